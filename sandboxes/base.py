@@ -116,7 +116,7 @@ class Limits:
     """What a sandbox may use. Memory is without swap; disk counts what is written.
 
     allowed_hosts: what can be reached without `network`, by HTTP and HTTPS through a proxy that the environment
-        of commands names: "pypi.org", "*.pypi.org", "host:8080". Addresses that aren't public only where listed.
+        of commands names: "host.org", "*.host.org", "host:8080". Addresses that aren't public only where listed.
     """
 
     cpus: float = 1.0

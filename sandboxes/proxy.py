@@ -46,12 +46,12 @@ class AllowList:
 
     @classmethod
     def of(cls, hosts: Sequence[str]) -> AllowList:
-        """Of entries such as "pypi.org", "*.pypi.org", "host:8080", "10.1.2.3:80". Raises ValueError."""
+        """Of entries such as "host.org", "*.host.org", "host:8080", "10.1.2.3:80". Raises ValueError."""
         entries = []
         for host in hosts:
             match = _ENTRY.fullmatch(host)
             if match is None:
-                raise ValueError(f'{host!r} is no host; write for example "pypi.org", "*.pypi.org" or "pypi.org:8443"')
+                raise ValueError(f'{host!r} is no host; write for example "host.org", "*.host.org" or "host.org:8443"')
             name = f"[{ipaddress.IPv6Address(match[1][1:-1])}]" if match[1].startswith("[") else match[1].lower()
             entries.append((name, int(match[2]) if match[2] else None))
         return cls(tuple(entries))

@@ -96,10 +96,10 @@ def test_the_agent_may_have_a_network_of_its_own(tmp_path):
 
 
 def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
-    toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org", "*.pythonhosted.org"]\n'
+    toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["packages.example", "*.files.example"]\n'
     task = load_task(make_task(tmp_path, toml + '[verifier]\nnetwork_mode = "public"\n'))
-    assert (task.limits.network, task.limits.allowed_hosts) == (False, ("pypi.org", "*.pythonhosted.org"))
-    assert solver_spec(task, "i").limits.allowed_hosts == ("pypi.org", "*.pythonhosted.org")
+    assert (task.limits.network, task.limits.allowed_hosts) == (False, ("packages.example", "*.files.example"))
+    assert solver_spec(task, "i").limits.allowed_hosts == ("packages.example", "*.files.example")
     judge = judge_spec(task, "i").limits
     assert (judge.network, judge.allowed_hosts) == (True, ())
 
