@@ -176,6 +176,7 @@ class AgentEnv(BaseEnv):  # type: ignore[misc]  # atroposlib is untyped
             route if record is None else RecordedServer(route, record),
             tools,
             config,
+            execute_tool=None if record is None else record.executing(tools.execute),
             template=self.template,
             split="eval" if evaluating else "train",
         )

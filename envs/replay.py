@@ -5,25 +5,35 @@ fresh sandbox. As long as its prompts come out the same, which they do while the
 same, it gets the replies that were sampled before, with their ids and logprobs, and the engine is not
 asked. From the first prompt that differs on, replies are sampled as usual. Either way each
 reply was sampled for exactly the prompt that it follows.
+
+Most test runners print how long they took, which is another number each time: a tool's result that differs
+in such times alone from the one that it gave before is told as it was told before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from array import array
 from collections import defaultdict, deque
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from atropos_agent.agent import ExecuteTool
 from atropos_agent.route import Route
 from atropos_agent.servers import Answer
 from atropos_agent.token_server import TokenServer
 from envs.atif import Place
 from envs.journal import Journal
+from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
+
+_TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
+"""How long something took: "passed in 0.12s", "Ran 3 tests in 0.001s", "real 0m1.20s"."""
 
 
 class Record:
@@ -39,24 +49,48 @@ class Record:
         """How much of the last prompt was known before."""
         self._digest = hashlib.blake2b(digest_size=16)
         """Of `_known`, so that a turn costs as much as it adds."""
+        self._calls = 0
+        self._timed: dict[str, str] = {}
+        """What was told before that holds times, by the number of the call."""
+        self._told: dict[str, str] = {}
+        """The same of this attempt, since the last exchange."""
 
     async def rewind(self) -> None:
         """Give what is journalled to the next attempt."""
-        self._known = []
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._answers.clear()
+        self._clear()
         for body in await self._journal.turns(*self._key):
             turn = orjson.loads(body)
             answer = Answer(([], [turn["ids"]], [turn["logprobs"]], [turn["reason"]]))
             answer.versions = [turn["version"]]
             self._answers[turn["key"]].append(answer)
+            self._timed.update(turn.get("timed", {}))
 
     async def forget(self) -> None:
         """Begin the next attempt from nothing."""
-        self._known = []
-        self._digest = hashlib.blake2b(digest_size=16)
-        self._answers.clear()
+        self._clear()
         await self._journal.forget_turns(*self._key)
+
+    def _clear(self) -> None:
+        self._known, self._calls = [], 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        for table in (self._answers, self._timed, self._told):
+            table.clear()
+
+    def executing(self, execute: ExecuteTool) -> ExecuteTool:
+        """Runs a call by `execute`, and tells its result as before where only times differ."""
+
+        async def executed(call: ToolCall) -> ToolResult:
+            result = await execute(call)
+            self._calls += 1
+            if not _TIME.search(result.content):
+                return result
+            before = self._timed.get(str(self._calls))
+            if before is not None and _TIME.sub("", before) == _TIME.sub("", result.content):
+                result = replace(result, content=before)
+            self._told[str(self._calls)] = result.content
+            return result
+
+        return executed
 
     async def judged(self, place: Place) -> None:
         """The member was judged and written to `place`."""
@@ -67,6 +101,7 @@ class Record:
         found = self._answers.get(self._name(prompt, options)) if self._answers else None
         if not found:
             return None
+        self._told.clear()
         answer = found.popleft()
         again = Answer((prompt, *answer[1:]))
         again.versions = answer.versions
@@ -87,10 +122,12 @@ class Record:
             "logprobs": logprobs,
             "reason": reason,
             "version": version,
+            "timed": self._told,
         }
         self._digest.update(array("q", ids))
         self._known = [*prompt, *ids]
         self._journal.add_turn(*self._key, orjson.dumps(turn))
+        self._told.clear()
 
     def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
         """Tells this request from others; the prompt becomes what is known."""

@@ -9,11 +9,13 @@ import pytest
 from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
+from envs.base import Outcome
 from envs.admission import Admission, Brake, Climb
 from envs.order import TaskOrder
 from envs.redact import Redactor
-from envs.types import InfraError, Task
+from envs.types import InfraError, Task, Verdict
 from envs.watchdog import LoopWatch
+from tools import ToolRegistry
 
 TASKS = [Task(f"t{n}", "") for n in range(7)]
 
@@ -139,6 +141,38 @@ async def test_a_failed_judge_costs_no_new_replies(engine, make_env):
         await env.collect_trajectories(await env.get_next_item())
     assert env.attempts.total() == 2
     assert engine.requests == 2, "the second attempt got the replies of the first"
+
+
+@pytest.mark.parametrize(
+    ("output", "requests"),
+    [("2 passed in 0.{n}1s", 2), ("real 0m{n}.21s", 2), ("Ran 3 tests in 0.00{n}s", 2), ("{n} passed in 0.01s", 3)],
+)
+async def test_times_that_tools_print_cost_no_new_replies_and_other_differences_do(engine, make_env, output, requests):
+    told = []
+
+    async def calculator(expression: str) -> str:
+        told.append(output.format(n=len(told)))
+        return told[-1]
+
+    class Timing(Sums):
+        async def attempt(self, task, *, evaluating=False):
+            result = await self.agent(ToolRegistry([calculator])).run(task.instruction)
+            self.results.append(result)
+            if len(told) == 1:
+                raise InfraError("judge", "it crashed")
+            return Outcome(result, Verdict(1.0, ""))
+
+    env = make_env(Timing, group_size=1)
+    env.results = []
+    async with env.running():
+        group, _ = await env.collect_trajectories(await env.get_next_item())
+    assert len(set(told)) == 2
+    assert engine.requests == requests
+    first, second = env.results
+    (row,) = group["tokens"]
+    heard = told[0] if requests == 2 else told[1]
+    assert heard in env.tokenizer.decode(row), "the policy answered to what stands in its row"
+    assert (second.final_response == first.final_response) == (requests == 2)
 
 
 async def test_a_jump_of_the_clock_changes_nothing(engine, make_env, monkeypatch):
