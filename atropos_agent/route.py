@@ -49,7 +49,7 @@ class Route(TokenServer):
                 started = time.monotonic()
                 try:
                     answer = await engine.once(**kwargs)
-                    if list(answer[0]) != list(kwargs["input_ids"]):
+                    if answer[0] != kwargs["input_ids"]:
                         raise TokenMismatch(f"the engine at {engine.url} was given another prompt than was sent")
                 except EngineDown as error:
                     failing = True

@@ -1,4 +1,4 @@
-"""Frames over one attached stream, which is attached again when the engine was started anew meanwhile."""
+"""Frames over one stream. An attached one is attached again when the engine was started anew meanwhile."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import aiodocker
-import aiodocker.stream
 import aiohttp
 
 from sandboxes.base import EngineRestarted, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.streams import SocketStream, Stream
 from sandboxes.tunnel import TUNNEL, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
@@ -30,7 +30,7 @@ _RETURN_S = 60.0
 _ATTEMPT_S = 10.0
 _CLOSED = (aiohttp.ClientError, aiodocker.DockerError, OSError, RuntimeError)
 
-Attach = Callable[[], Awaitable[aiodocker.stream.Stream]]
+Attach = Callable[[], Awaitable[Stream]]
 Runs = Callable[[], Awaitable[bool]]
 
 
@@ -59,7 +59,7 @@ class Connection:
         self._numbers = itertools.count(1)
         self._calls: dict[int, Call] = {}
         self._token = os.urandom(_TOKEN_SIZE)
-        self._stream: aiodocker.stream.Stream | None = None
+        self._stream: Stream | None = None
         self._reader: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         """Set while the stream is there, and when it is known that it will never be again."""
@@ -78,20 +78,49 @@ class Connection:
     async def greet(self, timeout_s: float) -> None:
         """Wait for the executor's greeting. Raises SandboxDied or SandboxTimeout."""
         hello = self.call(0)
-        self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
+        self._read()
         _, payload = await self.answer(hello, timeout_s)
         (version,) = struct.unpack("<I", payload)
         if version != PROTOCOL:
             raise SandboxError(f"the executor speaks protocol {version}, this side {PROTOCOL}; rebuild the executor")
         await self.send(0, b"T", self._token, self.era)
 
-    async def close(self) -> None:
-        self._die("it was closed")
+    async def shorten(self, pid: int, timeout_s: float) -> bool:
+        """Go on past the engine, over a socket of the executor's, if this process can reach that: as root on the
+        executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
+        place = f"/dev/shm/.{os.urandom(8).hex()}"  # noqa: S108  in the sandbox, where its name is gone at once
+        offer = self.call()
+        await self.send(offer.number, b"U", place.encode() + b"\0", self.era)
+        _, error = await self.answer(offer, timeout_s)
+        self.forget(offer)
+        if any(error):
+            return False
+        try:
+            stream = await SocketStream.open(f"/proc/{pid}/root{place}")
+        except OSError as reason:  # it is not on this machine, or not ours to enter
+            logger.debug("%s: only by way of the engine: %r", self._name, reason)
+            return False
+        await self._rest()
+        self._stream = stream
+        hello = self.call(0)
+        self._read()
+        await self.answer(hello, timeout_s)
+        return True
+
+    def _read(self) -> None:
+        self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
+
+    async def _rest(self) -> None:
+        """Read no more, and close the stream."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait({self._reader})
         if self._stream is not None:
             await self._stream.close()
+
+    async def close(self) -> None:
+        self._die("it was closed")
+        await self._rest()
 
     def call(self, number: int | None = None) -> Call:
         """Expects an answer from now on; `forget` it in the end."""
@@ -120,7 +149,7 @@ class Connection:
         self._raise_if_dead()
         if era == self.era and self._stream is not None and self._settled.is_set():
             try:
-                await self._stream.write_in(_HEADER.pack(len(payload), number, kind) + payload)
+                await self._stream.write(_HEADER.pack(len(payload), number, kind) + payload)
                 return
             except _CLOSED as error:
                 logger.debug("%s: cannot write: %r", self._name, error)
@@ -138,22 +167,21 @@ class Connection:
         buffer = bytearray()
         while self._stream is not None:
             try:
-                while (message := await self._stream.read_out()) is not None:
-                    if message.stream != 1:
-                        logger.debug("executor of %s: %r", self._name, message.data)
-                        continue
-                    buffer += message.data
+                while data := await self._stream.read():
+                    buffer += data
                     self._take_frames(buffer)
             except _CLOSED as error:
                 logger.debug("%s: cannot read: %r", self._name, error)
             self._settled.clear()
             try:
+                if isinstance(self._stream, SocketStream):
+                    raise SandboxDied("its container does not run any more")
                 buffer = await self._attach_again(self._stream)
             except SandboxError as error:
                 self._die(str(error))
                 return
 
-    async def _attach_again(self, old: aiodocker.stream.Stream) -> bytearray:
+    async def _attach_again(self, old: Stream) -> bytearray:
         """Find out what has become of the sandbox. Returns what its executor has said on a new stream.
 
         Raises SandboxError when it is gone, or not to be reached for a minute.
@@ -184,13 +212,12 @@ class Connection:
         self._settled.set()
         return buffer
 
-    async def _resume(self, stream: aiodocker.stream.Stream) -> bytearray:
+    async def _resume(self, stream: Stream) -> bytearray:
         """Both sides drop what was half said; returns what came after the executor's token."""
-        await stream.write_in(self._token)
+        await stream.write(self._token)
         heard = bytearray()
-        while (message := await stream.read_out()) is not None:
-            if message.stream == 1:
-                heard += message.data
+        while data := await stream.read():
+            heard += data
             before, found, after = heard.partition(self._token)
             if found:
                 return bytearray(after)

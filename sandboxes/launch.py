@@ -15,7 +15,6 @@ from typing import Any
 
 import aiodocker
 import aiodocker.containers
-import aiodocker.stream
 
 from sandboxes.base import (
     EngineTrouble,
@@ -35,6 +34,7 @@ from sandboxes.owner import Owner
 from sandboxes.proxy import PORT, AllowList, serve
 from sandboxes.reap import remove
 from sandboxes.shielding import finish
+from sandboxes.streams import AttachedStream
 from sandboxes.tunnel import Tunnel, Tunnels
 
 logger = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class Launcher:
 
     address: where attached streams connect to; each keeps a connection for the container's life.
     quota: the engine's storage may be able to limit what a container writes; found out with the first.
+    shortcut: past the engine where this process is root on its machine (see `Connection.shorten`).
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Launcher:
         timeout_s: float,
         runtime: str | None,
         quota: bool,
+        shortcut: bool,
     ) -> None:
         self._client = client
         self._address = address
@@ -128,6 +130,7 @@ class Launcher:
         self._timeout_s = timeout_s
         self._runtime = runtime
         self._numbers = itertools.count(1)
+        self._shortcut = shortcut
         self._closed = False
         self.quota = quota
 
@@ -205,10 +208,10 @@ class Launcher:
         own = aiodocker.Docker(self._address, api_version=self._client.api_version)
         stack.push_async_callback(own.close)
 
-        async def attach() -> aiodocker.stream.Stream:
+        async def attach() -> AttachedStream:
             stream = own.containers.container(container.id).attach(stdin=True, stdout=True, stderr=True)
             await stream._init()
-            return stream
+            return AttachedStream(stream)
 
         async def runs() -> bool:
             async with engine_errors(f"look for sandbox {name}"):
@@ -223,6 +226,10 @@ class Launcher:
         except SandboxDied as error:
             state = (await container.show())["State"]
             raise SandboxError(f"sandbox {name} ended at once: {state.get('Error') or state['ExitCode']}") from error
+        if self._shortcut:
+            pid = (await container.show())["State"]["Pid"]
+            if await connection.shorten(pid, self._timeout_s):
+                await own.close()
         return Channel(connection)
 
     async def _remove(self, name: str) -> None:

@@ -6,7 +6,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 2,
+  VERSION = 3,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -124,6 +124,12 @@ size_t poll_tunnels(struct pollfd *fds);
 void serve_tunnels(const struct pollfd *fds);
 void tunnel_frame(uint32_t id, char type, const char *p, size_t len);
 void end_tunnels(void);
+
+/* link.c */
+int link_listener(void);
+void withdraw_link(void);
+int offer_link(const char *path);
+int take_link(void);
 
 /* session.c */
 void open_session(uint32_t id, const char *request, size_t len);

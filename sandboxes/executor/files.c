@@ -11,8 +11,9 @@
 enum { PROC_MAGIC = 0x9fa0 };
 
 void act_as(uint32_t uid, uint32_t gid) {
-  setfsgid(gid);
-  setfsuid(uid);
+  static uint32_t now_uid, now_gid; /* the kernel makes new credentials even for the same ids */
+  if (gid != now_gid) setfsgid(now_gid = gid);
+  if (uid != now_uid) setfsuid(now_uid = uid);
 }
 
 void file_done(struct job *j, int error) {

@@ -18,6 +18,8 @@
  *        I  tell what is at a path: u32 uid, u32 gid, path NUL
  *        N  list a directory: u32 uid, u32 gid, u64 max entries, path NUL
  *        T  the owner's token: 16 random bytes, sent once
+ *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
+ *           over that from then on (see link.c). Any other frame but this withdraws the offer
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
  *        O  output of a command, content of a file, or what is at a path (see list.c)
@@ -90,6 +92,12 @@ static void cancel(uint32_t id) {
 }
 
 static void handle(uint32_t id, char type, char *p, size_t len) {
+  if (type == 'U' && len && !p[len - 1]) {
+    uint32_t error = offer_link(p);
+    send_frame(id, 'F', &error, 4);
+    return;
+  }
+  withdraw_link();
   if (id & TUNNEL) {
     tunnel_frame(id, type, p, len);
     return;
@@ -177,10 +185,10 @@ static void read_frames(void) {
   if (!in.len && in.cap > 16 * CHUNK) drop(&in);
 }
 
-/* Three streams of ours, at most three of each job, and in the end the tunnels', from `*tunnels` on. */
+/* Four streams of ours, at most three of each job, and in the end the tunnels', from `*tunnels` on. */
 static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   static size_t cap;
-  size_t n = 3, count = 3 + TUNNELS + 1;
+  size_t n = 4, count = 4 + TUNNELS + 1;
   for (struct job *j = jobs; j; j = j->next) count += 3;
   if (count > cap) {
     cap = count * 2;
@@ -249,10 +257,11 @@ int main(int argc, char **argv) {
     fds[0] = (struct pollfd){0, POLLIN, 0};
     fds[1] = (struct pollfd){1, out_pending() ? POLLOUT : 0, 0};
     fds[2] = (struct pollfd){children, POLLIN, 0};
+    fds[3] = (struct pollfd){link_listener(), POLLIN, 0};
     if (poll(fds, n, patience()) < 0 && errno != EINTR) _exit(71);
 
     if (n > tunnels) serve_tunnels(fds + tunnels);
-    for (size_t i = 3; i < tunnels; i++) { /* of a job its output first, its end last */
+    for (size_t i = 4; i < tunnels; i++) { /* of a job its output first, its end last */
       if (!fds[i].revents) continue;
       if (fds[i].fd == of[i]->out) read_output(of[i]);
       else if (fds[i].fd == of[i]->report) read_report(of[i]);
@@ -268,6 +277,7 @@ int main(int argc, char **argv) {
     }
     if (fds[1].revents & POLLERR) _exit(0);
     if (fds[0].revents) read_frames();
+    if (fds[3].revents && link_listener() == fds[3].fd && !out_pending() && take_link()) greet();
     if (lease_ms && now_ms() - last_input > lease_ms) _exit(0);
     free_gone();
     flush_out();

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_sandboxes_that_survive_a_restart_are_used_on(own_engine, base_image, number):
-    async with DockerBackend(url=own_engine.url) as backend:
+    async with DockerBackend(url=own_engine.url, shortcut=False) as backend:
         async with backend.open(SandboxSpec(base_image)) as box:
             shell = await box.session()
             await shell.run("x=5; cd /tmp; sleep 7654 & ")
@@ -30,3 +30,14 @@ async def test_sandboxes_that_survive_a_restart_are_used_on(own_engine, base_ima
             assert (await box.exec("ps ax | grep -c '[s]leep 60'")).output == "0\n"
         async with backend.open(SandboxSpec(base_image)) as box:
             assert (await box.exec("echo fine")).output == "fine\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_past_the_engine_its_restart_is_not_even_noticed(own_engine, base_image, number):
+    async with DockerBackend(url=own_engine.url) as backend, backend.open(SandboxSpec(base_image)) as box:
+        running = asyncio.create_task(box.exec("sleep 2; echo whole"))
+        await asyncio.sleep(0.3)
+        await own_engine.end(number)
+        assert (await box.exec("echo during")).output == "during\n"
+        await own_engine.start()
+        assert (await running).output == "whole\n"
