@@ -90,7 +90,7 @@ class LocalSession:
         slot = 1 if self._saved == 0 else 0
         self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / "text").write_bytes(command.encode(errors="surrogateescape"))
-        os.write(shell.control, f"run {slot}\n".encode())
+        os.write(shell.control, f"{slot}\n".encode())
         ended = await shell.report.readline()
         if ended.startswith(b"ended ") and await shell.report.readline() == b"saved\n":
             self._saved = slot
@@ -115,7 +115,7 @@ class LocalSession:
         if self._shell is None:
             self._shell = await self._start()
             if self._saved is not None:
-                os.write(self._shell.control, f"restore {self._saved}\n".encode())
+                os.write(self._shell.control, f"-{self._saved}\n".encode())
         return self._shell
 
     async def _start(self) -> _Shell:

@@ -29,9 +29,9 @@ __dir=$1 __status=0
 __status() {{ return "$__status"; }}
 set --
 exec 5>&1
-while IFS=' ' command read -r __what __slot <&3; do
-  case $__what in (restore)
-    command . "$__dir/state.$__slot" >/dev/null 2>&1
+while IFS= command read -r __slot <&3; do
+  case $__slot in (-*)
+    command . "$__dir/state.${{__slot#-}}" >/dev/null 2>&1
     command cd -- "$__cwd" || command printf 'sandbox: now in %s\\n' "$PWD" >&2
     OLDPWD=$__back
     continue;;

@@ -1,12 +1,12 @@
 /* Sessions: a shell that runs one command after the other, so that its state lasts.
  *
  * The shell runs a loop that our owner gives it. For each command we write its text into the file `text` in
- * the session's directory and "run SLOT" into the loop's control pipe (3). The loop reads the text, runs
+ * the session's directory and "SLOT" into the loop's control pipe (3). The loop reads the text, runs
  * it and writes "ended CODE" into the report pipe (4); then it saves the shell's state into the file
  * `state.SLOT` and writes "saved". Two slots by turns, so that a kill in the middle leaves the older one whole.
  *
  * A command that ends its shell (exit, exec, a signal, its time limit) takes the state with it; the next one
- * gets a new shell, which "restore SLOT" brings back to where it was before that command.
+ * gets a new shell, which "-SLOT" brings back to where it was before that command.
  */
 #include "executor.h"
 #include <errno.h>
@@ -94,7 +94,7 @@ static int start_shell(struct session *s, const struct command *c) {
     return error;
   }
   s->shell = shell;
-  return s->saved >= 0 ? tell(shell, "restore ", s->saved) : 0;
+  return s->saved >= 0 ? tell(shell, "-", s->saved) : 0;
 }
 
 /* Gives the session's waiting command to its shell. */
@@ -118,7 +118,7 @@ static void begin_line(struct session *s) {
     s->slot = s->saved == 0;
     drain(s->shell); /* what was printed before is not this command's */
     remember_processes(s->shell);
-    error = tell(s->shell, "run ", s->slot);
+    error = tell(s->shell, "", s->slot);
     if (error == EPIPE) error = 0; /* it has just died, and its end will be the command's */
   }
   if (error) {
