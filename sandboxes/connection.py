@@ -88,7 +88,7 @@ class Connection:
     async def shorten(self, pid: int, timeout_s: float) -> bool:
         """Go on past the engine, over a socket of the executor's, if this process can reach that: as root on the
         executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
-        place = f"/dev/shm/.{os.urandom(8).hex()}"  # noqa: S108  in the sandbox, where its name is gone at once
+        place = f"/dev/shm/.{os.urandom(8).hex()}"
         offer = self.call()
         await self.send(offer.number, b"U", place.encode() + b"\0", self.era)
         _, error = await self.answer(offer, timeout_s)
@@ -100,11 +100,15 @@ class Connection:
         except OSError as reason:  # it is not on this machine, or not ours to enter
             logger.debug("%s: only by way of the engine: %r", self._name, reason)
             return False
+        # When it greets us there it has let go of the attached stream, with which it would have ended.
+        async with asyncio.timeout(timeout_s):
+            greeted = await stream.read()
+        if not greeted:
+            await stream.close()
+            return False
         await self._rest()
         self._stream = stream
-        hello = self.call(0)
         self._read()
-        await self.answer(hello, timeout_s)
         return True
 
     def _read(self) -> None:

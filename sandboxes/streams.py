@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import Protocol, Self
 
@@ -65,4 +66,5 @@ class SocketStream:
 
     async def close(self) -> None:
         self._writer.close()
-        await asyncio.wait({asyncio.ensure_future(self._writer.wait_closed())})
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()

@@ -47,6 +47,18 @@ TRAINER = Path(envs.__file__).parent.parent / "examples/trainer.py"
 TRAIN_SEED, EVAL_SEED = 7, 2_000_003
 """Of the made-up tasks."""
 
+PRACTISED = (
+    "create_file",
+    "create_lines",
+    "create_empty_file",
+    "append_line",
+    "copy_file",
+    "concatenate",
+    "replace_word",
+    "find_file",
+)
+"""Kinds of made-up task that the warm start solves sometimes."""
+
 COLUMNS = (
     ("step", "step", "d"),
     ("reward", "reward", ".3f"),
@@ -203,7 +215,8 @@ def _write_tasks(rung: Rung, folder: Path) -> None:
 
 
 def _practice() -> tuple[list[Example], list[Example]]:
-    train, held_out = examples(96, TRAIN_SEED), examples(36, EVAL_SEED)
+    """Of few kinds, so that each is practised many times in few steps."""
+    train, held_out = examples(96, TRAIN_SEED, PRACTISED), examples(36, EVAL_SEED, PRACTISED)
     known = {task.instruction for task in train}
     return train, [task for task in held_out if task.instruction not in known]
 

@@ -42,10 +42,10 @@ class Example:
     directories: Sequence[str] = ()
 
 
-def examples(count: int, seed: int) -> list[Example]:
-    """`count` tasks, the kinds by turns, the same for the same seed."""
+def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
+    """`count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty, the harder ones twice."""
     rng = random.Random(seed)
-    makers = [*_KINDS.values(), *(_KINDS[kind] for kind in _HARDER)]
+    makers = [_KINDS[kind] for kind in kinds or (*_KINDS, *_HARDER)]
     return [makers[i % len(makers)](_Draw(rng)) for i in range(count)]
 
 

@@ -9,8 +9,8 @@ import pytest
 from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
-from envs.base import Outcome
 from envs.admission import Admission, Brake, Climb
+from envs.base import Outcome
 from envs.order import TaskOrder
 from envs.redact import Redactor
 from envs.types import InfraError, Task, Verdict
