@@ -30,6 +30,8 @@ SMOKE = RUNGS["smoke"]
 STEPS = (
     "--steps",
     str(SMOKE.steps),
+    "--max-lag",
+    str(SMOKE.max_lag),
     *(word for name, value in SMOKE.trainer.items() for word in (f"--{name}", str(value)) if word),
 )
 
