@@ -3,7 +3,7 @@
 Side by side in one run: a bare shell on this machine, `docker exec` through the Docker SDK, SWE-ReX (installed from
 the package registry into a directory of its own, and from there into an image), and the sandboxes of this project,
 each command in a fresh shell or in a session. Prints Markdown tables: milliseconds, p50 and p95, commands
-per second, CPU per command, and the ratio of the medians to ours.
+per second, CPU per command, and the ratios of medians and commands per second to ours.
 
 SWE-ReX is spoken to over HTTP directly, without its own client, which would only add to its times. Concurrent rows run
 one command after the other in each of N sandboxes at the same time. CPU is that of this process, of the engine's
@@ -131,29 +131,36 @@ def cpu_seconds() -> float:
 
 class Table:
     def __init__(self) -> None:
-        self.ours = 0.0
+        self.ours = self.rate = 0.0
 
     def head(self, title: str) -> None:
-        print(f"\n| {title} | p50 ms | p95 ms | per second | CPU ms each | to ours |")
-        print("|---|---|---|---|---|---|", flush=True)
+        print(f"\n| {title} | p50 ms | p95 ms | per second | CPU ms each | p50 to ours | ours per second to it |")
+        print("|---|---|---|---|---|---|---|", flush=True)
 
-    async def row(self, what: str, commands: Sequence[Command], rounds: int, *, ours: bool = False) -> None:
-        """One lane of `rounds` calls for each command. With `ours`, the later rows are compared with this one."""
+    async def row(
+        self, what: str, commands: Sequence[Command], rounds: int, *, ours: bool = False, seconds: float = 2.0
+    ) -> None:
+        """One lane for each command, of `rounds` calls and more until it has taken `seconds`. With `ours`, the later
+        rows are compared with this one."""
         times: list[float] = []
 
         async def lane(command: Command) -> None:
-            for _ in range(rounds):
+            begun, done = time.perf_counter(), 0
+            while done < rounds or time.perf_counter() - begun < seconds:
                 start = time.perf_counter()
                 await command()
                 times.append((time.perf_counter() - start) * 1000)
+                done += 1
 
         cpu, start = cpu_seconds(), time.perf_counter()
         await asyncio.gather(*(lane(command) for command in commands))
         wall, cpu = time.perf_counter() - start, cpu_seconds() - cpu
         quantiles = statistics.quantiles(times, n=20)
-        self.ours = quantiles[9] if ours else self.ours
-        figures = f"{quantiles[9]:.2f} | {quantiles[18]:.2f} | {len(times) / wall:.0f} | {cpu / len(times) * 1000:.2f}"
-        print(f"| {what} | {figures} | {quantiles[9] / self.ours:.1f}× |", flush=True)
+        p50, p95, rate = quantiles[9], quantiles[18], len(times) / wall
+        if ours:
+            self.ours, self.rate = p50, rate
+        figures = f"{p50:.2f} | {p95:.2f} | {rate:.0f} | {cpu / len(times) * 1000:.2f}"
+        print(f"| {what} | {figures} | {p50 / self.ours:.1f}× | {self.rate / rate:.1f}× |", flush=True)
 
 
 async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, rounds: int) -> None:
@@ -226,7 +233,7 @@ async def starts(table: Table, spec: SandboxSpec, rounds: int) -> None:
             async with backend.open(spec) as box:
                 await box.exec("true")
 
-        await table.row("cold, and removed", [cold], rounds, ours=True)
+        await table.row("cold, and removed", [cold], rounds, ours=True, seconds=0)
         async with backend.open(spec) as parent:
             await parent.write_file("file", DATA)
 
@@ -234,7 +241,7 @@ async def starts(table: Table, spec: SandboxSpec, rounds: int) -> None:
                 async with parent.fork(1) as (box,):
                     await box.exec("true")
 
-            await table.row("forked, and removed", [fork], rounds)
+            await table.row("forked, and removed", [fork], rounds, seconds=0)
     async with DockerBackend(pool=PoolLimits(total=rounds + 1)) as backend:
         await filled(backend, spec, rounds + 1)
         async with contextlib.AsyncExitStack() as stack:
@@ -243,11 +250,11 @@ async def starts(table: Table, spec: SandboxSpec, rounds: int) -> None:
                 box = await stack.enter_async_context(backend.open(spec))
                 await box.exec("true")
 
-            await table.row("warm", [warm], rounds)
+            await table.row("warm", [warm], rounds, seconds=0)
             box = await stack.enter_async_context(backend.open(spec))
         await filled(backend, spec, rounds)
         async with backend.open(spec) as box:
-            await table.row("reset, from the pool", [box.reset], rounds - 1)
+            await table.row("reset, from the pool", [box.reset], rounds - 1, seconds=0)
 
 
 async def filled(backend: DockerBackend, spec: SandboxSpec, count: int) -> None:
