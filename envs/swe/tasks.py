@@ -8,9 +8,10 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from envs.adapters import ADAPTERS
@@ -29,6 +30,19 @@ _FORGE = "Make tasks from Python packages that have tests: bugs are planted that
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _COLUMNS = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
+
+
+class _Progress(Progress):
+    """In a terminal bars, elsewhere a line for each step."""
+
+    def __init__(self) -> None:
+        super().__init__(*_COLUMNS, console=Console(stderr=True))
+
+    def update(self, task_id: TaskID, *, advance: float | None = None, **changes: Any) -> None:
+        super().update(task_id, advance=advance, **changes)
+        task = self.tasks[task_id]
+        if advance and not self.console.is_terminal:
+            print(f"{task.completed:.0f}/{task.total:.0f} {task.description}", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str]) -> int:
@@ -87,7 +101,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
     kept = read_manifest(path) if path is not None and path.is_file() and not options.again else {}
     chosen = [task for task in tasks if not options.only or set(options.only) & set(task.tags)]
     async with DockerBackend(base_image=options.base_image) as backend:
-        with Progress(*_COLUMNS, console=Console(stderr=True)) as progress:
+        with _Progress() as progress:
             show = _noting(progress, len(chosen), path, kept)
             return await check_tasks(
                 backend,
@@ -146,7 +160,7 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
     total = options.per_package * len(options.sources)
     made: list[Path] = []
     async with DockerBackend() as backend:
-        with Progress(*_COLUMNS, console=Console(stderr=True)) as progress:
+        with _Progress() as progress:
             bar = progress.add_task("forging", total=min(total, options.limit or total))
 
             def add(path: Path) -> None:
