@@ -45,6 +45,8 @@ LEASE_S = 900
 _EXECUTOR = ".atropos-executor"
 _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 """Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
+_GVISOR_THREADS = 4
+"""What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
 _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
 
@@ -257,7 +259,7 @@ def container_config(
         "CapDrop": ["ALL"],
         "CapAdd": _EXECUTOR_CAPABILITIES,
         "SecurityOpt": ["no-new-privileges:true"],
-        "PidsLimit": limits.pids,
+        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
         "Memory": limits.memory_mb * 2**20,
         "MemorySwap": limits.memory_mb * 2**20,
         "NanoCpus": int(limits.cpus * 1e9),
