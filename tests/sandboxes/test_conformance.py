@@ -270,7 +270,8 @@ class TestBackgroundProcesses:
         assert result.duration_s < 5
 
     async def test_it_lives_on_and_may_print(self, box):
-        server = "(i=0; while :; do i=$((i+1)); echo $i; echo $i >count; sleep 0.05; done) &"
+        count = "i=0; while :; do i=$((i+1)); echo $i; echo $i >next; mv next count; sleep 0.05; done"
+        server = f"echo 0 >count; ({count}) &"
         await box.exec(server)
         before = int(await box.read_file("count"))
         await asyncio.sleep(0.5)
