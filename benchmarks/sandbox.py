@@ -184,9 +184,14 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
 
             return command
 
+        async def rex_row(script: str) -> None:
+            async with awake(rexes):
+                await table.row("SWE-ReX session", [partial(r.run, script) for r in rexes], few)
+
         async with swe_rexes(rex_image, count, engine) as rexes:
             rex_memory = statistics.median(anonymous_kb(rex.container) for rex in rexes)
             print(f"{count} SWE-ReX containers: {rex_memory:.0f} KB each in the container")
+            await paused(rexes)
             for script, label, some in (("echo hi", "echo hi", rounds), (MEGABYTE, "1 MB of output", few)):
                 exec_run = [partial(c.exec_run, ["/bin/bash", "-c", script]) for c in containers]
                 table.head(f"{label}, {count} at once")
@@ -194,13 +199,27 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
                 await table.row("ours, fresh shell", [partial(b.exec, script) for b in boxes], some)
                 await table.row("host, `bash -c`", [partial(on_the_host, script)] * count, some)
                 await table.row("docker exec (SDK)", [in_thread(work) for work in exec_run], few)
-                await table.row("SWE-ReX session", [partial(r.run, script) for r in rexes], few)
+                await rex_row(script)
             state = "cd /tmp; x=$((x+1))"
             table.head(f"state: `{state}`, {count} at once")
             await table.row("ours, session", [partial(s.run, state) for s in shells], rounds, ours=True)
-            await table.row("SWE-ReX session", [partial(r.run, state) for r in rexes], few)
+            await rex_row(state)
             if count == 1:
-                await files(table, boxes[0], containers[0], rexes[0], in_thread, rounds)
+                async with awake(rexes):
+                    await files(table, boxes[0], containers[0], rexes[0], in_thread, rounds)
+            await asyncio.gather(*(asyncio.to_thread(rex.container.unpause) for rex in rexes))
+
+
+async def paused(rexes: Sequence[SweRex]) -> None:
+    """Their servers poll when they have nothing to do, which would be counted as the others' cost."""
+    await asyncio.gather(*(asyncio.to_thread(rex.container.pause) for rex in rexes))
+
+
+@contextlib.asynccontextmanager
+async def awake(rexes: Sequence[SweRex]) -> AsyncIterator[None]:
+    await asyncio.gather(*(asyncio.to_thread(rex.container.unpause) for rex in rexes))
+    yield
+    await paused(rexes)
 
 
 async def files(
