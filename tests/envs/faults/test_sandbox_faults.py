@@ -106,7 +106,7 @@ async def test_a_docker_engine_that_is_restarted_costs_no_rollout_its_grade(
             while group is None:
                 group, put_back = await env.collect_trajectories(*put_back)
     assert group["scores"] == [1.0] * 4
-    assert set(env.metrics.failures) == {"sandbox"}, "and each is tried again"
+    assert set(env.metrics.failures) <= {"sandbox"}, "what needed the engine is tried again; the rest goes past it"
 
 
 async def owned(backend):
