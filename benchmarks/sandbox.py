@@ -184,11 +184,12 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
 
             return command
 
-        async def rex_row(script: str) -> None:
-            async with awake(rexes):
-                await table.row("SWE-ReX session", [partial(r.run, script) for r in rexes], few)
-
         async with swe_rexes(rex_image, count, engine) as rexes:
+
+            async def rex_row(script: str) -> None:
+                async with awake(rexes):
+                    await table.row("SWE-ReX session", [partial(r.run, script) for r in rexes], few)
+
             rex_memory = statistics.median(anonymous_kb(rex.container) for rex in rexes)
             print(f"{count} SWE-ReX containers: {rex_memory:.0f} KB each in the container")
             await paused(rexes)

@@ -52,7 +52,9 @@ class EngineUnavailable(SandboxError, ConnectionError):
 
 
 class NotSupported(SandboxError, NotImplementedError):
-    """This backend cannot do what was asked, and says so rather than do something else."""
+    """This backend cannot do what was asked, and says so rather than do something else.
+
+    Also a NotImplementedError, for callers that know the standard library's errors alone."""
 
 
 @dataclass(frozen=True, slots=True)

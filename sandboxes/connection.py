@@ -10,6 +10,7 @@ import math
 import os
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 import aiodocker
@@ -78,7 +79,7 @@ class Connection:
     async def greet(self, timeout_s: float) -> None:
         """Wait for the executor's greeting. Raises SandboxDied or SandboxTimeout."""
         hello = self.call(0)
-        self._read()
+        self._start_reading()
         _, payload = await self.answer(hello, timeout_s)
         (version,) = struct.unpack("<I", payload)
         if version != PROTOCOL:
@@ -100,22 +101,23 @@ class Connection:
         except OSError as reason:  # it is not on this machine, or not ours to enter
             logger.debug("%s: only by way of the engine: %r", self._name, reason)
             return False
-        # When it greets us there it has let go of the attached stream, with which it would have ended.
-        async with asyncio.timeout(timeout_s):
-            greeted = await stream.read()
-        if not greeted:
-            await stream.close()
-            return False
-        await self._rest()
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(stream.close)
+            # When it greets us there it has let go of the attached stream, with which it would have ended.
+            async with asyncio.timeout(timeout_s):
+                if not await stream.read():
+                    return False
+            stack.pop_all()
+        await self._stop_reading()
         self._stream = stream
-        self._read()
+        self._start_reading()
         return True
 
-    def _read(self) -> None:
+    def _start_reading(self) -> None:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
 
-    async def _rest(self) -> None:
-        """Read no more, and close the stream."""
+    async def _stop_reading(self) -> None:
+        """And close the stream."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait({self._reader})
@@ -124,7 +126,7 @@ class Connection:
 
     async def close(self) -> None:
         self._die("it was closed")
-        await self._rest()
+        await self._stop_reading()
 
     def call(self, number: int | None = None) -> Call:
         """Expects an answer from now on; `forget` it in the end."""

@@ -15,7 +15,7 @@ _CHUNK = 1 << 16
 
 
 class Stream(Protocol):
-    """Bytes both ways. Its methods raise what `sandboxes.connection.CLOSED` lists when it is broken."""
+    """Bytes both ways. Its methods raise an OSError, or one of aiohttp's or aiodocker's errors, when it is broken."""
 
     async def read(self) -> bytes:
         """What has come, at least a byte; nothing at the end."""
@@ -34,7 +34,7 @@ class AttachedStream:
 
     async def read(self) -> bytes:
         while (message := await self._stream.read_out()) is not None:
-            if message.stream == 1:
+            if message.stream == 1 and message.data:
                 return message.data
             logger.debug("an executor: %r", message.data)
         return b""

@@ -68,6 +68,7 @@ async def docker_backend(base_image):
 @pytest.fixture
 async def own_engine(base_image, tmp_path):
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
+        # An engine that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
     engine = Engine(tmp_path, "--live-restore")
     await engine.start()

@@ -71,6 +71,7 @@ def sampled(template, text, how):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 async def test_rows_and_prompts_are_the_truth(any_tokenizer, scenario, how):
     if scenario == "a long result" and how != "stop":
+        # It is there for its length, which is the same however the reply ends, and it takes long.
         pytest.skip("one long result a family is enough")
     template = ChatTemplate(any_tokenizer)
     turns = [sampled(template, text, how) for text in SCENARIOS[scenario]]
@@ -110,6 +111,7 @@ async def test_a_stop_string_leaves_the_turn_open_so_the_end_is_added(any_tokeni
 async def test_white_space_sampled_behind_the_end_of_turn_does_not_hide_it(any_tokenizer):
     template = ChatTemplate(any_tokenizer)
     if template.close_id is None:
+        # Then nothing can be sampled behind it.
         pytest.skip("the template ends turns with no token")
     newline = template.encode("\n", continues=True)
     first = sampled(template, call("one"), "stop")

@@ -30,6 +30,17 @@ def connection_of(box):
     return box.machine.channel._connection
 
 
+async def offer_to_a_thief(box):
+    """Have the socket offered while a process in the sandbox connects to it many times."""
+    await box.write_file("/tmp/thief.py", THIEF.encode())
+    await box.exec("nohup python3 /tmp/thief.py >/dev/null 2>&1 &")
+    connection = connection_of(box)
+    offer = connection.call()
+    await connection.send(offer.number, b"U", b"/dev/shm/offered\0", connection.era)
+    await connection.answer(offer, 10.0)
+    await asyncio.sleep(0.5)
+
+
 @pytest.fixture(params=[pytest.param(True, marks=needs_root), False], ids=["past the engine", "by way of it"])
 async def box(request, base_image):
     async with DockerBackend(shortcut=request.param) as backend, backend.open(SandboxSpec(base_image)) as box:
@@ -83,13 +94,7 @@ async def test_where_the_socket_is_out_of_reach_the_engine_is_used(base_image):
 @needs_root
 async def test_nobody_in_the_sandbox_gets_the_socket(base_image):
     async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
-        await box.write_file("/tmp/thief.py", THIEF.encode())
-        await box.exec("nohup python3 /tmp/thief.py >/dev/null 2>&1 &")
-        connection = connection_of(box)
-        offer = connection.call()
-        await connection.send(offer.number, b"U", b"/dev/shm/offered\0", connection.era)
-        await connection.answer(offer, 10.0)
-        await asyncio.sleep(0.5)  # the thief connects many times
+        await offer_to_a_thief(box)
         pid = (await box.machine.container.show())["State"]["Pid"]
         ours = await SocketStream.open(f"/proc/{pid}/root/dev/shm/offered")
         assert await ours.read(), "we are greeted"
@@ -101,12 +106,6 @@ async def test_nobody_in_the_sandbox_gets_the_socket(base_image):
 @needs_root
 async def test_a_thief_who_connects_in_time_hears_nothing(base_image):
     async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
-        await box.write_file("/tmp/thief.py", THIEF.encode())
-        await box.exec("nohup python3 /tmp/thief.py >/dev/null 2>&1 &")
-        connection = connection_of(box)
-        offer = connection.call()
-        await connection.send(offer.number, b"U", b"/dev/shm/offered\0", connection.era)
-        await connection.answer(offer, 10.0)
-        await asyncio.sleep(0.5)
+        await offer_to_a_thief(box)
         heard = (await box.exec("cat /tmp/heard")).output
         assert heard and heard.replace("heard b''", "") == ""

@@ -40,6 +40,7 @@ async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_p
     assert [result.problem for result in results] == [None, None]
 
 
+# What an agent may write; that pytest skips must earn nothing.
 CHEATS = {
     "an interpreter of its own": "mkdir -p .venv/bin && printf '#!/bin/sh\\necho 1 > /logs/verifier/reward.txt\\n' "
     "> .venv/bin/python && chmod 755 .venv/bin/python",

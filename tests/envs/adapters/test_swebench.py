@@ -30,6 +30,7 @@ diff --git a/tests/test_adder.py b/tests/test_adder.py
 +    def test_one(self):
 +        assert add(1, 1) == 2
 """
+# The tests of a repository that is judged; their marks are what SWE-bench lists as passed, or must not.
 WORDS = """\
 import pytest
 from adder import add
