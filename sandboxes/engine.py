@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import os
 import shutil
@@ -32,6 +33,7 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 _LOG = Path("/var/log/atropos-dockerd.log")
+_LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
 _SSH_S = 20.0
 _SSH_OPTIONS = [
@@ -141,6 +143,20 @@ async def ensure_engine() -> int | None:
     except EngineUnavailable:
         if "DOCKER_HOST" in os.environ or os.geteuid() != 0 or not sys.platform.startswith("linux"):
             raise
+    lock = os.open(_LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)  # of two engines or installations at once one fails
+        return await _start_engine()
+    finally:
+        os.close(lock)
+
+
+async def _start_engine() -> int | None:
+    try:
+        async with connect():  # another process started one while this one waited for the lock
+            return None
+    except EngineUnavailable:
+        pass
     if not shutil.which("dockerd"):
         await install("docker.io")
     logger.info("Starting dockerd; its log is %s", _LOG)

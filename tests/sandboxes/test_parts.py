@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import tarfile
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_archives import archive, content, members
 
+from sandboxes import engine
+from sandboxes.base import EngineUnavailable
 from sandboxes.build import pack_context, with_base
 from sandboxes.images import find_mirror
 from sandboxes.output import BoundedOutput, dropped_line
@@ -65,6 +68,34 @@ class TestOwner:
     def test_foreign_labels_are_refused(self):
         with pytest.raises(KeyError):
             Owner.from_labels({"other": "label"})
+
+
+class TestAnEngineIsStarted:
+    @pytest.fixture
+    def no_engine(self, tmp_path, monkeypatch):
+        """A machine without an engine, whose dockerd, like the real one, ends where another has been started."""
+        started, answers = tmp_path / "started", tmp_path / "answers"
+        program = tmp_path / "dockerd"
+        program.write_text(f"#!/bin/sh\nmkdir {started} || exit 1\nsleep 0.3\n>{answers}\nexec sleep 60\n")
+        program.chmod(0o755)
+
+        @asynccontextmanager
+        async def connect():
+            if not answers.exists():
+                raise EngineUnavailable("no engine")
+            yield
+
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.delenv("DOCKER_HOST", raising=False)
+        monkeypatch.setattr(engine, "connect", connect)
+        monkeypatch.setattr(engine, "_LOG", tmp_path / "log")
+        monkeypatch.setattr(engine, "_LOCK", tmp_path / "lock")
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    async def test_once_when_several_want_one(self, no_engine):
+        pids = await asyncio.gather(*(engine.ensure_engine() for _ in range(4)))
+        [pid] = [pid for pid in pids if pid is not None]
+        await engine.stop_engine(pid)
 
 
 class TestTrees:
