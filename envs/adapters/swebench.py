@@ -7,7 +7,7 @@
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
 | `test_patch` | applied over restored test files before the tests run |
-| `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass, by pytest node id |
+| `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass |
 | `hints_text`, `created_at`, `version`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
 
 `repo` is at /testbed (`workdir` overrides), Python in conda's `testbed`, in `.venv` or in PATH. The image gets one
@@ -16,11 +16,12 @@ bytecode or test caches. The files of the listed tests, and every file that `tes
 territory: what the agent does to them is not carried over. So is what else lies in their folders of tests (`tests/`
 and the like), which they may import, unless the reference changes it.
 
-Judged by pytest's report, never by what the tests print. So rows whose tests aren't pytest node ids are refused
-(Django's runner, sympy's, other languages). An id that SWE-bench cut at a blank (`test[a` of `test[a b]`) stands for
-all tests that begin so: each must pass. Expected failures, which SWE-bench lists as passing, count as passed where
-the test's own mark has no condition. SWE-smith's failing tests stay visible to the agent, since the rows don't
-carry them.
+Judged by pytest's or unittest's report, never by what the tests print. Django's ids (`test (module.Class)`, or the
+first line of a docstring, which its runner prints) and sympy's (a function's name) are looked for in the files that
+`test_patch` changes; the image needs no pytest for them. Rows of other languages are refused. An id that SWE-bench
+cut at a blank (`test[a` of `test[a b]`) stands for all tests that begin so: each must pass. Expected failures, which
+SWE-bench lists as passing, count as passed where the test's own mark has no condition. SWE-smith's failing tests stay
+visible to the agent, since the rows don't carry them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from envs.adapters.records import Record, config, convert_records, test_folder, write_task
-from envs.adapters.script import pytest_judge
+from envs.adapters.script import pytest_judge, unittest_judge
 from envs.types import BadTask, Task
 
 FAMILIES: dict[str, Callable[[str], str]] = {
@@ -56,6 +57,7 @@ SQUASH = (
 )
 """Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
 _PATCH = "GIT_CONFIG_GLOBAL=/dev/null git -c safe.directory='*' apply /tests/test.patch || exit 1"
+_METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
 
 
@@ -81,23 +83,20 @@ def _convert(record: Record, out: Path, family: str) -> Task:
     kept = record.texts("PASS_TO_PASS", "pass_to_pass")
     if not wanted:
         raise BadTask(f"{record.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
-    for test in [*wanted, *kept]:
-        if not _NODE_ID.fullmatch(test):
-            raise BadTask(f"{record.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
     naming = FAMILIES.get(family)
     default = naming(task_id) if naming is not None else None
     image = record.text("image", "docker_image", "image_name", "image_url", default=default)
     workdir = record.text("workdir", default="/testbed")
-    files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
-    judge = pytest_judge(
-        wanted,
-        kept,
-        files=files,
-        workdir=workdir,
-        options=f"--rootdir {shlex.quote(workdir)} -rN",
-        prepare=_PATCH if test_patch else "",
-        plugins=True,
-    )
+    prepare = _PATCH if test_patch else ""
+    if any(map(_NODE_ID.fullmatch, wanted)):
+        for test in [*wanted, *kept]:
+            if not _NODE_ID.fullmatch(test):
+                raise BadTask(f"{record.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
+        files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
+        options = f"--rootdir {shlex.quote(workdir)} -rN"
+        judge = pytest_judge(wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True)
+    else:
+        files, judge = _by_unittest(record, wanted, kept, _touched(test_patch), workdir, prepare)
     smith = family == "smith"
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
     dockerfile = [f"FROM {image}", f"WORKDIR {workdir}", f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
@@ -121,6 +120,47 @@ def _convert(record: Record, out: Path, family: str) -> Task:
     if test_patch:
         tree["tests/test.patch"] = test_patch
     return write_task(out, task_id, {**tree, **judge})
+
+
+def _by_unittest(
+    record: Record, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
+) -> tuple[list[str], dict[str, str]]:
+    """The files of tests and the judge of a row whose ids are unittest's, or names of functions."""
+    ids = [*wanted, *kept]
+    methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
+    odd = next((test for test in ids if not (methods or test.isidentifier())), None)
+    if odd is not None:
+        known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
+        raise BadTask(f"{record.where}: {record.text('instance_id')}: {odd!r} is {known}, so it can't be found")
+    files = {path for path in patched if path.endswith(".py") and "test" in path.rpartition("/")[2]}
+    if not files:
+        raise BadTask(f"{record.where}: {record.text('instance_id')}: test_patch names no file of tests")
+    named = {}
+    for test, found in methods.items():
+        *module, case = found["case"].removesuffix(f".{found['name']}").split(".")
+        path = "/".join(module) + ".py"
+        file = next((file for file in sorted(files) if f"/{file}".endswith(f"/{path}")), None)
+        # Django's tests are imported from within their folder.
+        named[test] = f"{file or (f'tests/{path}' if _is_django(record) else path)}::{case}::{found['name']}"
+    patched_files = sorted(files)
+    everything = sorted(files | {name.partition("::")[0] for name in named.values()})
+    command = ""
+    if _is_django(record):
+        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in patched_files]
+        command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
+    judge = unittest_judge(
+        [named.get(test, test) for test in wanted],
+        [named.get(test, test) for test in kept],
+        files=everything if command else patched_files,
+        command=command,
+        workdir=workdir,
+        prepare=prepare,
+    )
+    return everything, judge
+
+
+def _is_django(record: Record) -> bool:
+    return record.text("repo", default="") == "django/django"
 
 
 def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:

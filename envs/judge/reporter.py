@@ -1,4 +1,7 @@
-"""Inside the process that runs the tests: what pytest is given to import, and what is told of each test."""
+"""Inside the process that runs the tests: what it is given to import, and what is told of each test.
+
+A test is told of under a node id as pytest has it (`file::Class::name`), also where unittest runs it.
+"""
 
 import ast
 import importlib.machinery
@@ -13,29 +16,79 @@ import twins
 _TRUSTED = {
     "time": ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"),
     "builtins": None,
+    "unittest.case.TestCase": None,
+}
+_PYTEST = {
     "_pytest.python": ("Function", "Module"),
     "_pytest.python.Function": None,
     "_pytest.reports": ("TestReport",),
     "_pytest.reports.TestReport": None,
     "_pytest.runner": None,
-    "unittest.case.TestCase": None,
+}
+_UNITTEST = {
+    "unittest.result.TestResult": None,
+    "unittest.runner.TextTestRunner": None,
+    "unittest.suite.TestSuite": None,
 }
 
 
 class Reporter:
-    """In the child: hands pytest the sources of the tests, and hands on what it reports."""
+    """In the child: hands the runner the sources of the tests, and hands on what it reports.
 
-    def __init__(self, call, writer, chosen, canary):
+    trusted: names beside `_TRUSTED` that must be what they were, as there."""
+
+    def __init__(self, call, writer, chosen, canary, trusted):
         self.call, self.writer, self.chosen, self.canary = call, writer, chosen, canary
-        self.outcomes = {}
-        self.finder = Finder(call.sources, chosen, canary)
-        self._write, self._dumps, self._before = os.write, json.dumps, {}
+        self.finder = Finder(call.sources, chosen, canary, call.unittest)
+        self._write, self._dumps, self._names, self._before = os.write, json.dumps, dict(_TRUSTED, **trusted), {}
 
-    def pytest_load_initial_conftests(self):
-        # Plugins are loaded by now: what lies in the tree can't pass itself off as one.
+    def begin(self):
+        """Called before judged code is loaded."""
+        # What lies in the tree can't pass itself off as a part of the runner.
         at = next((i for i, part in enumerate(sys.path) if part.endswith("-packages")), len(sys.path))
         sys.path[at:at] = [part for part in self.call.path if part not in sys.path]
-        self._before = trusted()
+        self._before = trusted(self._names)
+
+    def is_chosen(self, node_id):
+        path, _, name = node_id.partition("::")
+        name = name.split("[")[0]
+        files = [file for file in self.chosen if file.endswith(os.path.normpath("/" + path.lstrip("./")))]
+        return self.canary in name.split("::") or any(name in self.chosen[file] for file in files)
+
+    def held(self):
+        """Whether an altered assert held in the test that has just ended: what should have failed did not."""
+        held = any(probe.held for probe in self.finder.probes)
+        for probe in self.finder.probes:
+            probe.held, probe.hit = False, False
+        return held
+
+    def finish(self, status):
+        """The tests came to their end."""
+        self.send(kind="finish", status=status)
+
+    def end(self, code):
+        now = trusted(self._names)
+        self.send(
+            kind="end",
+            status=code,
+            tampered=[name for name, value in self._before.items() if now.get(name) is not value],
+        )
+
+    def send(self, **message):
+        data = (self._dumps(message) + "\n").encode()
+        while data:
+            data = data[self._write(self.writer, data) :]
+
+
+class PytestReporter(Reporter):
+    """A plugin of pytest."""
+
+    def __init__(self, call, writer, chosen, canary):
+        Reporter.__init__(self, call, writer, chosen, canary, _PYTEST)
+        self.outcomes = {}
+
+    def pytest_load_initial_conftests(self):
+        self.begin()  # plugins are loaded by now
 
     def pytest_configure(self, config):
         # pytest-xdist's own processes could be given no sources.
@@ -48,13 +101,7 @@ class Reporter:
     def pytest_collection_modifyitems(self, session, config, items):
         if self.chosen:
             config.option.maxfail = 0
-            items[:] = [item for item in items if self.is_chosen(item)]
-
-    def is_chosen(self, item):
-        path, _, name = item.nodeid.partition("::")
-        name = name.split("[")[0]
-        files = [file for file in self.chosen if file.endswith(os.path.normpath("/" + path.lstrip("./")))]
-        return name == self.canary or any(name in self.chosen[file] for file in files)
+            items[:] = [item for item in items if self.is_chosen(item.nodeid)]
 
     def pytest_runtest_logreport(self, report):
         outcomes = self.outcomes.setdefault(report.nodeid, [])
@@ -62,8 +109,7 @@ class Reporter:
         where = report.longrepr[0] if report.skipped and isinstance(report.longrepr, tuple) else None
         if report.when == "teardown":
             good = outcomes == ["passed"] * 3 and not hasattr(report, "wasxfail")
-            for probe in self.finder.probes:  # what should have failed did not
-                good, probe.held, probe.hit = good or probe.held, False, False
+            good = self.held() or good
             unexpected = "xfail" in outcomes and "failed" not in outcomes  # an expected failure that passed
             self.send(
                 kind="test",
@@ -83,27 +129,91 @@ class Reporter:
             self.send(kind="test", id=report.nodeid, outcome="failed", where=None)
 
     def pytest_sessionfinish(self, session, exitstatus):
-        self.send(kind="finish", status=int(exitstatus))
+        self.finish(int(exitstatus))
 
-    def end(self, code):
-        now = trusted()
-        self.send(
-            kind="end",
-            status=code,
-            tampered=[name for name, value in self._before.items() if now.get(name) is not value],
-        )
 
-    def send(self, **message):
-        data = (self._dumps(message) + "\n").encode()
-        while data:
-            data = data[self._write(self.writer, data) :]
+class UnittestReporter(Reporter):
+    """Listens to unittest, whoever runs it: each result object calls TestResult's own methods."""
+
+    def __init__(self, call, writer, chosen, canary):
+        Reporter.__init__(self, call, writer, chosen, canary, _UNITTEST)
+        self._outcomes, self._case = [], None
+
+    def install(self):
+        """Called before judged code is loaded."""
+        import unittest  # not where pytest runs the tests, which may do without
+
+        result, runner, suite = unittest.TestResult, unittest.TextTestRunner, unittest.TestSuite
+        self._case = unittest.TestCase
+        for name, outcome in (
+            ("addSuccess", "passed"),
+            ("addError", "failed"),
+            ("addFailure", "failed"),
+            ("addUnexpectedSuccess", "failed"),
+            ("addExpectedFailure", "skipped"),
+            ("addSkip", "skipped"),
+        ):
+            self._before_each(result, name, lambda result, *args, outcome=outcome: self._outcomes.append(outcome))
+        self._before_each(result, "addSubTest", self._subtest)
+        self._before_each(result, "startTest", lambda result, test: self._outcomes.clear())
+        self._before_each(result, "stopTest", self._ended)
+        run = runner.run
+
+        def finish(runner, test):
+            found = run(runner, test)
+            self.finish(int(not found.wasSuccessful()))
+            return found
+
+        runner.run = finish
+        if self.chosen:
+            self._before_each(suite, "run", self._choose)
+        self.begin()
+        sys.meta_path.insert(0, self.finder)
+
+    @staticmethod
+    def _before_each(kind, name, told):
+        method = getattr(kind, name)
+
+        def wrapper(*args, **kwargs):
+            told(*args)
+            return method(*args, **kwargs)
+
+        setattr(kind, name, wrapper)
+
+    def _subtest(self, result, test, subtest, error):
+        if error is not None:
+            self._outcomes.append("failed")
+
+    def _ended(self, result, test):
+        outcomes = set(self._outcomes)
+        good = self.held() or self._outcomes == ["passed"]
+        outcome = "passed" if good else "failed" if "failed" in outcomes or not outcomes else "skipped"
+        self.send(kind="test", id=self._node_id(test), title=self._title(test), outcome=outcome)
+
+    def _choose(self, suite, *args):
+        suite._tests[:] = [
+            test for test in suite._tests if not isinstance(test, self._case) or self.is_chosen(self._node_id(test))
+        ]
+
+    def _node_id(self, test):
+        function = getattr(test, "_testFunc", None)  # of a FunctionTestCase
+        home = function or type(test)
+        file = getattr(sys.modules.get(home.__module__), "__file__", None) or home.__module__
+        names = [function.__name__] if function else type(test).__qualname__.split(".") + [test._testMethodName]
+        return "::".join([os.path.relpath(file, self.call.root)] + names)
+
+    @staticmethod
+    def _title(test):
+        """What unittest prints in place of the name, or beside it: the first line of its docstring."""
+        function = getattr(test, "_testFunc", None)
+        return function.__name__ if function else str(test.shortDescription() or "")
 
 
 class Finder:
     """Imports the test modules from memory; their files can't be read. probes: of the altered ones."""
 
-    def __init__(self, sources, chosen, canary):
-        self.sources, self.chosen, self.canary = sources, chosen, canary
+    def __init__(self, sources, chosen, canary, unittest):
+        self.sources, self.chosen, self.canary, self.unittest = sources, chosen, canary, unittest
         self.probes = []
 
     def find_spec(self, name, path=None, target=None):
@@ -122,7 +232,7 @@ class Finder:
         source = self.sources[path]
         tree = ast.parse(source, module.__spec__.origin)
         if self.chosen and path in self.chosen:
-            twins.twin(tree, set(self.chosen[path]), self.canary)
+            twins.twin(tree, set(self.chosen[path]), self.canary, self.unittest)
             self.probes.append(twins.Probe())
             setattr(module, twins.PROBE, self.probes[-1])
         rewrite(tree, source)
@@ -142,10 +252,10 @@ def rewrite(tree, source):
         pass  # an old pytest: they explain nothing, and fail all the same
 
 
-def trusted():
+def trusted(names):
     """What tests rely on: {dotted name: object}."""
     found = {}
-    for name, attributes in _TRUSTED.items():
+    for name, attributes in names.items():
         module, _, kind = name.rpartition(".") if name.rpartition(".")[2][:1].isupper() else (name, "", "")
         holder = sys.modules.get(module)
         holder = getattr(holder, kind, None) if kind and holder is not None else holder

@@ -1,4 +1,4 @@
-"""One call of pytest: the tests as they are, their twins, and what follows from both."""
+"""One call of pytest or unittest: the tests as they are, their twins, and what follows from both."""
 
 import ast
 import json
@@ -6,6 +6,7 @@ import os
 import random
 import sys
 import traceback
+import types
 
 import twins
 from processes import (
@@ -20,29 +21,41 @@ from processes import (
     status_of,
     within,
 )
-from reporter import Reporter
+from reporter import PytestReporter, UnittestReporter
 
 REPORT = "/logs/verifier/judge.json"
 TWINS = 8
-TWIN_S = 60.0
 _REPORTING = ("--junit", "--ctrf", "--json-report", "--html", "--cov", "--report-log", "-x", "--exitfirst", "--maxfail")
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 
 
-class Pytest:
-    """One call of pytest by `test.sh`.
+def unittest_files():
+    """The files of a listed suite that unittest runs; none where pytest does."""
+    return lists().get("UNITTEST", [])
+
+
+def lists():
+    """What tests.json says."""
+    if not os.path.isfile(TESTS + "/tests.json"):
+        return {}
+    with open(TESTS + "/tests.json") as file:
+        return json.load(file)
+
+
+class Suite:
+    """One call of a test runner by `test.sh`.
 
     args: its arguments. here: whether the current directory is on the import path, as with `python -m`."""
+
+    unittest = False
+    twin_s = 60.0
 
     def __init__(self, args, here):
         self.args = args
         self.root = os.getcwd()
         added = os.environ.get("JUDGE_PYTHONPATH", "").split(":")
         self.path = ([self.root] if here else []) + [part for part in added if part]
-        listed = {}
-        if os.path.isfile(TESTS + "/tests.json"):
-            with open(TESTS + "/tests.json") as file:
-                listed = json.load(file)
+        listed = lists()
         self.wanted = listed.get("FAIL_TO_PASS", [])
         self.listed = self.wanted + listed.get("PASS_TO_PASS", [])
         self.whole_functions = bool(listed.get("FUNCTIONS"))
@@ -56,14 +69,13 @@ class Pytest:
     def run(self):
         open_tree()
         self.prepare()
-        import pytest  # before any judged code, and from the image alone
-
+        self.load()
         if any(within(getattr(module, "__file__", None), self.root) for module in list(sys.modules.values())):
-            return self.report({}, "pytest is part of what is judged")
+            return self.report({}, "the test runner is part of what is judged")
         chosen = self.choose()
         order = [False, True] if chosen else [False]
         random.SystemRandom().shuffle(order)
-        runs = {twins: self.fork(pytest, chosen if twins else None) for twins in order}
+        runs = {twins: self.fork(chosen if twins else None) for twins in order}
         real = runs[False]
         statuses, problem, cheat = self.judge(real)
         if problem is None and chosen:
@@ -72,6 +84,14 @@ class Pytest:
         if cheat:  # what was reported is worth nothing
             statuses = dict.fromkeys(statuses, "failed")
         return self.report(statuses, problem, real["status"], cheat)
+
+    def load(self):
+        """Import the runner, before any judged code and from the image alone."""
+        raise NotImplementedError
+
+    def execute(self, writer, chosen, canary):
+        """In the child: run the tests. Returns the reporter and the exit status."""
+        raise NotImplementedError
 
     def report(self, statuses, problem, status=1, cheat=None):
         """Write down what was seen, for root's eyes. Returns the exit status for `test.sh`."""
@@ -93,18 +113,6 @@ class Pytest:
         return 0
 
     # The tests
-
-    def test_files(self):
-        """The modules that hold tests, among the arguments."""
-        found = []
-        for arg in self.args:
-            path = os.path.realpath(arg.split("::")[0])
-            if os.path.isfile(path) and path.endswith(".py"):
-                found.append(path)
-            elif os.path.isdir(path) and not arg.startswith("-") and path != self.root:
-                for folder, _, names in os.walk(path):
-                    found += [os.path.join(folder, name) for name in names if is_test_module(name)]
-        return sorted(set(found))
 
     def functions(self, path):
         """The tests of a module, {name: syntax}."""
@@ -138,8 +146,8 @@ class Pytest:
 
     # The two runs
 
-    def fork(self, pytest, chosen):
-        """Run pytest in a child. chosen: None, or the tests whose twins are run instead."""
+    def fork(self, chosen):
+        """Run the tests in a child. chosen: None, or the tests whose twins are run instead."""
         canary = "test_" + "".join(random.SystemRandom().choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
         reader, writer = os.pipe()
         before = judged_processes()
@@ -148,17 +156,17 @@ class Pytest:
         if child == 0:
             try:
                 os.close(reader)
-                self.child(pytest, chosen, canary, writer)
+                self.child(chosen, canary, writer)
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(99)
         os.close(writer)
-        messages, waited = listen(reader, child, TWIN_S if chosen else None, before)
+        messages, waited = listen(reader, child, self.twin_s if chosen else None, before)
         kill_judged(before)
         return {"messages": messages, "status": status_of(waited), "canary": canary}
 
-    def child(self, pytest, chosen, canary, writer):
+    def child(self, chosen, canary, writer):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if chosen:
             null = os.open(os.devnull, os.O_WRONLY)
@@ -166,31 +174,17 @@ class Pytest:
             os.dup2(null, 2)
         become_judged()
         sys.path[:] = [part for part in sys.path if part != HERE and not within(part, self.root)]
-        args = self.args if chosen is None else self.twin_args(chosen)
-        reporter = Reporter(self, writer, chosen, canary)
-        code = pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter])
-        reporter.end(int(code))
+        reporter, code = self.execute(writer, chosen, canary)
+        reporter.end(code)
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(int(code))
-
-    def twin_args(self, chosen):
-        """The same modules and options, without what writes reports or ends early."""
-        args = []
-        for arg in self.args:
-            path = os.path.realpath(arg.split("::")[0])
-            if path in self.sources:
-                if path in chosen and path not in args:
-                    args.append(path)
-            elif not arg.startswith(_REPORTING):
-                args.append(arg)
-        return args
+        os._exit(code)
 
     # The verdict
 
     def judge(self, run):
         """(status per test, why they aren't enough or None, the sign of cheating in that or None)."""
-        seen = {}
+        seen, titles = {}, {}
         errors = set()
         skipped_by_test = set()
         finish = end = None
@@ -198,6 +192,7 @@ class Pytest:
             kind = message.get("kind")
             if kind == "test":
                 seen.setdefault(str(message.get("id")), []).append(str(message.get("outcome")))
+                titles.setdefault(str(message.get("title")), set()).add(str(message.get("outcome")))
                 if message.get("error"):
                     errors.add(str(message.get("id")))
                 if message.get("outcome") == "skipped" and message.get("where") in self.sources:
@@ -207,9 +202,9 @@ class Pytest:
             elif kind == "end":
                 end = message
         outcome = {name: outcomes[0] if len(outcomes) == 1 else "other" for name, outcomes in seen.items()}
-        statuses = {name: self.found(name, outcome) for name in self.listed} if self.listed else outcome
+        statuses = {name: self.found(name, outcome, titles) for name in self.listed} if self.listed else outcome
         if finish is None or end is None or run["status"] != end.get("status"):
-            problem = "pytest did not come to its end (exit status %d)" % run["status"]
+            problem = "the tests did not come to their end (exit status %d)" % run["status"]
             return statuses, problem, "ended its tests early"
         if end.get("tampered"):
             return (
@@ -227,13 +222,17 @@ class Pytest:
             statuses.update(dict.fromkeys(unseen, "missing"))
             failed += unseen
             if not failed and ("passed" not in outcome.values() or finish != 0):
-                return statuses, "no test passed (pytest ended with %s)" % finish, None
+                return statuses, "no test passed (the runner ended with %s)" % finish, None
         if failed:
             return statuses, "%d tests not seen to pass: %s" % (len(failed), ", ".join(failed[:5])), None
         return statuses, None, None
 
-    def found(self, name, outcome):
-        """The status of a listed test. An id that was cut at a blank stands for all that begin so."""
+    def found(self, name, outcome, titles):
+        """The status of a listed test. An id that was cut at a blank stands for all that begin so, and a title, which
+        unittest prints in place of a name, for all that have it."""
+        if self.unittest and "::" not in name:
+            ended = titles.get(name, ())
+            return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
         if outcome.get(name) == "skipped" and name not in self.wanted and self.may_fail(name):
             return "passed"
         cut = "[" in name and not name.endswith("]")
@@ -263,15 +262,6 @@ class Pytest:
                 found[name] = "other"
         return found
 
-    def unseen(self, outcome):
-        """Test functions of the given modules that pytest did not report."""
-        if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
-            return []
-        reported = {test.split("[")[0] for test in outcome}
-        names = [(path, name) for path in self.files for name in self.functions(path)]
-        plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
-        return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
-
     def judge_twins(self, run):
         outcomes = {}
         finished = False
@@ -282,10 +272,99 @@ class Pytest:
         passed = [name for name, seen in outcomes.items() if "passed" in seen]
         if passed:
             return "%s passes whatever it expects" % passed[0]
-        canary = [seen for name, seen in outcomes.items() if name.endswith("::" + run["canary"])]
+        canary = [seen for name, seen in outcomes.items() if run["canary"] in name.split("::")]
         if not finished or not canary or any(seen != {"failed"} for seen in canary):
             return "a test that must fail was not seen to fail"
         return None
+
+
+class Pytest(Suite):
+    """One call of pytest."""
+
+    def test_files(self):
+        """The modules that hold tests, among the arguments."""
+        found = []
+        for arg in self.args:
+            path = os.path.realpath(arg.split("::")[0])
+            if os.path.isfile(path) and path.endswith(".py"):
+                found.append(path)
+            elif os.path.isdir(path) and not arg.startswith("-") and path != self.root:
+                for folder, _, names in os.walk(path):
+                    found += [os.path.join(folder, name) for name in names if is_test_module(name)]
+        return sorted(set(found))
+
+    def load(self):
+        import pytest  # noqa: F401 - for the processes that are forked from here
+
+    def execute(self, writer, chosen, canary):
+        import pytest
+
+        reporter = PytestReporter(self, writer, chosen, canary)
+        args = self.args if chosen is None else self.twin_args(chosen)
+        return reporter, int(pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter]))
+
+    def twin_args(self, chosen):
+        """The same modules and options, without what writes reports or ends early."""
+        args = []
+        for arg in self.args:
+            path = os.path.realpath(arg.split("::")[0])
+            if path in self.sources:
+                if path in chosen and path not in args:
+                    args.append(path)
+            elif not arg.startswith(_REPORTING):
+                args.append(arg)
+        return args
+
+    def unseen(self, outcome):
+        """Test functions of the given modules that pytest did not report."""
+        if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
+            return []
+        reported = {test.split("[")[0] for test in outcome}
+        names = [(path, name) for path in self.files for name in self.functions(path)]
+        plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
+        return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
+
+
+class Unittest(Suite):
+    """One call of a script that runs tests by unittest, in its own process; tests.json names their files.
+
+    args: the script and its arguments."""
+
+    unittest = True
+    twin_s = 300.0  # a script may prepare much before its first test
+
+    def __init__(self, args, here):
+        Suite.__init__(self, args, here)
+        with open(args[0], "rb") as file:
+            self.script = file.read()
+
+    def test_files(self):
+        paths = [os.path.realpath(path) for path in unittest_files()]
+        return [path for path in paths if os.path.isfile(path)]
+
+    def load(self):
+        import unittest  # noqa: F401 - for the processes that are forked from here
+
+    def execute(self, writer, chosen, canary):
+        reporter = UnittestReporter(self, writer, chosen, canary)
+        path = os.path.abspath(self.args[0])
+        sys.argv = [self.args[0], *self.args[1:]]
+        sys.path.insert(0, os.path.dirname(path))
+        reporter.install()
+        main = types.ModuleType("__main__")
+        main.__file__ = path
+        sys.modules["__main__"] = main
+        code = 0
+        try:
+            exec(compile(self.script, path, "exec", dont_inherit=True), main.__dict__)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        if code:  # as where what is judged can't be imported; the tests are missing then
+            reporter.finish(code)
+        return reporter, code
 
 
 def expects_failure(decorator):
@@ -298,7 +377,9 @@ def expects_failure(decorator):
 
 
 def is_id(test, path, name):
-    """Whether a node id without its case is the test `name` of the module at `path`."""
+    """Whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
+    if "::" not in test:
+        return test == name
     file, _, rest = test.partition("::")
     return rest == name and ("/" + path).endswith(os.path.normpath("/" + file))
 

@@ -1,10 +1,11 @@
 """Stands in for Python and pytest under `test.sh`, so that judged code can write no verdict.
 
 `test.sh` runs as root. What it starts through here runs as nobody, in a process that is forked from this
-one and can write neither the reward nor this program's report. pytest is imported before the fork, and
-reports each test through a pipe; it must come to its regular end, and every listed test (tests.json, else
-the test functions in the modules it was given) must be seen to pass, once. Then, or before, in random order,
-the same process is forked again with twins of the tests (see `twins`), which must fail.
+one and can write neither the reward nor this program's report. pytest (unittest, where tests.json says that a
+script runs the tests by it) is imported before the fork, and each test reported through a pipe; it must come to
+its regular end, and every listed test (tests.json, else the test functions in the modules it was given) must be
+seen to pass, once. Then, or before, in random order, the same process is forked again with twins of the tests
+(see `twins`), which must fail.
 
 The source of the tests is handed on in memory: their files can be read by root alone, so that the two
 processes can't be told apart by looking, and nothing can read there what a test expects.
@@ -20,7 +21,7 @@ import sys
 import traceback
 
 from processes import HERE, TESTS, become_judged, open_tree, status_of
-from suite import Pytest
+from suite import Pytest, Unittest, unittest_files
 
 
 def main(argv):
@@ -35,6 +36,8 @@ def main(argv):
     rest = args[len(options) :]
     if rest[:2] == ["-m", "pytest"]:
         return Pytest(rest[2:], here=not {"-I", "-P"} & set(options)).run()
+    if rest and os.path.isfile(rest[0]) and unittest_files():
+        return Unittest(rest, here=False).run()
     source, stdin = program(rest)
     if "/logs/verifier" in source:
         # A grader that writes the reward itself; it has to keep judged code out of its process.

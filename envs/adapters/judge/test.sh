@@ -1,9 +1,9 @@
 #!/bin/bash
-# The tests listed in tests.json decide under atropos-agent's judge; under another one, pytest's exit status.
+# The tests listed in tests.json decide under atropos-agent's judge; under another one, the exit status.
 cd @WORKDIR@ || exit 1
 @PREPARE@
 export PYTHONPATH=@PATH@ LANG=C.UTF-8@ENVIRONMENT@
-python3 -m pytest -p no:cacheprovider --tb=short -q --continue-on-collection-errors @OPTIONS@ @FILES@
+@COMMAND@
 [ $? -eq 0 ] && reward=1 || reward=0
 mkdir -p /logs/verifier
 echo $reward > /logs/verifier/reward.txt
