@@ -156,6 +156,11 @@ def compare(start: Tree, archive: bytes, root: str, territory: Sequence[str] = (
 
 def pack_directory(directory: Path) -> bytes:
     """A directory of ours as a tar archive: owned by root, readable by all, writable by its owner."""
+    return pack_directories({".": directory})
+
+
+def pack_directories(directories: Mapping[str, Path]) -> bytes:
+    """Several of them as one archive, by the path at which each is to be."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if "__pycache__" in Path(info.name).parts:
@@ -167,8 +172,9 @@ def pack_directory(directory: Path) -> bytes:
 
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for path in sorted(directory.iterdir()):
-            tar.add(path, arcname=path.name, filter=plain)
+        for place, directory in directories.items():
+            for path in sorted(directory.iterdir()):
+                tar.add(path, arcname=str(Path(place, path.name)), filter=plain)
     return buffer.getvalue()
 
 

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from envs.changes import Changes, Tree, collect_changes, pack_directory, read_tree, regular_files
+from envs.changes import Changes, Tree, collect_changes, pack_directories, read_tree, regular_files
 from envs.cheating import PREFIX
 from envs.types import InfraError, Task, TestStatus, Verdict
 from sandboxes.base import Backend, ExecResult, Sandbox, SandboxDied, SandboxError, SandboxSpec, SandboxTimeout
@@ -191,12 +191,17 @@ async def _prepare(sandbox: Sandbox, task: Task) -> _Bench:
         user = int(asked.output) if asked.ok and asked.output.strip().isdigit() else 0
         # Asked for by the task, a user other than root writes the reward, and then the judged code can too.
         stand_ins = task.hidden.user is None or user == 0
-        made = await sandbox.exec(_MAKE if stand_ins else _MAKE_FOR_USER, user="root")
+        directories = {"tests": tests, **({"judge": _STAND_INS} if stand_ins else {})}
+        archive = await asyncio.to_thread(pack_directories, directories)
+        make = _MAKE if stand_ins else _MAKE_FOR_USER
+        # By the image's own tar, where it has one: the engine starts a process for each archive.
+        made = await sandbox.exec(f"{make} && tar -xf - -C /", user="root", stdin=archive)
         if not made.ok:
-            raise InfraError("judge", f"could not make /tests and {LOGS}: {made.output[-_SHOWN:]}")
-        await sandbox.upload(await asyncio.to_thread(pack_directory, tests), "/tests")
+            made = await sandbox.exec(make, user="root")
+            if not made.ok:
+                raise InfraError("judge", f"could not make /tests and {LOGS}: {made.output[-_SHOWN:]}")
+            await sandbox.upload(archive, "/")
         if stand_ins:
-            await sandbox.upload(await asyncio.to_thread(pack_directory, _STAND_INS), "/judge")
             made = await sandbox.exec(["sh", "/judge/setup.sh", sandbox.workdir], user="root")
             if not made.ok:
                 raise InfraError("judge", f"could not prepare the judge: {made.output[-_SHOWN:]}")

@@ -57,12 +57,12 @@ class Row:
     lag: int
 
 
-def rows_of(groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = True) -> tuple[list[Row], Counter[str]]:
+def rows_of(
+    groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = True, negative: float = 1.0
+) -> tuple[list[Row], Counter[str]]:
     """The rows of a batch from which something can be learnt, and how many others there were, by reason: "invalid",
-    "stale", "no signal".
-
-    Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled` by their std.
-    """
+    "stale", "no signal". Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled`
+    by their std; those below zero times `negative`."""
     left_out: Counter[str] = Counter()
     chosen: list[tuple[Group, int, float]] = []
     for group in groups:
@@ -70,7 +70,7 @@ def rows_of(groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = 
             logger.warning("a group is left out: %s", "; ".join(problems[:3]))
             left_out["invalid"] += len(group.get("tokens") or ())
             continue
-        for place, advantage in enumerate(_advantages(group, scaled)):
+        for place, advantage in enumerate(_advantages(group, scaled, negative)):
             stale = _lag(group, place, step) > max_lag
             if stale or advantage == 0.0:
                 left_out["stale" if stale else "no signal"] += 1
@@ -100,13 +100,14 @@ def rows_of(groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = 
     return rows, left_out
 
 
-def _advantages(group: Group, scaled: bool) -> list[float]:
-    """Per row, the advantage of its tokens; where they differ, the largest, which is 0 if all are."""
+def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
+    """Per row, the advantage of its tokens; where they differ, the largest."""
     if group.get("advantages"):
         return [max(values, key=abs) for values in group["advantages"]]
     rewards = dict(zip(group["generation_params"]["rollout_ids"], group["scores"], strict=True))
     mean, std = statistics.fmean(rewards.values()), statistics.pstdev(rewards.values()) if scaled else 1.0
-    return [(score - mean) / std if std > 0 else 0.0 for score in group["scores"]]
+    advantages = [(score - mean) / std if std > 0 else 0.0 for score in group["scores"]]
+    return [value * negative if value < 0 else value for value in advantages]
 
 
 def _lag(group: Group, place: int, step: int) -> int:
@@ -150,10 +151,9 @@ class Policy:
 
     def _backward(self, rows: Sequence[Row]) -> dict[str, Tensor]:
         """Add the rows' part to the gradient. Returns figures per trained token."""
-        device = self.network.device
 
         def per_token(values: Iterator[float]) -> Tensor:
-            return torch.tensor(list(values), device=device)
+            return torch.tensor(list(values), device=self.network.device)
 
         network = self.network.get_base_model() if self.options.lora else self.network
         logits, labels = predictions(network, rows)
@@ -178,8 +178,7 @@ class Policy:
 
     def save(self, folder: Path, state: Mapping[str, Any]) -> None:
         """Write a checkpoint: weights as the engine reads them, the optimizer and `state`, all or nothing."""
-        partial = folder.with_name(f".{folder.name}")
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(partial := folder.with_name(f".{folder.name}"), ignore_errors=True)
         self.network.save_pretrained(partial)
         torch.save(self.optimizer.state_dict(), partial / "optimizer.pt")
         (partial / "state.json").write_text(json.dumps(state))
@@ -289,6 +288,7 @@ async def train(options: argparse.Namespace) -> None:
         checkpoint = options.out / f"step-{0:06}"
         policy.save(checkpoint, state)
     told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
+    how = {"scaled": not options.no_std, "negative": options.negative_weight}
     url = options.engine.rstrip("/").removesuffix("/v1")
     async with httpx.AsyncClient(base_url=url, timeout=300.0) as http, Consumer(options.api, **told) as consumer:
         engine = Engine(http, options.engine_kind)
@@ -305,7 +305,7 @@ async def train(options: argparse.Namespace) -> None:
             pending.write_text(json.dumps(groups))
             pulled = time.monotonic()
             fresh = [group for group in groups if not _delivered(group, seen)]
-            rows, left_out = rows_of(fresh, step, options.max_lag, scaled=not options.no_std)
+            rows, left_out = rows_of(fresh, step, options.max_lag, **how)
             left_out["duplicate groups"] = len(groups) - len(fresh)
             figures = await asyncio.to_thread(policy.update, rows) if rows else {}
             step += 1
@@ -372,6 +372,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
     add("--learning-rate", type=float, default=3e-4, help="constant")
     add("--no-std", action="store_true", help="advantages are not divided by the std of a group's rewards")
+    add("--negative-weight", type=float, default=1.0, help="of advantages below zero; 0: learn from successes alone")
     add("--epochs", type=int, default=1, help="optimizer steps on each batch")
     add("--clip-low", type=float, default=0.2, help="ratios below 1 - this are clipped")
     add("--clip-high", type=float, default=0.28, help="ratios above 1 + this are clipped")
@@ -388,12 +389,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     asyncio.run(train(parse(argv)))
-    return 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

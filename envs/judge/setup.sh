@@ -1,17 +1,22 @@
 #!/bin/sh
 # Puts stand-ins in place of the programs that may run judged code. $1: the working directory.
-# Without a Python outside of it there are none: test.sh runs as it is.
+# Without a Python outside of it there are none: test.sh runs as it is. Each process that this starts is time of every
+# judgement, so it does with the shell what it can.
 found=
 pytest=
+grep -rqs pytest /tests && wanted=1 || wanted=
 has_pytest='import sys; from importlib.util import find_spec; sys.exit(not find_spec("pytest"))'
 for candidate in python3 /usr/local/bin/python3 /usr/bin/python3 /opt/miniconda3/envs/testbed/bin/python python; do
     path=$(command -v "$candidate") || continue
     case $path:$(readlink -f "$path") in "$1"/* | *:"$1"/*) continue ;; esac
     found=${found:-$path}
+    [ "$wanted" ] || break
     "$path" -s -c "$has_pytest" 2> /dev/null && found=$path && pytest=1 && break
 done
 chmod 700 /judge
-for hidden in test.sh tests.json test.patch suite; do [ ! -e "/tests/$hidden" ] || chmod go= "/tests/$hidden"; done
+for hidden in test.sh tests.json test.patch suite; do
+    [ ! -e "/tests/$hidden" ] || chmod go= "/tests/$hidden"
+done
 [ -n "$found" ] || exit 0
 echo "$found" > /judge/python
 mkdir -p /judge/bin
@@ -23,14 +28,14 @@ for name in $names; do
         python2 | python3.* | node | npm | npx | pnpm | yarn | deno | bun | go | cargo | ruby | rake | bundle | perl | php | java \
             | mvn | gradle | dotnet | make | cmake | ctest) command -v "$name" > /dev/null || continue ;;
     esac
-    ln -sf ../stand-in.sh "/judge/bin/$name"
+    printf '#!/bin/sh\n. /judge/stand-in.sh\n' > "/judge/bin/$name"
     # A function comes before whatever test.sh puts in front of PATH.
     echo "$name() { /judge/bin/$name \"\$@\"; }"
     for folder in /usr/local/bin /usr/bin /bin /opt/miniconda3/envs/testbed/bin; do
         [ -x "$folder/$name" ] && echo "$folder/$name() { /judge/bin/$name /judge/call $folder/$name \"\$@\"; }"
     done
 done > /judge/functions.sh
-chmod 755 /judge/stand-in.sh
+chmod 755 /judge/bin/*
 if [ "$pytest" ] && mkfifo /judge/request /judge/answer; then
     cd / && PYTHONHASHSEED=0 PYTHONPATH= setsid "$found" -s -B /judge/supervise.py --serve < /dev/null > /dev/null 2>&1 &
 fi

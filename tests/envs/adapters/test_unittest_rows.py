@@ -3,6 +3,9 @@
 import ast
 import difflib
 import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -270,3 +273,74 @@ def test_the_judge_and_its_runner_are_written_for_old_pythons():
     folder = Path(envs.__file__).parent
     for path in [*(folder / "judge").glob("*.py"), folder / "adapters/judge/unittests.py"]:
         ast.parse(path.read_text(), feature_version=(3, 5))
+
+
+# The projects themselves, with a bug planted and the test that shows it taken out.
+REAL = {
+    "django": dict(
+        release="django==4.2.16",
+        needs=["asgiref", "sqlparse"],
+        file="django/utils/text.py",
+        bug=('re.sub(r"[^\\w\\s-]", "", value.lower())', 're.sub(r"[^\\w\\s-]", "", value)'),
+        tests="tests/utils_tests/test_text.py",
+        test="test_slugify",
+        wanted="test_slugify (utils_tests.test_text.TestUtilsText)",
+        kept=[
+            "test_wrap (utils_tests.test_text.TestUtilsText)",
+            "test_phone2numeric (utils_tests.test_text.TestUtilsText)",
+        ],
+    ),
+    "sympy": dict(
+        release="sympy==1.12",
+        needs=["mpmath<1.4"],
+        file="sympy/utilities/iterables.py",
+        bug=("return x[y:] + x[:y]", "return x[y:] + x[:y - 1]"),
+        tests="sympy/utilities/tests/test_iterables.py",
+        test="test_rotate",
+        wanted="test_rotate",
+        kept=["test_flatten", "test_group"],
+    ),
+}
+
+
+def fetch(case, context: Path) -> None:
+    """The release as `repo`, what it imports as `packages`."""
+    pip = [sys.executable, "-m", "pip", "-q", "download", "--no-deps", "-d"]
+    wheels, release = context / "wheels", context / "release"
+    subprocess.run([*pip, release, "--no-binary", ":all:", "--no-build-isolation", case["release"]], check=True)
+    subprocess.run([*pip, wheels, *case["needs"]], check=True)
+    (archive,) = release.iterdir()
+    shutil.unpack_archive(archive, context / "source")
+    (source,) = (context / "source").iterdir()
+    source.rename(context / "repo")
+    for wheel in wheels.iterdir():
+        shutil.unpack_archive(wheel, context / "packages", "zip")
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.parametrize("name", REAL)
+async def test_the_projects_themselves(docker_backend, tmp_path, name):
+    case, context = REAL[name], tmp_path / "context"
+    fetch(case, context)
+    right, tests = ((context / "repo" / case[key]).read_text() for key in ("file", "tests"))
+    wrong = right.replace(*case["bug"])
+    before, _, rest = tests.partition(f"def {case['test']}(")
+    fewer = before + "def " + rest.partition("def ")[2]
+    (context / "repo" / case["file"]).write_text(wrong)
+    (context / "repo" / case["tests"]).write_text(fewer)
+    (context / "Dockerfile").write_text(
+        "FROM atropos-agent/base:debian12\nCOPY packages/ /usr/lib/python3/dist-packages/\n"
+        "WORKDIR /testbed\nCOPY repo/ /testbed/\n"
+    )
+    row = {
+        "repo": f"{name}/{name}",
+        "image": await docker_backend.ensure_image(None, context),
+        "patch": diff(case["file"], wrong, right),
+        "test_patch": diff(case["tests"], fewer, tests),
+        "FAIL_TO_PASS": [case["wanted"]],
+        "PASS_TO_PASS": case["kept"],
+    }
+    async with DockerBackend() as backend:
+        (result,) = await check_tasks(backend, tasks_of(tmp_path, DJANGO | row))
+    assert result.problem is None
