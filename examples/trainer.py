@@ -6,9 +6,8 @@ It registers with the trainer API, pulls batches, computes group-relative advant
 on the trained tokens, and hands the engine the new weights. The number of steps taken is the policy version. After
 each step everything is saved in --out; started again with the same --out it goes on from there.
 
-The objective is that of GRPO (Shao et al. 2024) with the ratio taken to the *engine's* logprobs: mean over rollouts of
-the mean over a rollout's tokens of min(r A, clip(r, 1 - e, 1 + E) A). A rollout of several rows weighs as much as one
-of a single row. There is no KL term and no critic.
+The objective is GRPO's (Shao et al. 2024), the ratio r taken to the *engine's* logprobs: mean over rollouts of the mean
+over a rollout's tokens, whatever its number of rows, of min(r A, clip(r, 1 - e, 1 + E) A). No KL term, no critic.
 """
 
 from __future__ import annotations
@@ -202,10 +201,11 @@ def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) ->
 
 
 def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
-    """The rows in parts of at most about `limit` tokens; their common starts are not counted."""
+    """The rows in parts of at most about `limit` tokens; their common starts, and repetitions, are not counted."""
     part, tokens = list[Row](), 0
     for row in sorted(rows, key=lambda row: list(row.tokens)):
         own = len(row.tokens) - next((i for i, label in enumerate(row.masked_tokens) if label != IGNORED), 0)
+        own = 0 if part and row.tokens == part[-1].tokens else own
         if part and tokens + own > limit:
             yield part
             part, tokens = [], 0

@@ -95,18 +95,20 @@ def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tens
     """The logits that predict the trained tokens of all rows, and these tokens, in order.
 
     Shapes (trained tokens, vocab_size) and (trained tokens,). The common start of the rows is
-    computed once; every row must have a trained token behind its first token.
+    computed once, and so are rows of the same tokens; every row must have a trained token behind its first token.
     """
     shared = min(common_prefix(rows[0].tokens, row.tokens) for row in rows)
     # A trained token is predicted from the place before it, which must be in the row's own part.
     shared = min([shared, *(_first_trained(row) - 1 for row in rows)])
     tokens, positions, owner = list(rows[0].tokens[:shared]), list(range(shared)), [-1] * shared
     places, labels = [], []
+    offsets: dict[tuple[int, ...], int] = {}
     for index, row in enumerate(rows):
-        offset = len(tokens) - shared
-        tokens += row.tokens[shared:]
-        positions += range(shared, len(row.tokens))
-        owner += [index] * (len(row.tokens) - shared)
+        offset = offsets.setdefault(tuple(row.tokens), len(tokens) - shared)
+        if offset == len(tokens) - shared:
+            tokens += row.tokens[shared:]
+            positions += range(shared, len(row.tokens))
+            owner += [index] * (len(row.tokens) - shared)
         trained = [place for place, label in enumerate(row.masked_tokens) if label != IGNORED]
         places += [place - 1 + offset for place in trained]
         labels += [row.masked_tokens[place] for place in trained]

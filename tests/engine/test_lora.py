@@ -35,10 +35,11 @@ ROWS = [
 ]
 
 
-def test_the_loss_is_that_of_each_row_by_itself(tiny: LoadedModel) -> None:
+@pytest.mark.parametrize("rows", [ROWS, [*ROWS, ROWS[1], ROWS[0]]], ids=["all differ", "two come twice"])
+def test_the_loss_is_that_of_each_row_by_itself(tiny: LoadedModel, rows: list[SequenceData]) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
     losses, labels = [], []
-    for one in ROWS:
+    for one in rows:
         logits = model(torch.tensor([one.tokens])).logits[0, :-1]
         wanted = torch.tensor([label if label != IGNORED else -100 for label in one.masked_tokens[1:]])
         losses.append(cross_entropy(logits, wanted, reduction="sum"))
@@ -47,7 +48,7 @@ def test_the_loss_is_that_of_each_row_by_itself(tiny: LoadedModel) -> None:
     expected.backward()
     gradient = model.model.layers[0].self_attn.q_proj.weight.grad.clone()
     model.zero_grad()
-    loss = batch_loss(model, ROWS)
+    loss = batch_loss(model, rows)
     loss.backward()
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
     assert torch.allclose(model.model.layers[0].self_attn.q_proj.weight.grad, gradient, atol=1e-6)
