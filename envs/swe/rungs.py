@@ -75,10 +75,10 @@ RUNGS = {
         model="smollm2",
         adapter=True,
         tasks="practice",
-        steps=24,
+        steps=36,
         group_size=8,
         groups=4,
-        eval_samples=1,
+        eval_samples=2,
         starter="terminal",
         environment={**_SMALL, "env.max_concurrent_rollouts": 32},
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
