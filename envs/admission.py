@@ -101,7 +101,9 @@ class Admission:
     """Lets rollouts start. start, most: rollouts at the same time, at first and ever."""
 
     look_s = 10.0
-    """Between two looks at the engines, in seconds."""
+    """Between two changes of the limit, in seconds."""
+    samples = 5
+    """Looks at the engines in that time: requests that wait in each of them queue, others came in a burst."""
 
     def __init__(self, *, start: int, most: int, brake: Brake) -> None:
         self.climb = Climb(min(start, most), most)
@@ -139,10 +141,14 @@ class Admission:
         """Adapt the limit to what the engines say (`load`), for ever."""
         preempted, tokens = 0.0, self.tokens
         while True:
-            await asyncio.sleep(self.look_s)
-            now = await load()
-            queueing = now is not None and (now.waiting > max(1.0, 0.1 * now.running) or now.preempted > preempted)
-            preempted = now.preempted if now else preempted
+            seen = []
+            for _ in range(self.samples):
+                await asyncio.sleep(self.look_s / self.samples)
+                if (now := await load()) is not None:
+                    seen.append(now)
+            queueing = bool(seen) and all(now.waiting > max(1.0, 0.1 * now.running) for now in seen)
+            if seen:
+                queueing, preempted = queueing or seen[-1].preempted > preempted, seen[-1].preempted
             before = self.climb.limit
             self.climb.look(
                 tokens_per_s=(self.tokens - tokens) / self.look_s,

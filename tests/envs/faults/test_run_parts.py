@@ -1,6 +1,7 @@
 """The parts that keep a run alive, one at a time."""
 
 import asyncio
+import itertools
 import logging
 import random
 import time
@@ -9,6 +10,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
+from atropos_agent.servers import Load
 from envs.admission import Admission, Brake, Climb
 from envs.base import Outcome
 from envs.order import TaskOrder
@@ -61,6 +63,23 @@ def test_concurrency_shrinks_while_requests_queue_and_never_below_one():
     for _ in range(30):
         climb.look(tokens_per_s=10, saturated=True, queueing=True)
     assert climb.limit == 1
+
+
+@pytest.mark.parametrize(
+    "waiting, shrinks", [([8, 8, 0, 8, 8], False), ([0, 0, 0, 0, 8], False), ([8, 8, 8, 8, 8], True)]
+)
+async def test_a_burst_of_requests_is_no_queue(waiting, shrinks, monkeypatch):
+    admission = Admission(start=16, most=64, brake=Brake(0.5))
+    monkeypatch.setattr(admission, "look_s", 0.05)
+    looks = itertools.cycle(waiting)
+
+    async def load():
+        return Load(running=8, waiting=next(looks), preempted=0)
+
+    following = asyncio.create_task(admission.follow(load))
+    await asyncio.sleep(0.5)
+    following.cancel()
+    assert (admission.climb.limit < 16) == shrinks
 
 
 async def test_rollouts_are_let_in_up_to_the_limit_whatever_becomes_of_those_that_wait():
