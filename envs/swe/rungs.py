@@ -60,9 +60,9 @@ RUNGS = {
         model="smoke",
         adapter=False,
         tasks="smoke",
-        steps=12,
+        steps=18,
         group_size=8,
-        groups=4,
+        groups=2,
         evaluations=2,
         eval_samples=4,
         # Rows that are two steps old make it fall apart at so large a learning rate.
