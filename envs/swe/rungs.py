@@ -60,9 +60,9 @@ RUNGS = {
         model="smoke",
         adapter=False,
         tasks="smoke",
-        steps=18,
+        steps=16,
         group_size=8,
-        groups=2,
+        groups=4,
         evaluations=2,
         eval_samples=4,
         # Rows that are two steps old make it fall apart at so large a learning rate.
