@@ -194,6 +194,7 @@ async def main():
             await ready.acquire()
         print(backend.owner.id, flush=True)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
 ready = asyncio.Semaphore(0)
 with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
     asyncio.run(main())

@@ -173,7 +173,7 @@ def test_parquet_rows_are_read_like_any_others(tmp_path):
         ({"problem_statement": ""}, "problem_statement is missing or empty"),
         ({"FAIL_TO_PASS": "[]"}, "has no FAIL_TO_PASS"),
         ({"FAIL_TO_PASS": "test_a"}, "neither a list nor a list in JSON"),
-        ({"FAIL_TO_PASS": ["test_a (tests.module.Class)"]}, "is not a pytest node id"),
+        ({"FAIL_TO_PASS": ["ok 1 - it adds"]}, "nor unittest's (test (module.Class)), nor a function's name"),
         ({"PASS_TO_PASS": ["tests/test_a.py::test_b cut"]}, "is not a pytest node id"),
         ({"expected_output_json": "{}"}, "this is a row of R2E-Gym"),
         ({"patch": None}, "patch is missing"),
