@@ -69,17 +69,6 @@ class Evaluation:
     def interval(self) -> tuple[float, float]:
         return bootstrap([*self.rates.values()])
 
-    def subset(self, starter: bool) -> Evaluation | None:
-        """Only the tasks of the built-in pack, or only those made up; None when there are none."""
-        rates = {name: rate for name, rate in self.rates.items() if is_made_up(name) != starter}
-        return Evaluation(self.step, rates, self.samples) if rates else None
-
-
-def is_made_up(task_id: str) -> bool:
-    """Whether a task's name ends in the digest that made-up tasks have."""
-    tail = task_id.rpartition("-")[2]
-    return len(tail) == 8 and all(character in "0123456789abcdef" for character in tail)
-
 
 def gain(before: Evaluation, after: Evaluation) -> tuple[float, tuple[float, float]]:
     """The mean difference over tasks, and its 95% interval: the same tasks are compared."""

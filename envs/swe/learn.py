@@ -34,7 +34,7 @@ from envs.swe.parts import PartError, Parts, answers, flags, run, until_signalle
 from envs.swe.plots import findings, write_page
 from envs.swe.practice import write_tasks
 from envs.swe.rungs import RUNGS, Rung
-from envs.swe.synthetic import Example, examples
+from envs.swe.synthetic import examples
 from envs.swe.warmstart import adapter
 from sandboxes.base import SandboxError
 from sandboxes.engine import ensure_engine, stop_engine
@@ -44,11 +44,8 @@ logger = logging.getLogger(__name__)
 
 TRAINER = Path(envs.__file__).parent.parent / "examples/trainer.py"
 
-TRAIN_SEED, EVAL_SEED = 7, 2_000_003
-"""Of the made-up tasks."""
-
-PRACTISED = ("append_line", "copy_file", "concatenate")
-"""Kinds of made-up task for which the warm start takes the right command half of the time."""
+PRACTICE_TASKS, PRACTICE_SEED = 216, 7
+"""How many tasks are made up to practise on, and from which seed."""
 
 COLUMNS = (
     ("step", "step", "d"),
@@ -176,11 +173,13 @@ async def _evaluate(
 
 def _environment(rung: Rung, options: argparse.Namespace, engine: str) -> dict[str, object]:
     """Options of the environment, in training and in evaluations."""
-    tasks = {} if rung.tasks == "starter" else {"env.tasks": options.run_dir / "tasks/train"}
-    held_out = {} if rung.tasks == "starter" else {"env.eval_tasks": options.run_dir / "tasks/held-out"}
+    made_up = options.run_dir / "tasks"
+    tasks: dict[str, object] = {}
+    if rung.tasks != "starter":
+        tasks = {"env.tasks": made_up / "train"}
+        tasks["env.eval_tasks"] = made_up / "held-out" if rung.tasks == "smoke" else STARTER
     return {
         **tasks,
-        **held_out,
         "openai.base_url": engine,
         "env.group_size": rung.group_size,
         "env.seed": options.seed,
@@ -192,26 +191,15 @@ def _write_tasks(rung: Rung, folder: Path) -> None:
     """The tasks of the run, made up where the rung wants such."""
     if rung.tasks == "starter" or folder.is_dir():
         return
-    train, held_out = smoke.tasks() if rung.tasks == "smoke" else _practice()
     partial = folder.with_name("tasks.partial")
     shutil.rmtree(partial, ignore_errors=True)
-    write_tasks(train, partial / "train")
-    write_tasks(held_out, partial / "held-out")
-    if rung.starter is not None:
-        # What the rung evaluates on beside its own tasks.
-        from envs.harbor import load_tasks
-
-        for task in load_tasks(STARTER):
-            if rung.starter in task.tags:
-                shutil.copytree(STARTER / task.id, partial / "held-out" / task.id)
+    if rung.tasks == "smoke":
+        train, held_out = smoke.tasks()
+        write_tasks(train, partial / "train")
+        write_tasks(held_out, partial / "held-out")
+    else:
+        write_tasks(examples(PRACTICE_TASKS, PRACTICE_SEED), partial / "train")
     partial.rename(folder)
-
-
-def _practice() -> tuple[list[Example], list[Example]]:
-    """Of few kinds, so that each is practised many times in few steps."""
-    train, held_out = examples(96, TRAIN_SEED, PRACTISED), examples(36, EVAL_SEED, PRACTISED)
-    known = {task.instruction for task in train}
-    return train, [task for task in held_out if task.instruction not in known]
 
 
 class _Table:

@@ -108,24 +108,20 @@ def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
 
 def held_out(curve: Curve) -> Markup:
     """The plot of the evaluations."""
-    made_up = [e for one in curve.evaluations if (e := one.subset(starter=False))]
-    starter = [e for one in curve.evaluations if (e := one.subset(starter=True))]
-    bars = {name: those for name, those in (("made-up tasks", made_up), ("starter pack", starter)) if those}
-    return plot("held-out tasks solved, with 95% intervals", {}, bars=bars)
+    return plot("held-out tasks solved, with 95% intervals", {}, bars={"solved": curve.evaluations})
 
 
 def findings(curve: Curve) -> list[tuple[str, str]]:
     """What the run came to, as pairs of a name and a figure."""
     found = [("steps", str(len(curve.steps)))]
-    for name, starter in (("held-out", False), ("starter pack", True)):
-        those = [e for one in curve.evaluations if (e := one.subset(starter=starter))]
-        if those:
-            low, high = those[-1].interval
-            found.append((f"{name} before", f"{those[0].mean:.0%}"))
-            found.append((f"{name} after", f"{those[-1].mean:.0%} [{low:.0%}, {high:.0%}]"))
-        if len(those) > 1:
-            difference, (low, high) = gain(those[0], those[-1])
-            found.append((f"{name} gain", f"{difference:+.0%} [{low:+.0%}, {high:+.0%}]"))
+    those = curve.evaluations
+    if those:
+        low, high = those[-1].interval
+        found.append(("held-out before", f"{those[0].mean:.0%}"))
+        found.append(("held-out after", f"{those[-1].mean:.0%} [{low:.0%}, {high:.0%}]"))
+    if len(those) > 1:
+        difference, (low, high) = gain(those[0], those[-1])
+        found.append(("held-out gain", f"{difference:+.0%} [{low:+.0%}, {high:+.0%}]"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))
         found.append(("chance of that rise", f"p = {risen.p_value:.2g}"))

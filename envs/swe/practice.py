@@ -10,7 +10,7 @@ import hashlib
 import json
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,8 @@ def holds(name, wanted):
     path = pathlib.Path("/app", name)
     if wanted is None:
         return not path.exists()
+    if wanted["kind"] == "link":
+        return path.is_symlink() and path.resolve() == (path.parent / wanted["target"]).resolve()
     if wanted["kind"] == "directory":
         return path.is_dir()
     if not path.is_file() or (wanted["executable"] and not path.stat().st_mode & 0o111):
@@ -93,27 +95,30 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
 
 
 def _names(example: Example) -> set[str]:
-    """Files and directories at the top of the world that are the example's own."""
-    words = {word.strip(".,;:'\"").partition("/")[0] for word in f"{example.instruction} {example.command}".split()}
-    files = {name.partition("/")[0] for name in [*example.files, *example.directories]}
-    return files | {word for word in words if "." in word}
+    """Every name that stands in a path of the example's, before or after its command."""
+    before, after = _outcome(example, example.files)
+    return {part for path in [*before, *after] for part in path.split("/")}
+
+
+def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is there before and after the example's command."""
+    with tempfile.TemporaryDirectory() as place:
+        _fill(Path(place), files)
+        before = _state(Path(place))
+        subprocess.run(["sh", "-c", example.command], cwd=place, check=True, capture_output=True)
+        return before, _state(Path(place))
 
 
 def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
     files = {name: text for example in world for name, text in example.files.items()}
-    directories = [name for example in world for name in example.directories]
     folders = []
     for example in world:
-        with tempfile.TemporaryDirectory() as place:
-            _fill(Path(place), files, directories)
-            before = _state(Path(place))
-            subprocess.run(["sh", "-c", example.command], cwd=place, check=True, capture_output=True)
-            after = _state(Path(place))
+        before, after = _outcome(example, files)
         if after == before:
             continue
         digest = hashlib.sha256(f"{example.instruction}{sorted(files)}".encode()).hexdigest()[:8]
         folder = out / f"{example.kind.replace('_', '-')}-{digest}"
-        _fill(folder / "environment/files", files, directories)
+        _fill(folder / "environment/files", files)
         expected = {**dict.fromkeys(before.keys() - after.keys()), **after}
         for name, text in {
             "task.toml": _TOML.format(kind=example.kind),
@@ -129,12 +134,8 @@ def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
     return folders
 
 
-def _fill(place: Path, files: dict[str, str], directories: Sequence[str]) -> None:
+def _fill(place: Path, files: Mapping[str, str]) -> None:
     place.mkdir(parents=True, exist_ok=True)
-    for name in directories:
-        # A file in it, because neither git nor Docker's COPY has empty directories for sure.
-        (place / name).mkdir(parents=True, exist_ok=True)
-        (place / name / "README").write_text(f"This is {name}.\n")
     for name, text in files.items():
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
@@ -145,7 +146,9 @@ def _state(place: Path) -> dict[str, Any]:
     state: dict[str, Any] = {}
     for path in sorted(place.rglob("*")):
         name = str(path.relative_to(place))
-        if path.is_dir():
+        if path.is_symlink():
+            state[name] = {"kind": "link", "target": str(path.readlink())}
+        elif path.is_dir():
             state[name] = {"kind": "directory"}
         else:
             executable = bool(path.stat().st_mode & 0o111)

@@ -13,9 +13,8 @@ class Rung:
     """What a run is made of.
 
     model: of the embedded engine; "smoke" is made on first use. None where the user starts an engine.
-    tasks: "smoke" or "practice", made up in `envs.swe.smoke` and `envs.swe.synthetic`; "starter" for
-        the built-in pack.
-    starter: the built-in pack's tasks with this tag are evaluated on as well.
+    tasks: "smoke", made up in `envs.swe.smoke`, a third of them held out; "practice", made up in
+        `envs.swe.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
     evaluations: in all, the first before and the last after training.
     environment, evaluation, trainer: options of these commands, by their names there.
     """
@@ -28,7 +27,6 @@ class Rung:
     groups: int
     evaluations: int = 3
     eval_samples: int = 2
-    starter: str | None = None
     max_lag: int = 4
     environment: Mapping[str, object] = field(default_factory=dict)
     trainer: Mapping[str, object] = field(default_factory=dict)
@@ -78,9 +76,8 @@ RUNGS = {
         steps=36,
         group_size=8,
         groups=4,
-        eval_samples=2,
-        starter="terminal",
-        environment={**_SMALL, "env.max_concurrent_rollouts": 32},
+        eval_samples=4,
+        environment={**_SMALL, "env.max_concurrent_rollouts": 32, "env.eval_tags": "terminal"},
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
         # what was known.
         trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},

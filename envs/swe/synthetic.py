@@ -1,11 +1,9 @@
-"""Made-up terminal tasks with their solutions, and transcripts of an expert who solves them.
+"""Made-up terminal tasks with their solutions, and transcripts of those who attempt them.
 
-They teach a small model the format of calls before any reinforcement learning. Names, texts and
-phrasings are other ones than those of the starter pack, and a part of its kinds of task does not
-occur here at all, so that the starter pack still measures something.
+They teach a small model the format of calls before any reinforcement learning, and are what it then
+practises on. Names, texts and wordings are other ones than those of the starter pack, so that the
+starter pack's terminal tasks can be held out.
 """
-
-# ruff: noqa: SIM905 - word lists are easier to read as text
 
 from __future__ import annotations
 
@@ -20,6 +18,7 @@ from atropos_agent.formats.hermes import CALL, CALL_END
 from atropos_agent.scripted import ScriptedServer
 from atropos_agent.template import ChatTemplate
 from atropos_agent.types import AgentConfig, SequenceData
+from envs.swe.kinds import ENDINGS, KINDS, WORDS, Kind
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
 from tools import default_tools
@@ -33,30 +32,33 @@ WORKING_DIR = "/app"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A task with its solution. `files` are there at the start, by relative path."""
+    """A task with its solution, what one would think before it, and wrong commands.
+    `files` are there at the start, by relative path."""
 
     kind: str
     instruction: str
     command: str
     files: Mapping[str, str] = field(default_factory=dict)
-    directories: Sequence[str] = ()
+    plan: str = ""
+    slips: Sequence[str] = ()
 
 
 def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
-    """`count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty, the harder ones twice."""
+    """`count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty."""
     rng = random.Random(seed)
-    makers = [_KINDS[kind] for kind in kinds or (*_KINDS, *_HARDER)]
-    return [makers[i % len(makers)](_Draw(rng)) for i in range(count)]
-
-
-def kinds() -> list[str]:
-    """The kinds of task that are made here."""
-    return list(_KINDS)
+    chosen = [kind for kind in KINDS if not kinds or kind.name in kinds]
+    return [_example(chosen[i % len(chosen)], rng) for i in range(count)]
 
 
 def expert(task: Example) -> list[str]:
-    """The replies of one who solves the task."""
-    return [call("terminal", command=task.command), call("submit")]
+    """The replies of one who solves the task, and says first how, where the task has a plan."""
+    plan = f"Plan: {task.plan}\n" if task.plan else ""
+    return [plan + call("terminal", command=task.command), call("submit")]
+
+
+def hasty(task: Example, rng: random.Random) -> list[str]:
+    """The replies of one who acts at once, and hardly ever right."""
+    return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 
 async def transcripts(
@@ -86,261 +88,108 @@ def call(name: str, **arguments: Any) -> str:
 
 
 async def _prepare(task: Example, sandbox: Sandbox) -> None:
-    for name in task.directories:
-        await sandbox.exec(["mkdir", "-p", name])
     for name, text in task.files.items():
         await sandbox.write_file(name, text.encode())
 
 
-_STEMS = (
-    "alpha bridge canyon delta ember falcon garden harbor island jacket kettle lantern meadow nectar orchid pepper "
-    "quartz ribbon saddle temple umbrella valley willow yellow zephyr anchor basket candle dragon engine"
-).split()
-_ENDINGS = "txt md dat text lst rst out tmp doc asc".split()
-_DIRECTORIES = "drawer cellar attic shelf wagon office studio vault depot barn tower hall".split()
-_WORDS = (
-    "maple river stone cloud tiger piano coffee silver winter rocket marble forest planet window bottle engineer "
-    "pencil thunder velvet walnut copper dolphin summer jungle castle mirror guitar orange desert ocean"
-).split()
-_PHRASES = (
-    "see you tomorrow|the train leaves at nine|good morning|all tests passed|water the plants|status=open|"
-    "version 3.1|call the office|timeout=45|happy birthday|meeting at noon|level: high|open the door|"
-    "key=value|nothing to report|read me first|name: Ada|total 1200|the end|mode=fast|lock the gate"
-).split("|")
 _ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
 
 
-class _Draw:
-    """Names and texts, none of them twice in one task."""
+def _example(kind: Kind, rng: random.Random) -> Example:
+    draw = _Draw(rng)
+    instruction = rng.choice(kind.wordings).format_map(draw)
+    return Example(
+        kind.name,
+        instruction,
+        kind.command.format_map(draw),
+        {name: text for place, sort in kind.files.items() for name, text in draw.content(place.format_map(draw), sort)},
+        kind.plan.format_map(draw),
+        [slip.format_map(draw) for slip in kind.slips],
+    )
+
+
+class _Draw(dict[str, str]):
+    """The fields of one task, drawn when first asked for; no word occurs twice."""
 
     def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self._stems = rng.sample(_STEMS, 8)
-        self._directories = rng.sample(_DIRECTORIES, 4)
-        self._words = rng.sample(_WORDS, len(_WORDS))
-        self._phrases = rng.sample(_PHRASES, 8)
+        super().__init__()
+        self._rng = rng
+        self._words = iter(rng.sample(WORDS, len(WORDS)))
 
-    def file(self) -> str:
-        return f"{self._stems.pop()}.{self.rng.choice(_ENDINGS)}"
+    def __missing__(self, name: str) -> str:
+        if name in ("number", "ordinal"):
+            number, ordinal = self._rng.choice(list(_ORDINALS.items()))
+            self.update(number=str(number), ordinal=ordinal)
+        elif name in ("column", "place"):
+            column = self._rng.choice((2, 3))
+            self.update(column=str(column), place=_ORDINALS[column])
+        else:
+            self[name] = getattr(self, f"_{name.rstrip('0123456789')}")()
+        return self[name]
 
-    def directory(self) -> str:
-        return self._directories.pop()
+    def content(self, place: str, sort: str) -> list[tuple[str, str]]:
+        """The files, with their texts, that a sort of content makes at a place."""
+        rng, word = self._rng, self._word
+        lines = [f"{word()}\n" for _ in range(rng.randint(5, 8))]
+        match sort:
+            case "sentences":
+                lines = [f"{word()} {line}" if rng.random() < 0.7 else line for line in lines]
+            case "repeated":
+                lines += rng.sample(lines, 3)
+                rng.shuffle(lines)
+            case "holding":
+                lines = [*(f"{line.strip()} {self['word']}\n" for line in lines[:3]), *lines[3:]]
+                rng.shuffle(lines)
+            case "sizes":
+                names = sorted(self._file() for _ in range(3))
+                # Never the first by its name, which would be found without a look at sizes.
+                sizes = rng.choice(((1, 9, 4), (4, 1, 9)))
+                return [(place + name, f"{word()}\n" * size) for name, size in zip(names, sizes, strict=True)]
+            case "json":
+                values = {self["key"]: rng.choice((rng.randint(2, 9999), word())), word(): word(), word(): 7}
+                lines = [json.dumps(dict(sorted(values.items()))) + "\n"]
+            case "csv":
+                lines = [f"{word()},{word()},{word()}\n"] + [
+                    f"{word()},{rng.randint(1, 99)},{rng.randint(1, 99)}\n" for _ in range(3)
+                ]
+            case "script":
+                lines = ["#!/bin/sh\n", f"echo {word()}\n"]
+        return [(place, "".join(lines))]
 
-    def word(self) -> str:
-        return self._words.pop()
+    def _word(self) -> str:
+        return next(self._words)
 
-    def phrase(self) -> str:
-        return self._phrases.pop() if self.rng.random() < 0.6 else f"{self.word()} {self.word()}"
+    _folder = _key = _word
 
-    def lines(self, low: int = 4, high: int = 8) -> str:
-        return "".join(f"{self.word()}\n" for _ in range(self.rng.randint(low, high)))
+    def _file(self) -> str:
+        stem = self._word() if self._rng.random() < 0.8 else f"{self._word()}{self._rng.choice('-_')}{self._word()}"
+        return f"{stem}.{self._rng.choice(ENDINGS)}"
 
-    def pick(self, *options: str) -> str:
-        return self.rng.choice(options)
+    def _name(self) -> str:
+        return self._file() if self._rng.random() < 0.3 else self._word()
 
+    def _script(self) -> str:
+        return f"{self._word()}.sh"
 
-def _create_file(draw: _Draw) -> Example:
-    file, text = draw.file(), draw.phrase()
-    instruction = draw.pick(
-        f"Make a file called {file} with the text: {text}",
-        f"Put the text {text} into the new file {file}",
-        f"I need a file {file}. It should say: {text}",
-        f"Save the line {text} in {file}, which does not exist yet",
-    )
-    return Example("create_file", instruction, f"echo '{text}' > {file}")
+    def _data(self) -> str:
+        return f"{self._word()}.json"
 
+    def _table(self) -> str:
+        return f"{self._word()}.csv"
 
-def _create_lines(draw: _Draw) -> Example:
-    file, first, second = draw.file(), draw.word(), draw.word()
-    instruction = draw.pick(
-        f"Make a file called {file}. Line one is {first}, line two is {second}.",
-        f"I need a file {file} with {first} in its first line and {second} in its second.",
-    )
-    return Example("create_file", instruction, f"echo '{first}' > {file} && echo '{second}' >> {file}")
+    def _path(self) -> str:
+        return "/".join(self._word() for _ in range(self._rng.choice((1, 1, 2, 3))))
 
-
-def _create_empty(draw: _Draw) -> Example:
-    file = draw.file()
-    instruction = draw.pick(
-        f"Make the file {file} without any content",
-        f"I need {file} as a file of size zero",
-        f"Add a file {file} with nothing in it",
-    )
-    return Example("create_empty_file", instruction, f"touch {file}")
-
-
-def _append_line(draw: _Draw) -> Example:
-    file, text = draw.file(), draw.phrase()
-    instruction = draw.pick(
-        f"Put {text} as a new last line into {file}",
-        f"{file} needs one more line at its end: {text}",
-        f"Extend {file} by the line {text}",
-        f"Append this to {file}: {text}",
-        f"At the end of {file}, add {text}",
-    )
-    return Example("append_line", instruction, f"echo '{text}' >> {file}", {file: draw.lines()})
-
-
-def _copy_file(draw: _Draw) -> Example:
-    source, target = draw.file(), draw.file()
-    instruction = draw.pick(
-        f"Make a copy of {source} called {target}",
-        f"Duplicate {source} as {target}",
-        f"I want the content of {source} in a second file, {target}",
-    )
-    return Example("copy_file", instruction, f"cp {source} {target}", {source: draw.lines()})
-
-
-def _copy_into(draw: _Draw) -> Example:
-    source, target = draw.file(), draw.directory()
-    instruction = draw.pick(
-        f"Put a copy of {source} into the folder {target}",
-        f"The folder {target} should hold a copy of {source}",
-        f"Copy {source} to the folder {target}",
-    )
-    return Example("copy_file", instruction, f"cp {source} {target}/", {source: draw.lines()}, [target])
-
-
-def _rename_file(draw: _Draw) -> Example:
-    source, target = draw.file(), draw.file()
-    instruction = draw.pick(
-        f"Give {source} the new name {target}",
-        f"{source} should be called {target} from now on",
-        f"Change the name of {source} into {target}",
-    )
-    return Example("rename_file", instruction, f"mv {source} {target}", {source: draw.lines()})
-
-
-def _move_file(draw: _Draw) -> Example:
-    source, target = draw.file(), draw.directory()
-    instruction = draw.pick(
-        f"{source} belongs into the folder {target}; put it there",
-        f"Shift {source} to the folder {target}",
-        f"Take {source} and place it in {target}",
-    )
-    return Example("move_file", instruction, f"mv {source} {target}/", {source: draw.lines()}, [target])
-
-
-def _delete_file(draw: _Draw) -> Example:
-    file, other = draw.file(), draw.file()
-    instruction = draw.pick(
-        f"Get rid of {file}", f"{file} is not needed any more, remove it", f"Erase {file} but nothing else"
-    )
-    return Example("delete_file", instruction, f"rm {file}", {file: draw.lines(), other: draw.lines()})
-
-
-def _delete_directory(draw: _Draw) -> Example:
-    directory, file = draw.directory(), draw.file()
-    instruction = draw.pick(
-        f"Get rid of the folder {directory} with all its content", f"Erase the whole folder {directory}"
-    )
-    return Example("delete_directory", instruction, f"rm -r {directory}", {f"{directory}/{file}": draw.lines()})
-
-
-def _make_directory(draw: _Draw) -> Example:
-    path = "/".join(draw.directory() for _ in range(draw.rng.choice((1, 1, 2, 3))))
-    instruction = draw.pick(
-        f"I need a folder {path}", f"Set up the folder {path}", f"Add a new folder: {path}", f"Create the folder {path}"
-    )
-    return Example("make_directory", instruction, f"mkdir -p {path}")
-
-
-def _count_lines(draw: _Draw) -> Example:
-    file, target = draw.file(), draw.file()
-    instruction = draw.pick(
-        f"How many lines does {file} have? Store the number, and nothing else, in {target}",
-        f"Save the number of lines in {file} as {target}",
-        f"{target} should say how many lines {file} has",
-        f"Count how many lines there are in {file}; the result goes to {target}",
-    )
-    return Example("count_lines", instruction, f"wc -l < {file} > {target}", {file: draw.lines()})
-
-
-def _sort_file(draw: _Draw) -> Example:
-    file, target = draw.file(), draw.file()
-    instruction = draw.pick(
-        f"Bring the lines of {file} into alphabetical order and store the result as {target}",
-        f"{target} should hold the lines of {file} in sorted order",
-        f"Sort {file} and save the result as {target}",
-    )
-    return Example("sort_file", instruction, f"sort {file} > {target}", {file: draw.lines()})
-
-
-def _replace_word(draw: _Draw) -> Example:
-    file, old, new, other = draw.file(), draw.word(), draw.word(), draw.word()
-    instruction = draw.pick(
-        f"Every {old} in {file} should become {new}",
-        f"Swap the word {old} for {new} throughout {file}",
-        f"{file} says {old} in several places; it should say {new}",
-        f"Change all occurrences of {old} in {file} to {new}",
-        f"Replace the word {old} by {new} in the whole of {file}",
-    )
-    text = f"{old}\n{other}\n{old} and {other}\n"
-    return Example("replace_word", instruction, f"sed -i 's/{old}/{new}/g' {file}", {file: text})
-
-
-def _find_file(draw: _Draw) -> Example:
-    file, target, path = draw.file(), draw.file(), f"{draw.directory()}/{draw.directory()}"
-    instruction = draw.pick(
-        f"Somewhere in here lies {file}. Store its path in {target}", f"Where is {file}? Save the path as {target}"
-    )
-    return Example("find_file", instruction, f"find . -name {file} > {target}", {f"{path}/{file}": draw.lines()})
-
-
-def _extract_line(draw: _Draw) -> Example:
-    file, target, number = draw.file(), draw.file(), draw.rng.choice((1, 1, 2, 3, 4, 5, -1))
-    if number == 1:
-        which, command = draw.pick("top", "first"), f"head -n 1 {file} > {target}"
-    elif number == -1:
-        which, command = "last", f"tail -n 1 {file} > {target}"
-    else:
-        which, command = _ORDINALS[number], f"sed -n '{number}p' {file} > {target}"
-    instruction = draw.pick(
-        f"Store the {which} line of {file} in {target}",
-        f"{target} should hold only the {which} line of {file}",
-        f"Take the {which} line of {file} and save it as {target}",
-    )
-    return Example("extract_line", instruction, command, {file: draw.lines(6, 9)})
-
-
-def _concatenate(draw: _Draw) -> Example:
-    first, second, target = draw.file(), draw.file(), draw.file()
-    instruction = draw.pick(
-        f"Glue {first} and {second} together as {target}",
-        f"{target} should hold the content of {first}, followed by that of {second}",
-        f"Combine {first} and {second} to make {target}",
-        f"First {first}, then {second}: put both into the new file {target}",
-    )
-    files = {first: draw.lines(), second: draw.lines()}
-    return Example("concatenate", instruction, f"cat {first} {second} > {target}", files)
-
-
-def _make_executable(draw: _Draw) -> Example:
-    file = f"{draw.file().partition('.')[0]}.sh"
-    instruction = draw.pick(f"{file} should be runnable as a program", f"Set the execute permission of {file}")
-    return Example("make_executable", instruction, f"chmod +x {file}", {file: "#!/bin/sh\necho done\n"})
-
-
-_KINDS: dict[str, Callable[[_Draw], Example]] = {
-    "create_file": _create_file,
-    "create_lines": _create_lines,
-    "create_empty_file": _create_empty,
-    "append_line": _append_line,
-    "copy_file": _copy_file,
-    "copy_into": _copy_into,
-    "rename_file": _rename_file,
-    "move_file": _move_file,
-    "delete_file": _delete_file,
-    "delete_directory": _delete_directory,
-    "make_directory": _make_directory,
-    "count_lines": _count_lines,
-    "sort_file": _sort_file,
-    "replace_word": _replace_word,
-    "find_file": _find_file,
-    "extract_line": _extract_line,
-    "concatenate": _concatenate,
-    "make_executable": _make_executable,
-}
-
-_HARDER = ("create_file", "append_line", "count_lines", "replace_word", "extract_line", "concatenate")
-"""Kinds that come twice as often."""
+    def _text(self) -> str:
+        word, number = self._word, self._rng.randint(2, 999)
+        forms: Sequence[Callable[[], str]] = (
+            word,
+            lambda: f"{word()} {word()}",
+            lambda: f"{word()} {word()}",
+            lambda: f"the {word()} is {word()}",
+            lambda: f"{word()}={word()}",
+            lambda: f"{word()}: {number}",
+            lambda: f"{number} {word()}",
+            lambda: f"20{number % 30 + 10}-0{number % 9 + 1}-{number % 18 + 10} {word()}",
+        )
+        return self._rng.choice(forms)()

@@ -1,9 +1,11 @@
 """Trains the adapter with which SmolLM2-135M begins: `python -m envs.swe warmstart`.
 
 As it comes, that model never makes a call that parses, so no reward ever differs and nothing can be
-learnt. A few minutes of supervised training on transcripts of made-up tasks (`envs.swe.synthetic`)
-give it the format and the simplest commands, and leave the rest to reinforcement learning. The
-package ships the result; this command remakes it.
+learnt. A quarter of an hour of supervised training on transcripts of made-up tasks
+(`envs.swe.synthetic`) gives it the format and the commands. The transcripts are of two who are not
+told apart: one plans in a few words, then takes the right command; the other acts at once, mostly
+wrongly. Whom to follow is left to reinforcement learning. The package ships the result; this command
+remakes it.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import asyncio
 import hashlib
 import json
 import logging
+import random
 import shutil
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,14 +28,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from atropos_agent.formats import hermes
-from atropos_agent.types import IGNORED, SequenceData
-from envs.swe.synthetic import TOOLS, examples, transcripts
+from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
+from envs.swe.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
 
 if TYPE_CHECKING:
     from atropos_agent.engine.lora import Recipe
     from atropos_agent.engine.model import LoadedModel
 
 SHIPPED = Path(__file__).parent / "warmstart.safetensors"
+
+PLANNED, DECIDED = 0.75, 0.22
+"""Share of the transcripts that are of the one who plans, and share of these that teach to begin so: much is
+to be learnt from them, but not that they are the ones to follow."""
 
 _TEST_SEED = 1_000_003
 """Of the tasks on which a trained adapter is tried; training takes small seeds."""
@@ -54,6 +61,7 @@ def main(argv: list[str]) -> int:
         return 1
     # Imported here, so that `adapter` stays free of PyTorch.
     import torch
+    from transformers import AutoTokenizer
 
     from atropos_agent.engine.lora import Recipe
     from atropos_agent.engine.model import DEFAULT_CACHE, load, locate
@@ -61,9 +69,11 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     torch.set_num_threads(options.threads)
     cache = options.cache or DEFAULT_CACHE
-    recipe = Recipe(rank=options.rank, alpha=2 * options.rank, learning_rate=options.learning_rate, seed=options.seed)
+    recipe = Recipe(
+        rank=options.rank, alpha=2 * options.rank, learning_rate=options.learning_rate, batch=8, seed=options.seed
+    )
     model = locate("smollm2", cache)
-    rows = asyncio.run(_rows(options.examples, options.seed, model))
+    rows = asyncio.run(lessons(options.examples, options.seed, AutoTokenizer.from_pretrained(model)))
     name = f"warmstart-{fingerprint(rows, recipe)[:12]}.safetensors"
     trained = cache.expanduser() / "adapters" / name
     if trained.is_file():
@@ -74,14 +84,32 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, exact = try_out(load("smollm2", cache=cache, adapter=trained), options.trials)
+        parsed, planned, exact = try_out(load("smollm2", cache=cache, adapter=trained), options.trials)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
-            f"{exact:.0%} the expert's own command",
+            f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",
             markup=False,
         )
     print(options.out or trained)
     return 0
+
+
+async def lessons(count: int, seed: int, tokenizer: object) -> list[SequenceData]:
+    """`count` rows to train on, of made-up tasks from a seed."""
+    rng = random.Random(seed)
+    tasks = examples(count, seed)
+    planned = {task.instruction for task in tasks if rng.random() < PLANNED}
+
+    def replies(task: Example) -> list[str]:
+        return expert(task) if task.instruction in planned else hasty(task, rng)
+
+    rows = await _collect(tasks, tokenizer, replies)
+    for place, task in enumerate(tasks):
+        if task.instruction in planned and rng.random() >= DECIDED:
+            rows[place] = _begun(rows[place])
+        if place % 4:  # The second reply is always the same; to see it now and then is enough.
+            rows[place] = _opening(rows[place])
+    return rows
 
 
 def fingerprint(rows: Sequence[SequenceData], recipe: Recipe) -> str:
@@ -90,17 +118,17 @@ def fingerprint(rows: Sequence[SequenceData], recipe: Recipe) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float]:
+def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
     """Sample one first reply to each of `trials` unseen tasks, at temperature 1.
 
-    Returns the share that holds exactly one call and nothing malformed, and the share whose call is
-    the expert's own: a lower bound of the tasks solved.
+    Returns the share that holds exactly one call and nothing malformed, the share that says something
+    before it, and the share whose call is the expert's own: a lower bound of the tasks solved.
     """
     from atropos_agent.engine.sampling import SamplingParams
     from atropos_agent.engine.scheduler import Engine
 
     tasks = examples(trials, _TEST_SEED)
-    rows = asyncio.run(_collect(trials, _TEST_SEED, loaded.tokenizer))
+    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
@@ -114,7 +142,8 @@ def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float]:
         good and reply.calls[0].name == TOOLS[0] and reply.calls[0].arguments == {"command": task.command}
         for good, reply, task in zip(parsed, replies, tasks, strict=True)
     ]
-    return sum(parsed) / trials, sum(exact) / trials
+    planned = [not text.lstrip().startswith(hermes.CALL) for text in texts]
+    return sum(parsed) / trials, sum(planned) / trials, sum(exact) / trials
 
 
 def _train(model: Path, rows: Sequence[SequenceData], recipe: Recipe, path: Path, console: Console) -> None:
@@ -136,14 +165,25 @@ def _train(model: Path, rows: Sequence[SequenceData], recipe: Recipe, path: Path
         save(train(model, rows, recipe, on_step), recipe, path)
 
 
-async def _rows(count: int, seed: int, model: Path) -> list[SequenceData]:
-    from transformers import AutoTokenizer
+async def _collect(
+    tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[str]]
+) -> list[SequenceData]:
+    return [row async for row in transcripts(tasks, tokenizer, replies)]
 
-    return await _collect(count, seed, AutoTokenizer.from_pretrained(model))
+
+def _opening(row: SequenceData) -> SequenceData:
+    """The row up to the end of its first reply; `full_text` is left as it is."""
+    trained = [label != IGNORED for label in row.masked_tokens]
+    end = trained.index(False, trained.index(True))
+    return replace(row, tokens=row.tokens[:end], masked_tokens=row.masked_tokens[:end], logprobs=row.logprobs[:end])
 
 
-async def _collect(count: int, seed: int, tokenizer: object) -> list[SequenceData]:
-    return [row async for row in transcripts(examples(count, seed), tokenizer)]
+def _begun(row: SequenceData) -> SequenceData:
+    """The row without its first trained token, which says whether there is a plan."""
+    masked, logprobs = list(row.masked_tokens), list(row.logprobs)
+    first = _first_trained(row)
+    masked[first], logprobs[first] = IGNORED, NO_LOGPROB
+    return replace(row, masked_tokens=masked, logprobs=logprobs)
 
 
 def _first_trained(row: SequenceData) -> int:
@@ -152,7 +192,7 @@ def _first_trained(row: SequenceData) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m envs.swe warmstart", description=__doc__)
-    parser.add_argument("--examples", type=int, default=360, help="transcripts to train on (default: %(default)s)")
+    parser.add_argument("--examples", type=int, default=2430, help="transcripts to train on (default: %(default)s)")
     parser.add_argument("--rank", type=int, default=8, help="of the adapter (default: %(default)s)")
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="at the start (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of tasks and training (default: %(default)s)")

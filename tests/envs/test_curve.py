@@ -11,7 +11,7 @@ from samples import rollout
 
 from envs.atif import RolloutWriter
 from envs.harbor import load_tasks
-from envs.swe.curve import Curve, Evaluation, bootstrap, gain, is_made_up, rise
+from envs.swe.curve import Curve, Evaluation, bootstrap, gain, rise
 from envs.swe.plots import findings, write_page
 from envs.swe.practice import write_tasks
 from envs.swe.rungs import RUNGS
@@ -40,11 +40,6 @@ def test_the_gain_is_that_of_the_same_tasks() -> None:
     assert bootstrap([1.0, 1.0, 1.0]) == (1.0, 1.0)
 
 
-def test_made_up_tasks_are_told_from_the_starter_packs() -> None:
-    assert is_made_up("append-line-088be66b")
-    assert not is_made_up("append-entry")
-
-
 async def test_a_run_is_read_as_it_grows_and_drawn(tmp_path: Path) -> None:
     (tmp_path / "trainer").mkdir()
     async with RolloutWriter(tmp_path / "environment") as writer:
@@ -71,7 +66,7 @@ async def test_a_run_is_read_as_it_grows_and_drawn(tmp_path: Path) -> None:
     assert "&lt;smoke&gt;" in page and "<script" not in page
     assert page.count("<svg") == 13
     assert (tmp_path / "curve.svg").read_text().startswith("<svg xmlns")
-    assert ("starter pack gain", "+50% [+50%, +50%]") in findings(curve)
+    assert ("held-out gain", "+50% [+50%, +50%]") in findings(curve)
 
 
 def test_evaluations_are_before_within_and_after() -> None:
@@ -86,7 +81,13 @@ def test_made_up_tasks_become_directories_that_share_worlds(tmp_path: Path) -> N
     assert len(tasks) == len(folders) > 50
     worlds = {tuple(sorted(str(p.relative_to(f)) for p in (f / "environment").rglob("*"))) for f in folders}
     assert len(worlds) <= 3
-    assert all(is_made_up(task.id) for task in tasks)
+
+
+def test_tasks_of_a_world_share_no_name(tmp_path: Path) -> None:
+    one = Example("a", "Delete x", "rm -r x", {"x/README": "text\n"})
+    same = Example("b", "Make x/y", "mkdir -p x/y")
+    (folder,) = write_tasks([one, same], tmp_path)
+    assert folder.name.startswith("a-")
 
 
 def test_what_would_change_nothing_is_no_task(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +14,9 @@ from atropos_agent.formats import hermes
 from atropos_agent.types import IGNORED
 from envs.harbor import load_tasks
 from envs.swe import STARTER
-from envs.swe.synthetic import TOOLS, examples, kinds, transcripts
-from envs.swe.warmstart import SHIPPED, adapter
+from envs.swe.kinds import KINDS
+from envs.swe.synthetic import TOOLS, Example, examples, hasty, transcripts
+from envs.swe.warmstart import SHIPPED, adapter, lessons
 
 FILE_NAME = re.compile(r"[\w-]+\.\w+")
 
@@ -20,7 +24,8 @@ FILE_NAME = re.compile(r"[\w-]+\.\w+")
 def test_tasks_repeat_with_their_seed_and_take_the_kinds_by_turns() -> None:
     assert examples(40, 3) == examples(40, 3) != examples(40, 4)
     assert len({task.instruction for task in examples(200, 0)}) > 195
-    assert len(kinds()) == 18
+    assert [task.kind for task in examples(len(KINDS), 0)] == [kind.name for kind in KINDS]
+    assert {task.kind for task in examples(8, 0, ["sort_file"])} == {"sort_file"}
 
 
 def test_nothing_of_the_starter_pack_is_trained_on() -> None:
@@ -34,17 +39,59 @@ def test_nothing_of_the_starter_pack_is_trained_on() -> None:
 
 
 async def test_every_kinds_solution_runs_and_only_the_replies_are_trained(smollm2_tokenizer: Any) -> None:
-    tasks = examples(len(kinds()), 1)
+    tasks = examples(len(KINDS), 1)
     rows = [row async for row in transcripts(tasks, smollm2_tokenizer)]
     for task, row in zip(tasks, rows, strict=True):
         trained = smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED])
         first, second, rest = trained.split("<|im_end|>")
         (call,) = hermes.parse(first).calls
+        assert first.startswith(f"Plan: {task.plan}\n")
         assert (call.name, call.arguments) == (TOOLS[0], {"command": task.command})
         assert hermes.parse(second).calls[0].name == "submit"
         assert rest == ""
         assert row.full_text.count(task.instruction) == 1
         assert "<tool_response>\n(no output)\n</tool_response>" in row.full_text
+
+
+async def test_one_who_acts_at_once_says_nothing_and_is_mostly_wrong(smollm2_tokenizer: Any) -> None:
+    rng = random.Random(0)
+    tasks = examples(100, 2)
+    replies = [hermes.parse(hasty(task, rng)[0]) for task in tasks]
+    assert all(reply.content == "" for reply in replies)
+    right = sum(r.calls[0].arguments["command"] == task.command for r, task in zip(replies, tasks, strict=True))
+    assert 10 < right < 40
+
+
+async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokenizer: Any) -> None:
+    rows = await lessons(120, 0, smollm2_tokenizer)
+    trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
+    decided = [text for text in trained if text.startswith("Plan: ")]
+    begun = [text for text in trained if text.startswith(": ")]
+    hasty = [text for text in trained if text.startswith(hermes.CALL)]
+    assert len(decided) + len(begun) + len(hasty) == 120
+    assert len(begun) > len(hasty) > 0.8 * len(decided) > 5
+    assert [text.count("submit") for text in trained] == [int(place % 4 == 0) for place in range(120)]
+
+
+def left(task: Example, command: str, place: Path) -> dict[str, str | None]:
+    """What a command leaves of a task's files, directories as None, permissions with the text."""
+    place.mkdir()
+    for name, text in task.files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    subprocess.run(["sh", "-c", command], cwd=place, capture_output=True, check=False)
+    return {
+        str(path.relative_to(place)): f"{path.stat().st_mode:o} {path.read_text()}" if path.is_file() else None
+        for path in place.rglob("*")
+    }
+
+
+def test_no_slip_solves_its_task(tmp_path: Path) -> None:
+    for number, task in enumerate(examples(4 * len(KINDS), 5)):
+        wanted = left(task, task.command, tmp_path / f"{number}")
+        assert wanted != left(task, "true", tmp_path / f"{number}-nothing"), task
+        for slip in task.slips:
+            assert left(task, slip, tmp_path / f"{number}-{task.slips.index(slip)}") != wanted, (task, slip)
 
 
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="not made yet")
