@@ -50,7 +50,11 @@ Save the line {text} in {file}, which does not exist yet
 Create {file} with one line in it: {text}
 Write {text} to a new file, {file}
 Set up a file with the name {file} that has the line {text}
-There should be a file {file} that reads: {text}""",
+There should be a file {file} that reads: {text}
+Create a file called {file} with this line: {text}
+A new file {file} is to contain: {text}
+Write this into a new file called {file}: {text}
+Store the line {text} in a new file with the name {file}""",
     ),
     _kind(
         "create_lines",
@@ -63,7 +67,9 @@ I need a file {file} with {word} in its first line and {word2} in its second.
 Create {file} with the lines {word} and {word2}, in this order.
 Write two lines to a new file {file}: {word}, then {word2}.
 Set up a file named {file}: first the line {word}, then the line {word2}.
-There should be a file {file} of two lines. They are {word} and {word2}.""",
+There should be a file {file} of two lines. They are {word} and {word2}.
+Create a file called {file} that has two lines: {word} and {word2}.
+Write {word} and, below it, {word2} to a new file {file}.""",
     ),
     _kind(
         "create_empty_file",
@@ -76,7 +82,9 @@ I need {name} as a file of size zero
 Add a file {name} with nothing in it
 Create the empty file {name}
 Set up a file called {name} that has no content
-There should be an empty file with the name {name}""",
+There should be an empty file with the name {name}
+Make an empty file called {name}
+Create {name}, a file of no length""",
     ),
     _kind(
         "append_line",
@@ -91,7 +99,11 @@ Append this to {file}: {text}
 At the end of {file}, add {text}
 Add one more line to {file}, which says {text}
 The line {text} is missing at the end of {file}; add it
-Write the line {text} at the end of the file {file}""",
+Write the line {text} at the end of the file {file}
+Append {text} to {file}
+Append a line to {file}: {text}
+The file {file} should end with one more line, {text}
+Add {text} as the last line of {file}""",
         lines="{file}",
     ),
     _kind(
@@ -105,7 +117,9 @@ Duplicate {file} as {file2}
 I want the content of {file} in a second file, {file2}
 Save a copy of the file {file} as {file2}
 There should be a copy of {file} with the name {file2}
-Take a copy of {file}; it is to be called {file2}""",
+Take a copy of {file}; it is to be called {file2}
+Copy the file {file}; the copy's name is {file2}
+Make {file2} a copy of {file}""",
         lines="{file}",
     ),
     _kind(
@@ -119,7 +133,9 @@ The directory {folder} should hold a copy of {file}
 Copy {file} to the folder {folder}
 Place a copy of the file {file} in the directory {folder}
 A copy of {file} belongs into {folder}, the original stays
-Take {file} and copy it into the folder named {folder}""",
+Take {file} and copy it into the folder named {folder}
+Copy {file} into {folder}, which is a directory
+Make a copy of {file} in the directory {folder}""",
         lines="{file} {folder}/README",
     ),
     _kind(
@@ -133,7 +149,8 @@ Give {file} the new name {file2}
 Change the name of {file} into {file2}
 The file {file} needs another name: {file2}
 Rename {file} so that it is called {file2}
-Give the file {file} the name {file2} instead""",
+Give the file {file} the name {file2} instead
+Change the file name {file} to {file2}""",
         lines="{file}",
     ),
     _kind(
@@ -147,7 +164,8 @@ Shift {file} to the folder {folder}
 Take {file} and place it in {folder}
 The file {file} has to go into the directory {folder}
 Bring {file} into the directory {folder}
-Move {file} to the folder {folder}""",
+Move {file} to the folder {folder}
+The place of {file} is the directory {folder}; move it there""",
         lines="{file} {folder}/README",
     ),
     _kind(
@@ -161,7 +179,9 @@ Get rid of {file}
 Erase {file} but nothing else
 Remove the file {file}
 There should be no file {file} any more
-Delete {file} and leave everything else""",
+Delete {file} and leave everything else
+Remove {file}
+Throw the file {file} away""",
         lines="{file} {file2}",
     ),
     _kind(
@@ -175,7 +195,9 @@ Erase the whole folder {folder}
 Delete the directory {folder} with everything inside
 The directory {folder} and all that is in it should go
 Remove {folder}, which is a directory, and its files
-Delete the folder {folder} and its content""",
+Delete the folder {folder} and its content
+Remove the folder {folder} and all files in it
+Delete {folder} with all that it contains""",
         lines="{folder}/{file}",
     ),
     _kind(
@@ -191,7 +213,9 @@ Create the directory {path}
 Make a new directory called {path}
 There should be a directory {path}
 Make the folder {path}
-Create a directory with the name {path}""",
+Create a directory with the name {path}
+Make a directory with the path {path}
+Make {path}, a new directory""",
     ),
     _kind(
         "count_lines",
@@ -204,7 +228,8 @@ Save the number of lines in {file} as {file2}
 {file2} should say how many lines {file} has
 Count how many lines there are in {file}; the result goes to {file2}
 Count the lines in {file} and save just the number in {file2}
-Write the number of lines of {file} to {file2}""",
+Write the number of lines of {file} to {file2}
+Count the lines of {file}; write only their number to {file2}""",
         sentences="{file}",
     ),
     _kind(
@@ -218,7 +243,8 @@ Save the number of words in {file} as {file2}
 {file2} should say how many words {file} has
 Count how many words there are in {file}; the result goes to {file2}
 Count the words of {file} and save just the number in {file2}
-Write the number of words of {file} to {file2}""",
+Write the number of words of {file} to {file2}
+Count the words in {file}; only their number should stand in {file2}""",
         sentences="{file}",
     ),
     _kind(
@@ -232,7 +258,8 @@ Bring the lines of {file} into alphabetical order and store the result as {file2
 Sort {file} and save the result as {file2}
 Write the sorted lines of {file} to {file2}
 Put the lines of {file} in order and save them in {file2}
-Sort the lines in {file}; the result goes to {file2}""",
+Sort the lines in {file}; the result goes to {file2}
+Write {file} to {file2} with its lines sorted""",
         lines="{file}",
     ),
     _kind(
@@ -246,7 +273,9 @@ Sort {file}, each line only once, and save the result as {file2}
 Drop repeated lines from {file}, sort the rest and store them in {file2}
 Save the different lines of {file}, in order and without repetition, as {file2}
 Write each line of {file} once, sorted, to {file2}
-Take the distinct lines in {file}, sort them and put them in {file2}""",
+Take the distinct lines in {file}, sort them and put them in {file2}
+Write the sorted lines of {file} to {file2}, without repeating any
+Write the different lines of {file} to {file2}, sorted""",
         repeated="{file}",
     ),
     _kind(
@@ -262,7 +291,11 @@ Change all occurrences of {word} in {file} to {word2}
 Replace the word {word} by {word2} in the whole of {file}
 In the file {file}, turn each {word} into {word2}
 Put {word2} in place of {word} in {file}
-Change {word} into {word2} in the file {file}""",
+Change {word} into {word2} in the file {file}
+Replace {word} with {word2} in {file}
+Change every {word} to {word2} in {file}
+In {file}, {word} should be changed to {word2} everywhere
+Replace each {word} in the file {file} by {word2}""",
         holding="{file}",
     ),
     _kind(
@@ -276,7 +309,8 @@ Where is {file}? Save the path as {file2}
 Look for the file {file} and save where it is in {file2}
 Search for {file} and store its path in {file2}
 {file2} should hold the path of the file {file}
-Find out where {file} is, and write the path to {file2}""",
+Find out where {file} is, and write the path to {file2}
+Locate {file} and write the path of it to {file2}""",
         lines="{folder}/{folder2}/{file}",
     ),
     _kind(
@@ -290,7 +324,10 @@ Save all lines of {file} that have {word} in them as {file2}
 Which lines of {file} contain {word}? Store them in {file2}
 Put every line of {file} with {word} in it into {file2}
 Take the lines with {word} from {file} and save them in {file2}
-Write all lines in {file} that mention {word} to {file2}""",
+Write all lines in {file} that mention {word} to {file2}
+Write every line with {word} in {file} to {file2}
+Copy each line of {file} that contains {word} to {file2}
+Only lines with {word} in them should go from {file} to {file2}""",
         holding="{file}",
     ),
     _kind(
@@ -304,7 +341,9 @@ Store the first line of {file} in {file2}
 Take the first line of {file} and save it as {file2}
 Save only the first line of the file {file} in {file2}
 Put the first line of {file} into {file2}
-Copy just the first line of {file} to {file2}""",
+Copy just the first line of {file} to {file2}
+The first line of {file} should be written to {file2}
+Write only line one of {file} to {file2}""",
         lines="{file}",
     ),
     _kind(
@@ -318,7 +357,8 @@ Store the last line of {file} in {file2}
 Take the last line of {file} and save it as {file2}
 Save only the last line of the file {file} in {file2}
 Put the last line of {file} into {file2}
-Write the last line of {file} to {file2}""",
+Write the last line of {file} to {file2}
+The last line of {file} should go to {file2}""",
         lines="{file}",
     ),
     _kind(
@@ -332,7 +372,9 @@ Store the {ordinal} line of {file} in {file2}
 Take the {ordinal} line of {file} and save it as {file2}
 Save only the {ordinal} line of the file {file} in {file2}
 Put the {ordinal} line of {file} into {file2}
-Copy just the {ordinal} line of {file} to {file2}""",
+Copy just the {ordinal} line of {file} to {file2}
+The {ordinal} line of {file} should be written to {file2}
+Write only the {ordinal} line of {file} to {file2}""",
         lines="{file}",
     ),
     _kind(
@@ -347,7 +389,8 @@ Combine {file} and {file2} to make {file3}
 First {file}, then {file2}: put both into the new file {file3}
 Join the files {file} and {file2} and save the result as {file3}
 Write {file} and then {file2} into one file, {file3}
-Concatenate {file} and {file2} in that order, into {file3}""",
+Concatenate {file} and {file2} in that order, into {file3}
+Join {file} and {file2}, the first one first, and call the result {file3}""",
         lines="{file} {file2}",
     ),
     _kind(
@@ -361,7 +404,9 @@ Set the execute permission of {script}
 Allow {script} to be executed
 The script {script} cannot be executed yet; change that
 Turn {script} into an executable file
-Give {script} the permission to be executed""",
+Give {script} the permission to be executed
+{script} must become executable
+Mark the file {script} as executable""",
         script="{script}",
     ),
     _kind(
@@ -375,7 +420,9 @@ Set up {name} as a symbolic link to {folder}
 Create a symlink called {name} that leads to the folder {folder}
 {name} should be a symbolic link that points to {folder}
 Link {name} symbolically to the directory {folder}
-Let {name} be a symlink to the folder {folder}""",
+Let {name} be a symlink to the folder {folder}
+Make a symlink {name} pointing to {folder}
+Make a symbolic link called {name} to the directory {folder}""",
         lines="{folder}/README",
     ),
     _kind(
@@ -389,7 +436,8 @@ Find the biggest file in {folder} and save its name as {file}
 {file} should hold the name of the largest file in the folder {folder}
 Save the name of the biggest file of the directory {folder} in {file}
 Look for the largest file in {folder} and put its name into {file}
-One file in {folder} is larger than the others. Store its name in {file}""",
+One file in {folder} is larger than the others. Store its name in {file}
+Write the name of the biggest file in {folder} to {file}""",
         sizes="{folder}/",
     ),
     _kind(
@@ -403,7 +451,8 @@ Read {key} from {data} and save its value as {file}
 {file} should hold the value that {key} has in {data}
 Take the value of {key} from the file {data} and put it into {file}
 Save the value of {key} that stands in {data} in {file}
-Look up {key} in {data} and write its value to {file}""",
+Look up {key} in {data} and write its value to {file}
+Write the value that {data} has for {key} to {file}""",
         json="{data}",
     ),
     _kind(
@@ -417,7 +466,9 @@ Save the {place} column of {table} as {file}, one value a line and no header
 Take column {column} of {table}, leave out the header, and store the values in {file}
 Put the values in the {place} column of {table} into {file}, without the header line
 Extract the {place} column from {table} into {file}, one value per line, header left out
-Copy the {place} column of {table}, without its header, to {file}, one value a line""",
+Copy the {place} column of {table}, without its header, to {file}, one value a line
+Write the values of the {place} column in {table} to {file}, one a line; skip the header
+Write column {column} of {table} to {file} without its heading, a value per line""",
         csv="{table}",
     ),
 )
@@ -437,7 +488,14 @@ pony potato prairie pumpkin puzzle quartz rabbit radio raven ribbon river robin 
 satin scarf school shadow shell silver singer spider spring squash stable statue stone storm sugar summer sunset table
 teapot temple thunder ticket tiger timber tomato topaz tower trumpet tulip tunnel turtle umbrella valley vanilla velvet
 village violet violin wagon walnut water whale wheat willow window winter wizard yacht zebra
+bat bee cap cup elk fig fox gem gum hat hen ink ivy jam jar kit lab lid map mat net oak oar owl pan paw pea pen pie pin
+pot ram rod rug sea sky sun tap tin toy van vet web yak zip
 """.split()
 """Of which names and texts are made."""
 
-ENDINGS = "txt md dat lst out doc cfg csv conf log text tmp list info".split()
+ACTIONS = """
+bring call check clean close cook draw feed fetch fix help keep lock meet open order pack paint plan read
+""".split()
+"""What words of texts may be used with."""
+
+ENDINGS = "txt md dat lst out doc cfg csv conf log text tmp list info ini html xml".split()

@@ -95,9 +95,9 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
 
 
 def _names(example: Example) -> set[str]:
-    """Every name that stands in a path of the example's, before or after its command."""
+    """Every name in a path of the example's, before or after its command, but that which many folders hold."""
     before, after = _outcome(example, example.files)
-    return {part for path in [*before, *after] for part in path.split("/")}
+    return {part for path in [*before, *after] for part in path.split("/")} - {"README"}
 
 
 def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,7 +18,7 @@ from atropos_agent.formats.hermes import CALL, CALL_END
 from atropos_agent.scripted import ScriptedServer
 from atropos_agent.template import ChatTemplate
 from atropos_agent.types import AgentConfig, SequenceData
-from envs.swe.kinds import ENDINGS, KINDS, WORDS, Kind
+from envs.swe.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
 from tools import default_tools
@@ -115,6 +115,7 @@ class _Draw(dict[str, str]):
         super().__init__()
         self._rng = rng
         self._words = iter(rng.sample(WORDS, len(WORDS)))
+        self._letters = iter(rng.sample("cdefgh", 6))
 
     def __missing__(self, name: str) -> str:
         if name in ("number", "ordinal"):
@@ -129,7 +130,7 @@ class _Draw(dict[str, str]):
 
     def content(self, place: str, sort: str) -> list[tuple[str, str]]:
         """The files, with their texts, that a sort of content makes at a place."""
-        rng, word = self._rng, self._word
+        rng, word = self._rng, self._plain
         lines = [f"{word()}\n" for _ in range(rng.randint(5, 8))]
         match sort:
             case "sentences":
@@ -156,40 +157,58 @@ class _Draw(dict[str, str]):
                 lines = ["#!/bin/sh\n", f"echo {word()}\n"]
         return [(place, "".join(lines))]
 
-    def _word(self) -> str:
+    def _plain(self) -> str:
         return next(self._words)
 
-    _folder = _key = _word
+    _folder = _key = _plain
+
+    def _word(self) -> str:
+        word, number = self._plain(), self._rng.randint(1, 99)
+        return self._rng.choice(
+            (*[word] * 4, _plural(word), word.upper(), word.title(), f"{word}{number}", f"{word}.net")
+        )
+
+    def _stem(self) -> str:
+        word = self._plain()
+        return self._rng.choice(
+            (word, word, _plural(word), _plural(word), f"{word}_{self._plain()}", next(self._letters))
+        )
 
     def _file(self) -> str:
-        stem = self._word() if self._rng.random() < 0.8 else f"{self._word()}{self._rng.choice('-_')}{self._word()}"
-        return f"{stem}.{self._rng.choice(ENDINGS)}"
+        return f"{self._stem()}.{self._rng.choice(ENDINGS)}"
 
     def _name(self) -> str:
-        return self._file() if self._rng.random() < 0.3 else self._word()
+        return self._file() if self._rng.random() < 0.3 else self._plain()
 
     def _script(self) -> str:
-        return f"{self._word()}.sh"
+        return f"{self._stem()}.sh"
 
     def _data(self) -> str:
-        return f"{self._word()}.json"
+        return f"{self._stem()}.json"
 
     def _table(self) -> str:
-        return f"{self._word()}.csv"
+        return f"{self._stem()}.csv"
 
     def _path(self) -> str:
-        return "/".join(self._word() for _ in range(self._rng.choice((1, 1, 2, 3))))
+        return "/".join(self._plain() for _ in range(self._rng.choice((1, 1, 2, 3))))
 
     def _text(self) -> str:
-        word, number = self._word, self._rng.randint(2, 999)
+        word, number = self._plain, self._rng.randint(2, 999)
         forms: Sequence[Callable[[], str]] = (
-            word,
+            self._word,
             lambda: f"{word()} {word()}",
-            lambda: f"{word()} {word()}",
+            lambda: f"{self._rng.choice(ACTIONS)} {word()}",
+            lambda: f"{self._rng.choice(ACTIONS).title()} the {_plural(word())}",
             lambda: f"the {word()} is {word()}",
             lambda: f"{word()}={word()}",
+            lambda: f"{word()}={self._rng.choice(('yes', 'no', 'on', 'off', 'false', number))}",
             lambda: f"{word()}: {number}",
-            lambda: f"{number} {word()}",
+            lambda: f"{number} {_plural(word())}",
             lambda: f"20{number % 30 + 10}-0{number % 9 + 1}-{number % 18 + 10} {word()}",
         )
         return self._rng.choice(forms)()
+
+
+def _plural(word: str) -> str:
+    """The word itself where its plural is not made by an s alone."""
+    return word if word[-1] in "shxy" else f"{word}s"

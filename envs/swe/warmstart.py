@@ -192,7 +192,7 @@ def _first_trained(row: SequenceData) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m envs.swe warmstart", description=__doc__)
-    parser.add_argument("--examples", type=int, default=2430, help="transcripts to train on (default: %(default)s)")
+    parser.add_argument("--examples", type=int, default=2106, help="transcripts to train on (default: %(default)s)")
     parser.add_argument("--rank", type=int, default=8, help="of the adapter (default: %(default)s)")
     parser.add_argument("--learning-rate", type=float, default=2e-3, help="at the start (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of tasks and training (default: %(default)s)")

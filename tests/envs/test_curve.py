@@ -12,6 +12,7 @@ from samples import rollout
 from envs.atif import RolloutWriter
 from envs.harbor import load_tasks
 from envs.swe.curve import Curve, Evaluation, bootstrap, gain, rise
+from envs.swe.kinds import KINDS
 from envs.swe.plots import findings, write_page
 from envs.swe.practice import write_tasks
 from envs.swe.rungs import RUNGS
@@ -70,7 +71,7 @@ async def test_a_run_is_read_as_it_grows_and_drawn(tmp_path: Path) -> None:
 
 
 def test_evaluations_are_before_within_and_after() -> None:
-    assert RUNGS["laptop"].milestones == [0, 16, 32]
+    assert RUNGS["laptop"].milestones == [0, 12, 24]
     assert RUNGS["smoke"].milestones[0] == 0
     assert all(rung.milestones[-1] == rung.steps for rung in RUNGS.values())
 
@@ -79,6 +80,7 @@ def test_made_up_tasks_become_directories_that_share_worlds(tmp_path: Path) -> N
     folders = write_tasks(examples(60, 3), tmp_path)
     tasks = load_tasks(tmp_path)
     assert len(tasks) == len(folders) > 50
+    assert {folder.name.rpartition("-")[0] for folder in folders} == {kind.name.replace("_", "-") for kind in KINDS}
     worlds = {tuple(sorted(str(p.relative_to(f)) for p in (f / "environment").rglob("*"))) for f in folders}
     assert len(worlds) <= 3
 

@@ -38,6 +38,14 @@ def test_nothing_of_the_starter_pack_is_trained_on() -> None:
         assert not names & set(FILE_NAME.findall(f"{task.instruction} {task.command}"))
 
 
+def test_no_starter_task_is_worded_as_a_made_up_one() -> None:
+    starter = [task.instruction.strip() for task in load_tasks(STARTER) if "terminal" in task.tags]
+    for wording in (wording for kind in KINDS for wording in kind.wordings):
+        # A text may have blanks, what all other fields stand for has none.
+        pattern = re.sub(r"\\{(\w+)\\}", lambda field: ".+" if field[1] == "text" else r"\S+", re.escape(wording))
+        assert not [said for said in starter if re.fullmatch(pattern, said, re.IGNORECASE)], wording
+
+
 async def test_every_kinds_solution_runs_and_only_the_replies_are_trained(smollm2_tokenizer: Any) -> None:
     tasks = examples(len(KINDS), 1)
     rows = [row async for row in transcripts(tasks, smollm2_tokenizer)]
