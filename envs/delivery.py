@@ -27,6 +27,7 @@ from envs.groups import Group, Packer
 from envs.journal import Journal, Packet
 from envs.metrics import Metrics
 from envs.trainer_api import TrainerAPI, TrainerAPIError
+from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
@@ -211,9 +212,12 @@ class Delivery:
         return True
 
     async def _put_aside(self, packet: Packet, state: str, why: str) -> None:
-        await self._journal.put_aside(packet, state)
-        self._metrics.count_failure("trainer")
-        logger.error("packet %d is not sent but kept in aside/: %s", packet.id, why)
+        async def move() -> None:
+            await self._journal.put_aside(packet, state)
+            self._metrics.count_failure("trainer")
+            logger.error("packet %d is not sent but kept in aside/: %s", packet.id, why)
+
+        await finish(move())  # what is kept aside is counted, also at the end of a run
 
     async def _compare_notes(self, *, again: bool) -> None:
         """Find out what the API still has of what it took. again: it knows this run."""

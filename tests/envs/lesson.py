@@ -67,7 +67,7 @@ async def environment(run_dir: Path, api: str, engine: str, model: Path) -> Less
 
 async def learn(trainer: Any, api: str, engine: str, out: Path, *options: str) -> list[dict[str, Any]]:
     """Train until the trainer is done. Returns its steps."""
-    model = smoke.model(DEFAULT_CACHE)
+    model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE)
     given = trainer.parse(
         ["--model", str(model), "--api", api, "--engine", engine, "--out", str(out), "--batch-size", "32", *options]
     )

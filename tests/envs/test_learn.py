@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 from collections.abc import Callable
@@ -39,7 +40,7 @@ trainer = trainer_module()
 
 
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:
-    async with engine(str(smoke.model(DEFAULT_CACHE)), 1024) as url:
+    async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
         steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)
     found = risen(steps)
     assert found.last > found.first, found
@@ -79,7 +80,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None]
 @pytest.mark.parametrize("name", WRONG)
 async def test_a_wrong_signal_shows(run_api: RunAPI, tmp_path: Path, name: str) -> None:
     with corrupted(trainer, *WRONG[name]):
-        async with engine(str(smoke.model(DEFAULT_CACHE)), 1024) as url:
+        async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
             steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)
     found = risen(steps)
     assert found.p_value > 0.01, found
