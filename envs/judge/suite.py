@@ -87,11 +87,11 @@ class Suite:
 
     def load(self):
         """Import the runner, before any judged code and from the image alone."""
-        raise NotImplementedError  # each runner has its own
+        raise NotImplementedError  # abstract: each runner has its own
 
     def execute(self, writer, chosen, canary):
         """In the child: run the tests. Returns the reporter and the exit status."""
-        raise NotImplementedError  # each runner has its own
+        raise NotImplementedError  # abstract: each runner has its own
 
     def report(self, statuses, problem, status=1, cheat=None):
         """Write down what was seen, for root's eyes. Returns the exit status for `test.sh`."""

@@ -57,7 +57,7 @@ def expert(task: Example) -> list[str]:
 
 
 def hasty(task: Example, rng: random.Random) -> list[str]:
-    """The replies of one who acts at once, and hardly ever right."""
+    """The replies of one who acts at once, and is right no more often than by drawing lots."""
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 

@@ -484,6 +484,7 @@ def test_without_being_asked_for_such_rows_are_refused(tmp_path, capsys):
     assert "--printed-results is for rows of swe-gym, swe-smith, swebench" in capsys.readouterr().err
 
 
+# The package is an extra of ours that brings much along; who converts such rows installs it.
 @pytest.mark.skipif(find_spec("swebench") is None, reason="the package swebench is not there")
 def test_every_row_of_the_multilingual_set_has_a_parser_but_one():
     from swebench.harness import constants, log_parsers
