@@ -19,12 +19,12 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import RetryError
 
-from atropos_agent.chat import ChatLog, read_chat
-from atropos_agent.conversation import Completion, Conversation
+from atropos_agent.engines.completions import ContextOverflow
 from atropos_agent.formats import hermes
-from atropos_agent.record import Record, first_difference
-from atropos_agent.servers import ContextOverflow
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.chat import ChatLog, read_chat
+from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.tokens.record import Record, first_difference
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import (
     AgentConfig,
     AgentError,

@@ -20,16 +20,16 @@ from tempfile import TemporaryDirectory
 from transformers import AutoTokenizer
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.route import Route
-from atropos_agent.servers import Answer, CompletionsServer
-from atropos_agent.template import ChatTemplate
+from atropos_agent.engines.completions import Answer, CompletionsServer
+from atropos_agent.engines.route import Route
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
-from envs.atif import RolloutWriter
 from envs.cli import EngineConfig
-from envs.delivery import Parcels
-from envs.groups import build_group
-from envs.journal import Journal
-from envs.replay import Record, RecordedServer
+from envs.delivery.rows import build_group
+from envs.delivery.sender import Parcels
+from envs.records.atif import RolloutWriter
+from envs.running.journal import Journal
+from envs.running.replay import Record, RecordedServer
 from envs.types import Rollout, Task, Verdict
 from tools import ToolRegistry
 

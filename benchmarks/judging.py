@@ -14,12 +14,12 @@ import statistics
 import time
 from pathlib import Path
 
-from envs.changes import Changes, collect_changes, pack_directory
-from envs.harbor import load_task
+from envs.judging.changes import Changes, collect_changes, pack_directory
+from envs.judging.verifier import StartTrees, judge_spec, open_judge, solver_spec
+from envs.tasks.harbor import load_task
 from envs.types import Task
-from envs.verifier import StartTrees, judge_spec, open_judge, solver_spec
 from sandboxes.base import Backend
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 AGENT_S = 5.0
 """For how long the agent works, at least: the judge's sandbox gets ready meanwhile."""

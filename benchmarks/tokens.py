@@ -25,8 +25,8 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from transformers import AutoTokenizer
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.template import ChatTemplate
-from atropos_agent.token_server import TokenServer
+from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from tools import ToolRegistry
 

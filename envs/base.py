@@ -30,27 +30,27 @@ from atroposlib.envs.base import BaseEnv
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.protocols import ChatServer, server_for
-from atropos_agent.route import Route
-from atropos_agent.servers import Load
+from atropos_agent.engines.completions import Load
+from atropos_agent.engines.protocols import ChatServer, server_for
+from atropos_agent.engines.route import Route
 from atropos_agent.types import AgentResult, StopReason
-from envs.admission import Admission, Brake
-from envs.atif import RolloutWriter, read_rollouts
 from envs.config import AgentEnvConfig
-from envs.delivery import Delivery, Parcels, Registration
-from envs.disk import append_line, replace_file, until_room
-from envs.draws import Draw, Draws
-from envs.failures import attribute
-from envs.groups import Group, build_group, has_signal
-from envs.journal import Journal
-from envs.metrics import Metrics
-from envs.redact import Redactor
-from envs.replay import Record, RecordedServer
-from envs.report import write_report
-from envs.stats import EvalSummary, summarise
-from envs.trainer_api import TrainerAPI
+from envs.delivery.rows import Group, build_group, has_signal
+from envs.delivery.sender import Delivery, Parcels, Registration
+from envs.delivery.trainer_api import TrainerAPI
+from envs.records.atif import RolloutWriter, read_rollouts
+from envs.records.disk import append_line, replace_file, until_room
+from envs.records.metrics import Metrics
+from envs.records.redaction import Redactor
+from envs.records.report import write_report
+from envs.records.stats import EvalSummary, summarise
+from envs.running.concurrency import Admission, Brake
+from envs.running.failures import attribute
+from envs.running.journal import Journal
+from envs.running.queue import Draw, Draws
+from envs.running.replay import Record, RecordedServer
+from envs.running.watchdog import LoopWatch
 from envs.types import InfraError, Rollout, Task, Verdict
-from envs.watchdog import LoopWatch
 from sandboxes.shielding import finish
 from tools.base import ToolRegistry
 
@@ -63,7 +63,7 @@ RESAMPLES = 2
 """How often a group whose rewards are all equal is made anew, where that is wanted."""
 
 UNMADE = ("working", "failed", "skipped", "gone")
-"""States of groups that were not completed (see `envs.journal`)."""
+"""States of groups that were not completed (see `envs.running.journal`)."""
 
 REPEATABLE = ("engine", "judge", "suspended")
 """Failures after which a rollout is begun anew with the replies that it got: they did not cause it."""

@@ -25,11 +25,11 @@ from pydantic import ConfigDict, Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 from rich.console import Console
 
-from atropos_agent.protocols import server_for
-from atropos_agent.record import first_difference
+from atropos_agent.engines.protocols import server_for
+from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
-from envs.redact import Redactor
+from envs.records.redaction import Redactor
 
 logger = logging.getLogger(__name__)
 

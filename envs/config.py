@@ -9,7 +9,7 @@ from typing import Any, Literal
 from atroposlib.envs.base import BaseEnvConfig
 from pydantic import ConfigDict, Field, model_validator
 
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 
 UNUSED = (

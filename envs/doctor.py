@@ -17,14 +17,14 @@ from typing import Any
 import httpx
 
 from atropos_agent.agent import AtroposAgent, checked
-from atropos_agent.conversation import Conversation
+from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.engines.protocols import ChatServer, server_for
+from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.formats import hermes
-from atropos_agent.probes import ReplyKind
-from atropos_agent.protocols import ChatServer, server_for
-from atropos_agent.record import Record, first_difference, problems
-from atropos_agent.scripted import ScriptedServer
-from atropos_agent.servers import CompletionsServer
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.conversation import Conversation
+from atropos_agent.tokens.probes import ReplyKind
+from atropos_agent.tokens.record import Record, first_difference, problems
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, Message, SequenceData
 from envs.cli import EngineConfig, Options, UsageError, load_tokenizer
 from envs.config import AgentEnvConfig

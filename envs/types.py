@@ -28,7 +28,7 @@ class Hidden:
         that is root. Any other user can write the reward, and so can the code that it runs.
     network, allowed_hosts: what the judge's sandbox can reach (see `Limits`); None as in the task's own limits.
     territory: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
-        `envs.changes.TERRITORY`: the agent's changes there are not carried over.
+        `envs.judging.changes.TERRITORY`: the agent's changes there are not carried over.
     """
 
     tests: Path | None = None

@@ -7,7 +7,7 @@ import logging
 from contextlib import asynccontextmanager
 
 from envs.swe.environment import SWEEnv
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 
 class Logged:  # any object with the methods of `sandboxes.base.Sandbox` will do; this one lends most of them

@@ -8,10 +8,10 @@ import logging
 import sys
 
 from sandboxes.base import SandboxError
-from sandboxes.engine import connect, ensure_engine
-from sandboxes.images import ensure_base_image
-from sandboxes.local import reap_dead_directories
-from sandboxes.reap import reap_dead_owners
+from sandboxes.docker.daemon import connect, ensure_engine
+from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.reap import reap_dead_owners
+from sandboxes.local.backend import reap_dead_directories
 
 
 async def setup() -> None:

@@ -12,9 +12,9 @@ import pytest
 from own_engine import Engine, copy_image
 from transformers import AutoTokenizer
 
-from sandboxes.docker import DockerBackend
-from sandboxes.engine import ensure_engine
-from sandboxes.images import ensure_base_image
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import ensure_engine
+from sandboxes.docker.images import ensure_base_image
 
 
 def pytest_addoption(parser):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import EngineUnavailable
-from sandboxes.engine import connect
+from sandboxes.docker.daemon import connect
 
 
 class Engine:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.template import ChatTemplate
 
 
 class ScriptedEngine:

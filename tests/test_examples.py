@@ -11,11 +11,10 @@ import orjson
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.atif import read_rollouts
+from envs.records.atif import read_rollouts
 from envs.swe import STARTER
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
-EXTENSIONS = [path for path in EXAMPLES if path.name != "trainer.py"]
 
 
 def call(name, **arguments):
@@ -105,6 +104,6 @@ def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
     assert "/judge/run.sh" in run_example.stderr
 
 
-@pytest.mark.parametrize("path", EXTENSIONS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_has_fewer_than_forty_lines(path):
     assert len(path.read_text().splitlines()) < 40

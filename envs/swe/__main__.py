@@ -20,8 +20,14 @@ python -m envs.swe COMMAND [OPTIONS]
 COMMAND --help shows the options of each.
 """
 
-MODULES = ("demo", "doctor", "learn", "tasks", "warmstart")
-"""Modules beside this one, each a command with a `main`."""
+MODULES = {
+    "demo": "envs.lab.demo",
+    "doctor": "envs.swe.doctor",
+    "learn": "envs.lab.learn",
+    "tasks": "envs.swe.tasks",
+    "warmstart": "envs.lab.warm_start",
+}
+"""Commands that are modules of their own, each with a `main`."""
 
 
 def main(argv: list[str]) -> int:
@@ -33,7 +39,7 @@ def main(argv: list[str]) -> int:
 
         return run(SWEEnv, command, rest)
     if command in MODULES:
-        return int(import_module(f"envs.swe.{command}").main(rest))
+        return int(import_module(MODULES[command]).main(rest))
     if command in ("", "-h", "--help"):
         print(USAGE)
         return 0

@@ -15,7 +15,7 @@ from envs.doctor import Certificate, Check, Status, examine
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask
 from sandboxes.base import SandboxError
-from sandboxes.engine import connect
+from sandboxes.docker.daemon import connect
 
 GIB = 2**30
 

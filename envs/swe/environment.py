@@ -11,19 +11,19 @@ from typing import ClassVar
 from pydantic import Field
 
 from envs.base import AgentEnv, Outcome
-from envs.cheating import with_signs
 from envs.config import AgentEnvConfig
-from envs.harbor import load_tasks
-from envs.prefetch import Prefetch
-from envs.selection import checked, of_use, shard, solved_shares, split, tagged
-from envs.shaping import Shaping, shaped
+from envs.judging.cheating import with_signs
+from envs.judging.prefetch import Prefetch
+from envs.judging.verifier import StartTrees, collect_changes, open_judge, solver_spec
+from envs.rewards import Shaping, shaped
 from envs.swe import STARTER
+from envs.tasks.harbor import load_tasks
+from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import Task
-from envs.verifier import StartTrees, collect_changes, open_judge, solver_spec
 from sandboxes.base import Backend, Sandbox, SandboxError
-from sandboxes.docker import DockerBackend
-from sandboxes.engine import connect
-from sandboxes.pool import PoolLimits
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import connect
+from sandboxes.docker.pool import PoolLimits
 from tools import ToolRegistry, default_tools
 
 logger = logging.getLogger(__name__)

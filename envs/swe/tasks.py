@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from envs.adapters import ADAPTERS, PRINTED
-from envs.adapters.records import ROWS, BadRecords
-from envs.check import check_tasks, render
-from envs.forge.forge import Tally, forge
-from envs.harbor import load_task, load_tasks
-from envs.manifest import NAME, CheckResult, read_manifest, write_manifest
+from envs.judging.check import check_tasks, render
+from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.swe import STARTER
+from envs.tasks.adapters import ADAPTERS, PRINTED
+from envs.tasks.adapters.records import ROWS, BadRecords
+from envs.tasks.forge.forge import Tally, forge
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
 from sandboxes.base import SandboxError
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."

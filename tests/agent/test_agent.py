@@ -6,7 +6,7 @@ import json
 import pytest
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.scripted import ScriptedServer
+from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, StopReason, TokenMismatch
 from tools.base import ToolError, ToolRegistry, ToolResult
 

@@ -9,7 +9,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from pytest_httpserver import HTTPServer
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.chat import read_chat
+from atropos_agent.tokens.chat import read_chat
 from atropos_agent.types import EngineError, StopReason
 from tools.base import ToolRegistry
 

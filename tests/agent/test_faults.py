@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from test_tokens import HOSTILE, SCENARIOS, call, sampled, say
 from truth import Turn, assert_truth, play
 
-from atropos_agent.conversation import Completion, Conversation, _Segment
-from atropos_agent.encoding import Encoder
-from atropos_agent.record import problems
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
+from atropos_agent.tokens.encoding import Encoder
+from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, SequenceData
 
 

@@ -8,10 +8,10 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.protocols import GenerateServer, SGLangServer
-from atropos_agent.record import problems
-from atropos_agent.servers import CompletionsServer, ContextOverflow
-from atropos_agent.template import ChatTemplate
+from atropos_agent.engines.completions import CompletionsServer, ContextOverflow
+from atropos_agent.engines.protocols import GenerateServer, SGLangServer
+from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import TokenMismatch
 from tools.base import ToolRegistry
 

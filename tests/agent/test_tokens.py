@@ -10,8 +10,8 @@ from families import family
 from truth import PlaybackServer, Turn, assert_rows_are_the_truth, assert_truth, play
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.servers import ContextOverflow
-from atropos_agent.template import ChatTemplate
+from atropos_agent.engines.completions import ContextOverflow
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, StopReason
 from tools.base import ToolRegistry
 

@@ -6,10 +6,10 @@ from itertools import pairwise
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.record import problems
-from atropos_agent.scripted import Exchange
-from atropos_agent.template import ChatTemplate
-from atropos_agent.token_server import TokenServer
+from atropos_agent.engines.scripted import Exchange
+from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig
 from tools.base import ToolRegistry
 

@@ -11,7 +11,7 @@ import torch
 from engine_client import serve
 from transformers import AutoModelForCausalLM
 
-from atropos_agent.engine.model import LoadedModel, load
+from atropos_agent.cpu_engine.model import LoadedModel, load
 
 
 @pytest.fixture(scope="session", autouse=True)

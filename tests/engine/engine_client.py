@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import torch
 
-from atropos_agent.engine.model import LoadedModel
-from atropos_agent.engine.scheduler import Engine
-from atropos_agent.engine.server import Server
+from atropos_agent.cpu_engine.model import LoadedModel
+from atropos_agent.cpu_engine.scheduler import Engine
+from atropos_agent.cpu_engine.server import Server
 
 
 @asynccontextmanager

@@ -11,10 +11,10 @@ import pytest
 import torch
 from engine_client import complete, full_logprobs, sampled_logprobs, serve, until
 
-from atropos_agent.engine.model import LoadedModel
-from atropos_agent.engine.prefix import PrefixStore
-from atropos_agent.engine.scheduler import Engine
-from atropos_agent.engine.server import Server
+from atropos_agent.cpu_engine.model import LoadedModel
+from atropos_agent.cpu_engine.prefix import PrefixStore
+from atropos_agent.cpu_engine.scheduler import Engine
+from atropos_agent.cpu_engine.server import Server
 
 LONG = [(i * 7919) % 49000 for i in range(300)]
 

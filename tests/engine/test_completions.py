@@ -10,8 +10,8 @@ import httpx
 import pytest
 from engine_client import complete, full_logprobs, sampled_logprobs, serve
 
-from atropos_agent.engine.model import LoadedModel
-from atropos_agent.engine.sampling import LogprobsMode
+from atropos_agent.cpu_engine.model import LoadedModel
+from atropos_agent.cpu_engine.sampling import LogprobsMode
 
 PROMPT = [1, 4093, 198, 504, 2365, 6354]
 

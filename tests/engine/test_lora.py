@@ -9,8 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
-from atropos_agent.engine.lora import Recipe, batch_loss, save, train
-from atropos_agent.engine.model import LoadedModel, is_adapter, read_weights
+from atropos_agent.cpu_engine.lora import Recipe, batch_loss, save, train
+from atropos_agent.cpu_engine.model import LoadedModel, is_adapter, read_weights
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
 
 # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.

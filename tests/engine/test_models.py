@@ -23,8 +23,8 @@ from transformers import (
     Qwen3Config,
 )
 
-from atropos_agent.engine.llama import Llama
-from atropos_agent.engine.model import LoadedModel, ModelNotFound, load, locate, read_weights
+from atropos_agent.cpu_engine.llama import Llama
+from atropos_agent.cpu_engine.model import LoadedModel, ModelNotFound, load, locate, read_weights
 
 SMALL = {
     "vocab_size": 300,
@@ -139,7 +139,7 @@ def test_an_adapter_of_another_model_is_refused(tiny: LoadedModel, tmp_path: Pat
 
 async def start(*options: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "atropos_agent.engine", "--model", "tiny", *options),
+        *(sys.executable, "-m", "atropos_agent.cpu_engine", "--model", "tiny", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

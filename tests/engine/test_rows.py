@@ -6,9 +6,9 @@ import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from engine_client import serve
 
-from atropos_agent.engine.model import load
-from atropos_agent.servers import CompletionsServer
-from atropos_agent.template import ChatTemplate
+from atropos_agent.cpu_engine.model import load
+from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
 from envs.doctor import Status, examine_rows
 

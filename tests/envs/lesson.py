@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from atropos_agent.engine.model import DEFAULT_CACHE
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.base import AgentEnv, Outcome
 from envs.cli import EngineConfig, check_tokenizer
 from envs.config import AgentEnvConfig
-from envs.swe import smoke
-from envs.swe.curve import Rise, rise
-from envs.swe.synthetic import TOOLS, WORKING_DIR
+from envs.lab import smoke
+from envs.lab.curve import Rise, rise
+from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.types import Task, Verdict
 from sandboxes.base import SandboxSpec
-from sandboxes.local import LocalBackend
+from sandboxes.local.backend import LocalBackend
 from tools import default_tools
 
 

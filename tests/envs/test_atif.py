@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from samples import renamed, rollout, row, task
 
 from atropos_agent.types import AgentResult, AgentStep, SequenceData, StopReason
-from envs.atif import KEY, RolloutWriter, UnknownFormat, from_atif, read_rollouts, to_atif
+from envs.records.atif import KEY, RolloutWriter, UnknownFormat, from_atif, read_rollouts, to_atif
 from envs.types import Rollout, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 

@@ -5,8 +5,8 @@ import tarfile
 
 import pytest
 
-from envs import changes as module
-from envs.changes import Entry, compare, pack_directory, regular_files, tree_of
+from envs.judging import changes as module
+from envs.judging.changes import Entry, compare, pack_directory, regular_files, tree_of
 
 ROOT = "/app"
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 from samples import rollout
 
-from envs.changes import Changes
-from envs.cheating import signs, with_signs
-from envs.metrics import Metrics
+from envs.judging.changes import Changes
+from envs.judging.cheating import signs, with_signs
+from envs.records.metrics import Metrics
 from envs.types import Verdict
 
 

@@ -9,12 +9,12 @@ import pytest
 from rich.console import Console
 
 import envs.swe
-from envs.changes import Changes
-from envs.check import check_tasks, render
-from envs.harbor import load_task, load_tasks
-from envs.manifest import CheckResult
+from envs.judging.changes import Changes
+from envs.judging.check import check_tasks, render
+from envs.judging.manifest import CheckResult
+from envs.judging.verifier import judge
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import TestStatus
-from envs.verifier import judge
 from sandboxes.base import EngineUnavailable
 
 STARTER = Path(envs.swe.__file__).parent / "starter"

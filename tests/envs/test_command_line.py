@@ -12,9 +12,9 @@ import orjson
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.atif import read_rollouts
-from envs.harbor import load_tasks
+from envs.records.atif import read_rollouts
 from envs.swe import STARTER
+from envs.tasks.harbor import load_tasks
 
 TASKS = {task.instruction.strip(): task for task in load_tasks(STARTER) if "terminal" in task.tags}
 TWO = ("create-notes", "count-words")

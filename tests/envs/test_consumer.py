@@ -13,8 +13,8 @@ import pytest
 from run_api import RunAPI
 from samples import group
 
-from envs.swe.consumer import Batch, Consumer, ConsumerError
-from envs.swe.rowcheck import check_group
+from envs.delivery.row_check import check_group
+from envs.lab.consumer import Batch, Consumer, ConsumerError
 
 Change = Callable[[dict[str, Any]], None]
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from samples import rollout
 
-from envs.atif import RolloutWriter
-from envs.harbor import load_tasks
-from envs.swe.curve import Curve, Evaluation, bootstrap, gain, rise
-from envs.swe.kinds import KINDS
-from envs.swe.plots import findings, write_page
-from envs.swe.practice import write_tasks
-from envs.swe.rungs import RUNGS
-from envs.swe.synthetic import Example, examples
+from envs.lab.curve import Curve, Evaluation, bootstrap, gain, rise
+from envs.lab.kinds import KINDS
+from envs.lab.plots import findings, write_page
+from envs.lab.practice import write_tasks
+from envs.lab.rungs import RUNGS
+from envs.lab.synthetic import Example, examples
+from envs.records.atif import RolloutWriter
+from envs.tasks.harbor import load_tasks
 
 
 def step(number: int, rewards: list[float], **more: Any) -> dict[str, Any]:

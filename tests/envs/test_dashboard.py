@@ -8,9 +8,9 @@ import re
 from rich.console import Console
 from samples import rollout
 
-from envs.metrics import Metrics
-from envs.swe.consumer import Statistics
-from envs.swe.dashboard import Dashboard, Progress, line, render
+from envs.lab.consumer import Statistics
+from envs.lab.dashboard import Dashboard, Progress, line, render
+from envs.records.metrics import Metrics
 
 
 def progress() -> Progress:

@@ -6,7 +6,7 @@ from copy import deepcopy
 import pytest
 from scripted_engine import ScriptedEngine
 
-from atropos_agent.template import ChatTemplate
+from atropos_agent.tokens.template import ChatTemplate
 from envs.cli import EngineConfig, Options
 from envs.config import AgentEnvConfig
 from envs.doctor import Certificate, Status, examine, examine_template

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from sums import Sums, pulled
 
-from envs.swe.consumer import Consumer
+from envs.lab.consumer import Consumer
 from envs.types import InfraError
 
 

@@ -9,7 +9,7 @@ import pytest
 from samples import group
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from envs.swe.export import trl_rows, verl_rows
+from envs.records.export import trl_rows, verl_rows
 
 GROUP: dict[str, Any] = group() | {"generation_params": {"group_id": "g", "rollout_ids": ["a", "b", "c", "d"]}}
 

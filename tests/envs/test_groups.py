@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData, StopReason
-from envs.groups import Packer, build_group, has_signal
-from envs.swe.rowcheck import check_group
+from envs.delivery.row_check import check_group
+from envs.delivery.rows import Packer, build_group, has_signal
 from envs.types import Rollout, Task, Verdict
 
 TASK = Task("t", "Do it.")

@@ -9,8 +9,8 @@ import pytest
 from test_groups import rollout
 
 from atropos_agent.types import IGNORED
-from envs.groups import Packer, build_group
-from envs.swe.consumer import Consumer
+from envs.delivery.rows import Packer, build_group
+from envs.lab.consumer import Consumer
 
 SIZE, BATCH = 4, 8
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import envs.swe
-from envs.harbor import load_task, load_tasks
+from envs.judging.verifier import judge_spec, solver_spec
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
-from envs.verifier import judge_spec, solver_spec
 from sandboxes.base import Limits
 
 STARTER = Path(envs.swe.__file__).parent / "starter"

@@ -14,11 +14,10 @@ import pytest
 from lesson import corrupted, learn, risen
 from run_api import RunAPI
 from test_trainer import engine
-from trainer_file import trainer_module
 
-from atropos_agent.engine.model import DEFAULT_CACHE
-from envs.swe import smoke
-from envs.swe.rungs import RUNGS
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from envs.lab import smoke, trainer
+from envs.lab.rungs import RUNGS
 
 pytestmark = [
     pytest.mark.engine,
@@ -35,8 +34,6 @@ STEPS = (
     str(SMOKE.max_lag),
     *(word for name, value in SMOKE.trainer.items() for word in (f"--{name}", str(value)) if word),
 )
-
-trainer = trainer_module()
 
 
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:

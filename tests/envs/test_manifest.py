@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from envs.manifest import CheckResult, read_manifest, usable, write_manifest
-from envs.selection import checked
+from envs.judging.manifest import CheckResult, read_manifest, usable, write_manifest
+from envs.tasks.selection import checked
 from envs.types import BadTask, Task
 
 GOOD = CheckResult("good", "d1", "image", (1.0, 1.0), (0.0, 0.0), 1.5, judge_s=0.5, memory_mb=40.0, image_mb=209.0)

@@ -8,7 +8,7 @@ import pytest
 from samples import rollout
 
 from atropos_agent.types import StopReason
-from envs.metrics import KEPT, Latency, Metrics
+from envs.records.metrics import KEPT, Latency, Metrics
 
 
 def counted() -> Metrics:

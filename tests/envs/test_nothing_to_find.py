@@ -9,15 +9,15 @@ import shutil
 
 import pytest
 
-from envs.adapters import r2e, swebench, terminal_bench
-from envs.forge.emit import Bug, Forged, emit
-from envs.forge.mutations import apply_mutations, find_mutations
-from envs.forge.project import read_project
-from envs.harbor import load_task
+from envs.judging.verifier import solver_spec
 from envs.swe import STARTER
-from envs.verifier import solver_spec
+from envs.tasks.adapters import r2e, swebench, terminal_bench
+from envs.tasks.forge.emit import Bug, Forged, emit
+from envs.tasks.forge.mutations import apply_mutations, find_mutations
+from envs.tasks.forge.project import read_project
+from envs.tasks.harbor import load_task
 from sandboxes.base import SandboxSpec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 pytestmark = pytest.mark.docker
 

@@ -10,17 +10,17 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from envs.cli import EngineConfig
-from envs.draws import Draws
-from envs.journal import Journal
-from envs.prefetch import Prefetch
-from envs.redact import Redactor
+from envs.judging.prefetch import Prefetch
+from envs.judging.verifier import solver_spec
+from envs.records.redaction import Redactor
+from envs.running.journal import Journal
+from envs.running.queue import Draws
 from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import Task
-from envs.verifier import solver_spec
 from sandboxes.base import ImageMissing
-from sandboxes.build import pack_context
-from sandboxes.local import LocalBackend
+from sandboxes.docker.build import pack_context
+from sandboxes.local.backend import LocalBackend
 
 
 @pytest.mark.docker

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.swe.parts import PartError, Parts, flags, run
+from envs.lab.parts import PartError, Parts, flags, run
 
 COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').write('x'); "
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from envs.selection import checked, of_use, shard, solved_shares, split, tagged
+from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import BadTask, Task
 
 TASKS = [Task(f"task-{number}", "Do it.", tags=("even",) if number % 2 == 0 else ("odd",)) for number in range(40)]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from samples import rollout
 
-from envs.shaping import Shaping, shaped
+from envs.rewards import Shaping, shaped
 from envs.types import TestStatus, Verdict
 
 PASSED, FAILED = TestStatus.PASSED, TestStatus.FAILED

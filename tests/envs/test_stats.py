@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from envs.stats import Estimate, pass_at_k, summarise, wilson
+from envs.records.stats import Estimate, pass_at_k, summarise, wilson
 
 
 @st.composite

@@ -15,10 +15,9 @@ import httpx
 import pytest
 import torch
 from run_api import RunAPI
-from trainer_file import PATH, trainer_module
 from transformers import LlamaConfig, LlamaForCausalLM
 
-trainer = trainer_module()
+from envs.lab import trainer
 
 # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
 pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
@@ -46,7 +45,7 @@ TWO = [("a", 1.0, [5, 6], [7, 8]), ("b", 0.0, [5, 6], [9, 9, 9, 9])]
 
 
 def test_it_is_short() -> None:
-    assert len(PATH.read_text().splitlines()) < 400
+    assert len(Path(trainer.__file__).read_text().splitlines()) < 400
 
 
 def test_advantages_are_relative_to_the_group_and_each_rollout_weighs_the_same() -> None:
@@ -147,7 +146,7 @@ async def engine(model: str, length: int = 512) -> AsyncIterator[str]:
         *(
             sys.executable,
             "-m",
-            "atropos_agent.engine",
+            "atropos_agent.cpu_engine",
             "--model",
             model,
             "--port",

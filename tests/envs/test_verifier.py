@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from envs.changes import Changes
+from envs.judging.changes import Changes
+from envs.judging.verifier import StartTrees, collect_changes, judge, judge_in, judge_spec, open_judge, solver_spec
 from envs.types import Hidden, InfraError, Task, TestStatus
-from envs.verifier import StartTrees, collect_changes, judge, judge_in, judge_spec, open_judge, solver_spec
 from sandboxes.base import EngineUnavailable, ExecResult, SandboxDied, SandboxError
-from sandboxes.local import LocalBackend
+from sandboxes.local.backend import LocalBackend
 
 REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
 
@@ -90,7 +90,7 @@ async def test_a_working_directory_that_is_gone_is_no_reward(docker_backend, bas
 
 @pytest.mark.docker
 async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, tmp_path, monkeypatch):
-    monkeypatch.setattr("envs.changes.MAX_TREE_BYTES", 1 << 20)
+    monkeypatch.setattr("envs.judging.changes.MAX_TREE_BYTES", 1 << 20)
     sample = task(tmp_path, REWARD.format(1))
     verdict = await verdict_after(docker_backend, base_image, sample, "head -c 3000000 /dev/zero > big")
     assert (verdict.reward, "larger than 1 MiB" in verdict.explanation) == (0.0, True)

@@ -12,11 +12,11 @@ import pytest
 
 from atropos_agent.formats import hermes
 from atropos_agent.types import IGNORED
-from envs.harbor import load_tasks
+from envs.lab.kinds import KINDS
+from envs.lab.synthetic import TOOLS, Example, examples, hasty, transcripts
+from envs.lab.warm_start import SHIPPED, adapter, lessons
 from envs.swe import STARTER
-from envs.swe.kinds import KINDS
-from envs.swe.synthetic import TOOLS, Example, examples, hasty, transcripts
-from envs.swe.warmstart import SHIPPED, adapter, lessons
+from envs.tasks.harbor import load_tasks
 
 FILE_NAME = re.compile(r"[\w-]+\.\w+")
 

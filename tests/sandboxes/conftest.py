@@ -4,8 +4,8 @@ import aiodocker
 import pytest
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker import DockerBackend
-from sandboxes.local import LocalBackend
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.local.backend import LocalBackend
 
 KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "runsc"))]
 

@@ -15,8 +15,8 @@ import aiodocker
 import pytest
 
 from sandboxes.base import EngineTrouble, SandboxError, SandboxSpec, SandboxTimeout
-from sandboxes.docker import DockerBackend
-from sandboxes.engine import engine_errors
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import engine_errors
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -178,7 +178,7 @@ class TestTrouble:
 OWNER = """
 import asyncio, contextlib, signal, sys
 from sandboxes.base import SandboxSpec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 async def rollout(backend):
     async with backend.open(SandboxSpec(sys.argv[1])):
@@ -233,7 +233,7 @@ async def test_sixty_four_sandboxes_are_gone_ten_seconds_after_a_signal(base_ima
 
 
 def test_every_executor_is_there():
-    folder = Path(__file__).parents[2] / "sandboxes" / "executor"
+    folder = Path(__file__).parents[2] / "sandboxes/docker/executor"
     for architecture, machine in (("amd64", 0x3E), ("arm64", 0xB7)):
         header = (folder / f"executor-{architecture}").read_bytes()[:20]
         assert header[:4] == b"\x7fELF"

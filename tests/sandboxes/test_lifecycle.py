@@ -7,9 +7,9 @@ import aiodocker
 import pytest
 
 from sandboxes.base import ExecResult, Limits, Sandbox, SandboxDied, SandboxSpec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.pool import PoolLimits
 from sandboxes.owner import PREFIX
-from sandboxes.pool import PoolLimits
 
 
 class TestReset:

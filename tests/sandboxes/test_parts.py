@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_archives import archive, content, members
 
-from sandboxes import engine
 from sandboxes.base import EngineUnavailable
-from sandboxes.build import pack_context, with_base
-from sandboxes.images import find_mirror
+from sandboxes.docker import daemon as engine
+from sandboxes.docker.build import pack_context, with_base
+from sandboxes.docker.images import find_mirror
 from sandboxes.output import BoundedOutput, dropped_line
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish

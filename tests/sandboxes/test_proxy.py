@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import Limits, Sandbox, SandboxSpec
-from sandboxes.proxy import PORT, AllowList
+from sandboxes.docker.proxy import PORT, AllowList
 
 _CLIENT = f"""
 import socket, sys

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from sandboxes.base import EngineRestarted, SandboxSpec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

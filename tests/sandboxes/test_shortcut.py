@@ -6,8 +6,8 @@ import os
 import pytest
 
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.docker import DockerBackend
-from sandboxes.streams import AttachedStream, SocketStream
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.streams import AttachedStream, SocketStream
 
 pytestmark = [pytest.mark.docker]
 

@@ -10,7 +10,7 @@ import pytest
 from own_engine import Engine, copy_image
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker import DockerBackend, unlimited
+from sandboxes.docker.backend import DockerBackend, unlimited
 
 FIRST = 200_000
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from envs.harbor import load_tasks
 from envs.swe.tasks import main
+from envs.tasks.harbor import load_tasks
 
 ROW = {
     "task_id": "HumanEval/1",

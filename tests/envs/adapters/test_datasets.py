@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from envs.adapters.hub import Dataset
-from envs.adapters.python_functions import load
-from envs.adapters.records import read_records
+from envs.tasks.adapters.hub import Dataset
+from envs.tasks.adapters.python_functions import load
+from envs.tasks.adapters.records import read_records
 from envs.types import BadTask
 
 datasets = pytest.importorskip("datasets")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from envs.adapters.plain_folder import load
-from envs.check import check_tasks
+from envs.judging.check import check_tasks
+from envs.tasks.adapters.plain_folder import load
 from envs.types import BadTask
 
 FILES = {

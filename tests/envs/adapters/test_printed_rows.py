@@ -13,15 +13,15 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from test_unittest_rows import diff
 
-from envs.adapters.printed import PARSERS
-from envs.adapters.records import JUDGE
-from envs.adapters.swebench import load
-from envs.changes import collect_changes
-from envs.check import check_tasks
+from envs.judging.changes import collect_changes
+from envs.judging.check import check_tasks
+from envs.judging.verifier import StartTrees, judge, solver_spec
 from envs.swe.tasks import main
+from envs.tasks.adapters.printed import PARSERS
+from envs.tasks.adapters.records import JUDGE
+from envs.tasks.adapters.swebench import load
 from envs.types import BadTask, TestStatus
-from envs.verifier import StartTrees, judge, solver_spec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 AWKS = [awk for awk in (["mawk"], ["gawk"], ["original-awk"], ["busybox", "awk"]) if shutil.which(awk[0])] or [["awk"]]
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from envs.adapters.python_functions import load
-from envs.check import check_tasks
+from envs.judging.check import check_tasks
+from envs.tasks.adapters.python_functions import load
 from envs.types import BadTask
 
 HUMANEVAL = {

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from envs.adapters.r2e import load
-from envs.changes import collect_changes
-from envs.check import check_tasks
+from envs.judging.changes import collect_changes
+from envs.judging.check import check_tasks
+from envs.judging.verifier import StartTrees, open_judge, solver_spec
+from envs.tasks.adapters.r2e import load
 from envs.types import BadTask
-from envs.verifier import StartTrees, open_judge, solver_spec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 DOUBLE = "def double(x):\n    return x\n"
 HIDDEN = """\

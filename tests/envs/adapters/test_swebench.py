@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from envs.adapters.swebench import load
-from envs.changes import collect_changes
-from envs.check import check_tasks
+from envs.judging.changes import collect_changes
+from envs.judging.check import check_tasks
+from envs.judging.verifier import StartTrees, judge, solver_spec
+from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
-from envs.verifier import StartTrees, judge, solver_spec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 FIX = "--- a/adder.py\n+++ b/adder.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 BUG = "--- a/adder.py\n+++ b/adder.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envs.adapters.terminal_bench import load
-from envs.check import check_tasks
+from envs.judging.check import check_tasks
+from envs.tasks.adapters.terminal_bench import load
 from envs.types import BadTask
 
 FILES = {

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import envs
-from envs.adapters.swebench import load
-from envs.changes import collect_changes
-from envs.check import check_tasks
+from envs.judging.changes import collect_changes
+from envs.judging.check import check_tasks
+from envs.judging.verifier import StartTrees, judge, solver_spec
+from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
-from envs.verifier import StartTrees, judge, solver_spec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = WRONG.replace("a - b", "a + b")

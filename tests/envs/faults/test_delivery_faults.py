@@ -8,10 +8,10 @@ from proxy import Proxy
 from scripted_engine import ScriptedEngine
 from sums import right
 
-from envs.delivery import Delivery
-from envs.journal import Journal
-from envs.swe.consumer import Consumer
-from envs.trainer_api import TrainerAPI
+from envs.delivery.sender import Delivery
+from envs.delivery.trainer_api import TrainerAPI
+from envs.lab.consumer import Consumer
+from envs.running.journal import Journal
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from proxy import Proxy
 from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
-from atropos_agent.servers import CompletionsServer
+from atropos_agent.engines.completions import CompletionsServer
 from envs.cli import EngineConfig
 from envs.config import AgentEnvConfig
-from envs.swe.rowcheck import check_group
+from envs.delivery.row_check import check_group
 
 
 @pytest.fixture

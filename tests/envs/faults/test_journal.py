@@ -11,9 +11,9 @@ import textwrap
 
 import pytest
 
-from envs.atif import Place
-from envs.delivery import Parcels
-from envs.journal import Journal, Packet, RunDirectoryError
+from envs.delivery.sender import Parcels
+from envs.records.atif import Place
+from envs.running.journal import Journal, Packet, RunDirectoryError
 
 PLACE = Place(0, 10, 7)
 
@@ -164,7 +164,7 @@ def test_what_was_noted_survives_kill_9(tmp_path):
         """
         import asyncio, sys
         from pathlib import Path
-        from envs.journal import Journal, Packet
+        from envs.running.journal import Journal, Packet
 
         async def main():
             async with Journal(Path(sys.argv[1])) as journal:

@@ -10,13 +10,13 @@ import pytest
 from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
-from atropos_agent.servers import Load
-from envs.admission import Admission, Brake, Climb
+from atropos_agent.engines.completions import Load
 from envs.base import Outcome
-from envs.order import TaskOrder
-from envs.redact import Redactor
+from envs.records.redaction import Redactor
+from envs.running.concurrency import Admission, Brake, Climb
+from envs.running.watchdog import LoopWatch
+from envs.tasks.sampler import TaskOrder
 from envs.types import InfraError, Task, Verdict
-from envs.watchdog import LoopWatch
 from tools import ToolRegistry
 
 TASKS = [Task(f"t{n}", "") for n in range(7)]

@@ -20,10 +20,10 @@ from test_delivery_faults import Run, check_accounts, states
 from envs.base import AgentEnv, Outcome
 from envs.cli import EngineConfig
 from envs.config import AgentEnvConfig
-from envs.swe.consumer import Consumer
+from envs.lab.consumer import Consumer
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.local import LocalBackend
+from sandboxes.local.backend import LocalBackend
 from tools import ToolRegistry, calculator
 
 ROLLOUTS = int(os.environ.get("SOAK_ROLLOUTS", "5000"))

@@ -9,7 +9,7 @@ from sums import Sums, right
 
 from envs.types import InfraError
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 pytestmark = pytest.mark.docker
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from envs.check import check_tasks
-from envs.forge.emit import Bug, Forged, emit
-from envs.forge.forge import forge
-from envs.forge.instruction import write_instruction
-from envs.forge.mutations import apply_mutations, find_mutations
-from envs.forge.project import obtain, read_project
-from envs.forge.suite import observed, parse_report
-from envs.harbor import load_task, load_tasks
+from envs.judging.check import check_tasks
+from envs.tasks.forge.emit import Bug, Forged, emit
+from envs.tasks.forge.forge import forge
+from envs.tasks.forge.instruction import write_instruction
+from envs.tasks.forge.mutations import apply_mutations, find_mutations
+from envs.tasks.forge.project import obtain, read_project
+from envs.tasks.forge.suite import observed, parse_report
+from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
 
 LIBRARY = '''\

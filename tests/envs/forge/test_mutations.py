@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envs.forge.mutations import OPERATORS, apply_mutations, find_mutations, is_bug
+from envs.tasks.forge.mutations import OPERATORS, apply_mutations, find_mutations, is_bug
 
 EXAMPLES = {
     "cmp_swap": ("if a < b: return 1", "if a <= b: return 1"),

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from task_formats import FORMATS
 
+from envs.judging.verifier import StartTrees, collect_changes, open_judge, solver_spec
 from envs.types import Task, Verdict
-from envs.verifier import StartTrees, collect_changes, open_judge, solver_spec
-from sandboxes.docker import DockerBackend
+from sandboxes.docker.backend import DockerBackend
 
 AT_ONCE = 4
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from envs.adapters import plain_folder, python_functions, swebench, terminal_bench
-from envs.harbor import load_task
+from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench
+from envs.tasks.harbor import load_task
 from envs.types import Task
 
 WRONG = 'def double(x):\n    """Twice x."""\n    return x\n\n\ndef same(x):\n    return x\n'

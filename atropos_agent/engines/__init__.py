@@ -1,0 +1,1 @@
+"""Inference servers, as clients see them."""

@@ -1,0 +1,341 @@
+"""Inference engines as Atropos servers: token ids in, sampled ids and their logprobs out.
+
+atroposlib's own `VLLMServer` posts to `/generate`, which stock vLLM does not have, tries every
+request three times whatever the error, hides the cause, and waits for ever for an engine that
+does not answer. `CompletionsServer` speaks the protocol of `vllm serve` and replaces that
+behaviour in this one place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import re
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
+
+from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.types import AgentError, EngineError, TokenMismatch
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+_TOO_LONG = re.compile(r"context (length|window|size)|max_model_len|maximum model length|too long", re.IGNORECASE)
+"""How engines say that a prompt and its reply don't fit."""
+
+_LOAD_METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total")
+
+
+class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
+    """The four values that atroposlib expects: prompt ids, and per reply ids, logprobs, finish reason.
+
+    versions: per reply, that of the oldest weights that had a part in it; None where the engine
+        does not say.
+    """
+
+    versions: list[int | None]
+
+
+class ContextOverflow(AgentError):
+    """The prompt and the reply do not fit the engine's context window."""
+
+
+class EngineDown(EngineError):
+    """The engine did not answer, or can't now; the same request may succeed later or on another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests that an engine works on, that wait in it, and that it has ever put back for lack of memory."""
+
+    running: float
+    waiting: float
+    preempted: float
+
+
+class CompletionsServer(TokenServer):
+    """An engine that speaks vLLM's `/v1/completions` with token ids in both directions.
+
+    Source: vllm/entrypoints/openai/completion/protocol.py (`return_token_ids`, `logprobs`).
+    """
+
+    attempts = 4
+    """How often a request is sent before its error is raised."""
+    probe_s = 20.0
+    """After how long without an answer the engine is asked whether it lives, in seconds."""
+    alive_s = 30.0
+    """How long that answer may take, in seconds."""
+
+    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        self.url = str(config.base_url).rstrip("/").removesuffix("/v1")
+        self.initialized = True  # no health-check task: a request finds out by itself
+        self.max_model_len: int | None = None
+        """Context window in tokens, known after `connect`."""
+        self.root: str | None = None
+        """The model's folder or name as the engine loaded it, known after `connect`."""
+        self.in_flight = 0
+        self.sick_until = 0.0
+        """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
+        self._failures = 0
+        self._http: httpx.AsyncClient | None = None
+
+    async def connect(self) -> None:
+        """Ask the engine what it serves. Raises EngineError with the remedy."""
+        try:
+            response = await self._client().get("/v1/models", timeout=5.0)
+            response.raise_for_status()
+            models = response.json()["data"]
+        except (httpx.HTTPError, ValueError, KeyError) as error:
+            raise EngineError(
+                f"no inference engine answers at {self.url} ({_cause(error)}); "
+                "start `vllm serve MODEL` there or set --openai.base_url"
+            ) from error
+        served = {model["id"]: model for model in models}
+        if self.config.model_name in ("default", "", None) and len(served) == 1:
+            self.config.model_name = next(iter(served))
+        if self.config.model_name not in served:
+            raise EngineError(
+                f"the engine at {self.url} does not serve {self.config.model_name!r}; "
+                f"set --openai.model_name to one of {', '.join(served)}"
+            )
+        model = served[self.config.model_name]
+        self.max_model_len = model.get("max_model_len")
+        self.root = model.get("root")
+
+    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
+        """Sample `n` replies to `input_ids`.
+
+        Returns the prompt ids that the engine saw, and per reply the sampled ids, their logprobs
+        and the finish reason. A request that the engine did not answer is sent again with the
+        same ids. Raises ContextOverflow, EngineError, TokenMismatch.
+        """
+        for attempt in range(1, self.attempts + 1):
+            try:
+                return await self.once(**kwargs)
+            except EngineDown as error:
+                if attempt == self.attempts:
+                    raise EngineError(f"{error} ({attempt} attempts)") from error
+                pause = min(8.0, 0.5 * 2**attempt) * random.uniform(0.5, 1.0)
+                logger.warning("%s; trying again in %.1f s", error, pause)
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def once(self, **kwargs: Any) -> Answer:
+        """As `tokens_and_logprobs_completion`, but tried once. Raises EngineDown when another try may succeed."""
+        split = kwargs.pop("split", "train")
+        async with self.sem if split == "train" else self.eval_sem:
+            start = time.monotonic()
+            self.in_flight += 1
+            try:
+                answer = await self._while_alive(self._tokens_and_logprobs_completion_wrapper(**kwargs))
+            finally:
+                self.in_flight -= 1
+            self._note(split, time.monotonic() - start)
+            return answer
+
+    def mark(self, error: Exception | None) -> None:
+        """Remember how the last request went, so that others avoid an engine that fails."""
+        if error is None:
+            if self._failures:
+                logger.warning("the engine at %s works again", self.url)
+            self._failures, self.sick_until = 0, 0.0
+            return
+        self._failures += 1
+        pause = min(15.0, 0.25 * 2 ** min(self._failures, 10))
+        self.sick_until = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        level = logging.WARNING if self._failures in (1, 10, 100) else logging.DEBUG
+        logger.log(level, "failure %d in a row: %s", self._failures, error)
+
+    async def alive(self) -> bool:
+        """Whether anything answers at the engine's address."""
+        try:
+            await self._client().get("/health", timeout=self.alive_s)
+        except httpx.HTTPError:
+            return False
+        return True
+
+    async def load(self) -> Load | None:
+        """How busy the engine is; None when it does not say."""
+        try:
+            response = await self._client().get("/metrics", timeout=5.0)
+        except httpx.HTTPError:
+            return None
+        found: dict[str, float] = {}
+        for line in response.text.splitlines() if response.status_code == 200 else ():
+            name = line.partition(" ")[0].partition("{")[0]
+            if name in _LOAD_METRICS:
+                found[name] = found.get(name, 0.0) + float(line.rpartition(" ")[2])
+        return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
+
+    async def _while_alive(self, work: Awaitable[T]) -> T:
+        """Await an answer for as long as the engine lives: one that is slow is waited for, one that hangs is not."""
+        request = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({request}, timeout=self.probe_s))[0]:
+                if not await self.alive():
+                    raise EngineDown(f"the engine at {self.url} has stopped answering")
+            return request.result()
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Answer:
+        prompt = kwargs.pop("input_ids")
+        kwargs.pop("prompt", None)
+        options = {key: value for key, value in kwargs.items() if value is not None}
+        body = self.request(prompt, options)
+        try:
+            response = await self._client().post(self.path, json=body)
+        except httpx.HTTPError as error:
+            raise EngineDown(f"the engine at {self.url} did not answer: {_cause(error)}") from error
+        if response.status_code in RETRIED:
+            raise EngineDown(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+        if response.status_code in (400, 413, 422) and _TOO_LONG.search(response.text):
+            raise ContextOverflow(f"the engine at {self.url}: {response.text[:300]}")
+        if response.status_code != 200:
+            raise EngineError(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+        try:
+            return self.read(response.json(), prompt)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise EngineDown(f"the engine's answer is no completion: {response.text[:200]!r}") from error
+
+    path = "/v1/completions"
+    """Where requests go."""
+
+    def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
+        """The body of a request. options: OpenAI's names (`max_tokens`, `temperature`, `top_p`, `n`, `stop`)."""
+        return {
+            **options,
+            "model": self.config.model_name,
+            "prompt": prompt,
+            "logprobs": 0,
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+
+    def read(self, body: Any, prompt: list[int]) -> Answer:
+        """The replies in an answer's body. Raises TokenMismatch when it can't be trained on."""
+        choices = body["choices"]
+        ids, logprobs, reasons = [], [], []
+        seen = prompt
+        for choice in choices:
+            sampled = choice.get("token_ids")
+            if sampled is None:
+                raise TokenMismatch(
+                    f"the engine at {self.url} returned text without token ids; "
+                    "training needs an engine that returns them (vLLM 0.10.2 or later does)"
+                )
+            given = (choice.get("logprobs") or {}).get("token_logprobs")
+            if given is None:
+                raise TokenMismatch(
+                    f"the engine at {self.url} returned no logprobs; training needs an engine that does"
+                )
+            if choice.get("prompt_token_ids") is None:
+                raise TokenMismatch(
+                    f"the engine at {self.url} does not say which prompt ids it was given; "
+                    "training needs an engine that does (`return_token_ids`)"
+                )
+            seen = choice["prompt_token_ids"]
+            ids.append(list(sampled))
+            logprobs.append(list(given))
+            reasons.append(choice.get("finish_reason") or "abort")
+        return answer_of(seen, ids, logprobs, reasons, [choice.get("weight_version") for choice in choices])
+
+    async def score(self, ids: list[int]) -> list[float]:
+        """The engine's logprobs of ids that it is given, from the second on. Raises EngineError."""
+        body = {
+            "model": self.config.model_name,
+            "prompt": ids,
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "prompt_logprobs": 0,
+        }
+        choice = (await self.ask(self.path, body))["choices"][0]
+        scored = choice.get("prompt_logprobs")
+        if not scored or len(scored) != len(ids):
+            raise EngineError(f"the engine at {self.url} can't score a prompt")
+        return [float(entry[str(token)]["logprob"]) for token, entry in zip(ids[1:], scored[1:], strict=True)]
+
+    async def ask(self, path: str, body: dict[str, Any]) -> Any:
+        """Post a question beside sampling. Raises EngineError."""
+        try:
+            response = await self._client().post(path, json=body, timeout=60.0)
+        except httpx.HTTPError as error:
+            raise EngineError(f"the engine at {self.url} did not answer: {_cause(error)}") from error
+        if response.status_code != 200:
+            raise EngineError(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+        try:
+            return response.json()
+        except ValueError as error:
+            raise EngineError(f"the engine at {self.url} answered with something else than JSON") from error
+
+    async def prompt_ids_of(self, text: str) -> list[int]:
+        """How the engine itself encodes `text`, to compare with the tokenizer in use."""
+        body = {
+            "model": self.config.model_name,
+            "prompt": text,
+            "max_tokens": 1,
+            "return_token_ids": True,
+            "add_special_tokens": False,
+        }
+        choice = (await self.ask(self.path, body))["choices"][0]
+        if not choice.get("prompt_token_ids"):
+            raise EngineError(f"the engine at {self.url} returns no token ids; vLLM 0.10.2 or later does")
+        return list(choice["prompt_token_ids"])
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._http is None:
+            headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
+            self._http = httpx.AsyncClient(
+                base_url=self.url,
+                headers=headers,
+                timeout=httpx.Timeout(self.config.timeout, connect=10.0),
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            )
+        return self._http
+
+    def _note(self, split: str, seconds: float) -> None:
+        """Keep atroposlib's request statistics, which it never bounds."""
+        timings, tries = (
+            (self.request_timings, self.attempts_list)
+            if split == "train"
+            else (self.eval_request_timings, self.eval_attempts_list)
+        )
+        for values, value in ((timings, seconds), (tries, 1)):
+            values.append(value)
+            del values[: -self.config.rolling_buffer_length]
+
+
+def answer_of(
+    seen: list[int],
+    ids: list[list[int]],
+    logprobs: list[list[float]],
+    reasons: list[str],
+    versions: Sequence[Any],
+) -> Answer:
+    """An Answer; versions that are no numbers count as none."""
+    answer = Answer((seen, ids, logprobs, reasons))
+    answer.versions = [
+        int(version) if isinstance(version, int | str) and str(version).isdecimal() else None for version in versions
+    ]
+    return answer
+
+
+def _cause(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,174 @@
+"""Engines that speak something else than vLLM's `/v1/completions`, with the same behaviour.
+
+Which one is meant says `--openai.server_type`: see `SERVERS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+from atroposlib.envs.server_handling.openai_server import OpenAIServer
+from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
+
+from atropos_agent.engines.completions import Answer, CompletionsServer, Load, answer_of
+from atropos_agent.tokens.record import first_difference
+from atropos_agent.types import EngineError, TokenMismatch
+
+
+class SGLangServer(CompletionsServer):
+    """SGLang's native `/generate` by token ids. Source: sglang/srt/managers/io_struct.py.
+
+    An answer counts the prompt's ids but does not repeat them; the first one does, on request.
+    """
+
+    path = "/generate"
+
+    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
+        super().__init__(config, reasoning_config=reasoning_config)
+        self._prompt_seen = False
+
+    def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
+        sampling = {**options, "skip_special_tokens": False}
+        sampling["max_new_tokens"] = sampling.pop("max_tokens", None)
+        return {
+            "input_ids": prompt,
+            "sampling_params": sampling,
+            "return_logprob": True,
+            # From 0 on, the prompt's ids come back too, but none of it is taken from the cache.
+            "logprob_start_len": -1 if self._prompt_seen else 0,
+        }
+
+    def read(self, body: Any, prompt: list[int]) -> Answer:
+        results = body if isinstance(body, list) else [body]
+        ids, logprobs, reasons, versions = [], [], [], []
+        for result in results:
+            meta = result["meta_info"]
+            if meta.get("output_token_logprobs") is None:
+                raise TokenMismatch(
+                    f"the engine at {self.url} returned no logprobs; training needs an engine that does"
+                )
+            self._check_prompt(meta, prompt)
+            sampled = [int(token) for _, token, *_ in meta["output_token_logprobs"]]
+            named = result.get("output_ids")
+            if named is not None and list(named) != sampled:
+                raise TokenMismatch(
+                    f"the engine at {self.url} returned logprobs of other ids than it sampled: "
+                    f"{first_difference(sampled, named)}"
+                )
+            ids.append(sampled)
+            logprobs.append([logprob for logprob, *_ in meta["output_token_logprobs"]])
+            reasons.append((meta.get("finish_reason") or {}).get("type", "abort"))
+            versions.append(meta.get("weight_version"))
+        return answer_of(prompt, ids, logprobs, reasons, versions)
+
+    def _check_prompt(self, meta: Mapping[str, Any], prompt: list[int]) -> None:
+        if meta.get("prompt_tokens") != len(prompt):
+            raise TokenMismatch(
+                f"the engine at {self.url} was given {meta.get('prompt_tokens')} ids where {len(prompt)} were sent, "
+                "so it encodes prompts again"
+            )
+        if self._prompt_seen:
+            return
+        seen = [int(token) for _, token, *_ in meta.get("input_token_logprobs") or ()]
+        if seen != prompt:
+            raise TokenMismatch(
+                f"the engine at {self.url} was given another prompt than was sent: {first_difference(seen, prompt)}"
+            )
+        self._prompt_seen = True
+
+    async def prompt_ids_of(self, text: str) -> list[int]:
+        return [token for token, _ in await self._scored({"text": text})]
+
+    async def score(self, ids: list[int]) -> list[float]:
+        scored = await self._scored({"input_ids": ids})
+        if [token for token, _ in scored] != ids:
+            raise EngineError(f"the engine at {self.url} can't score a prompt")
+        return [float(logprob) for _, logprob in scored[1:]]
+
+    async def _scored(self, prompt: dict[str, Any]) -> list[tuple[int, Any]]:
+        sampling = {"max_new_tokens": 1, "temperature": 1.0}
+        body = {**prompt, "sampling_params": sampling, "return_logprob": True, "logprob_start_len": 0}
+        answer = await self.ask(self.path, body)
+        return [(int(token), logprob) for logprob, token, *_ in answer["meta_info"].get("input_token_logprobs") or ()]
+
+
+class GenerateServer(CompletionsServer):
+    """atroposlib's own `/generate`. Source: example_trainer/vllm_api_server.py of Atropos.
+
+    It lists no models: `--openai.model_name` says which one it serves.
+    """
+
+    path = "/generate"
+
+    async def connect(self) -> None:
+        try:
+            (await self._client().get("/health", timeout=5.0)).raise_for_status()
+        except httpx.HTTPError as error:
+            raise EngineError(
+                f"no inference engine answers at {self.url} ({type(error).__name__}); "
+                "start Atropos' example_trainer/vllm_api_server.py there or set --openai.base_url"
+            ) from error
+        self.root = self.config.model_name
+
+    def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
+        return {**options, "prompt": {"prompt_token_ids": prompt}, "logprobs": 0, "skip_special_tokens": False}
+
+    def read(self, body: Any, prompt: list[int]) -> Answer:
+        for name, what in (("logprobs", "logprobs"), ("token_ids", "token ids"), ("prompt_token_ids", "prompt ids")):
+            if body.get(name) is None:
+                raise TokenMismatch(f"the engine at {self.url} returned no {what}; training needs an engine that does")
+        ids, logprobs = [], []
+        for sampled, places in zip(body["token_ids"], body["logprobs"], strict=True):
+            # Each place is a list with one {id: logprob}.
+            given = [next(iter(place[0].items())) for place in places]
+            if [int(token) for token, _ in given] != list(sampled):
+                raise TokenMismatch(
+                    f"the engine at {self.url} returned logprobs of other ids than it sampled: "
+                    f"{first_difference([int(token) for token, _ in given], sampled)}"
+                )
+            ids.append(list(sampled))
+            logprobs.append([logprob for _, logprob in given])
+        reasons = [reason or "abort" for reason in body["finish_reasons"]]
+        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, reasons, [None] * len(ids))
+
+    async def prompt_ids_of(self, text: str) -> list[int]:
+        answer = await self.ask(self.path, {"prompt": text, "max_tokens": 1, "logprobs": 0})
+        if not answer.get("prompt_token_ids"):
+            raise EngineError(f"the engine at {self.url} returns no token ids")
+        return list(answer["prompt_token_ids"])
+
+    async def score(self, ids: list[int]) -> list[float]:
+        raise EngineError("atroposlib's /generate can't score a prompt")
+
+
+class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
+    """A plain OpenAI-compatible endpoint: messages in, text out, no token ids and so no rows."""
+
+    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
+        # Its health check is a task that asks for ever and tells nobody.
+        super().__init__(config.model_copy(update={"health_check": False}), reasoning_config)
+        self.url = str(config.base_url)
+
+    async def load(self) -> Load | None:
+        """How busy the engine is: it does not say."""
+        return None
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.openai.close()
+
+
+SERVERS: Mapping[str, type[APIServer]] = {
+    "vllm": CompletionsServer,
+    "sglang": SGLangServer,
+    "atropos": GenerateServer,
+    "openai": ChatServer,
+}
+"""What an engine speaks, by the name in `--openai.server_type`."""
+
+
+def server_for(config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> APIServer:
+    """The server of an engine's configuration."""
+    return SERVERS[config.server_type](config, reasoning_config=reasoning_config)

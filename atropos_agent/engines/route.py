@@ -1,0 +1,85 @@
+"""A rollout's way to the engines: one of them, the same while it is well, else another."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from atropos_agent.engines.completions import Answer, CompletionsServer, EngineDown
+from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.types import EngineError, TokenMismatch
+
+
+class Route(TokenServer):
+    """Sends each request of a rollout to the engine that served the last one, which has its prefix in
+    its cache. While that one fails, the same ids go to the least busy of those that are well; while
+    none is, they wait.
+
+    patience_s: how long a request waits, in all, for an engine that answers.
+    """
+
+    def __init__(self, engines: Sequence[CompletionsServer], *, patience_s: float = 1800.0) -> None:
+        super().__init__(engines[0].config)
+        self.initialized = True
+        self.outage_s = 0.0
+        """Seconds that requests have spent on engines that failed, and in waiting for one that does not."""
+        self._engines = engines
+        self._own: CompletionsServer | None = None
+        self._patience_s = patience_s
+
+    @property
+    def max_model_len(self) -> int | None:
+        """The smallest context window, in tokens; None when no engine tells."""
+        return min((e.max_model_len for e in self._engines if e.max_model_len is not None), default=None)
+
+    async def alive(self) -> bool:
+        """Whether anything answers where the last request went."""
+        return self._own is not None and await self._own.alive()
+
+    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
+        """See `CompletionsServer`. Raises ContextOverflow, TokenMismatch, EngineError."""
+        began = time.monotonic()
+        refusals: dict[CompletionsServer, Exception] = {}
+        failing = False
+        try:
+            while True:
+                engine = await self._choose(refusals)
+                started = time.monotonic()
+                try:
+                    answer = await engine.once(**kwargs)
+                    if answer[0] != kwargs["input_ids"]:
+                        raise TokenMismatch(f"the engine at {engine.url} was given another prompt than was sent")
+                except EngineDown as error:
+                    failing = True
+                    engine.mark(error)
+                    if time.monotonic() - began > self._patience_s:
+                        raise EngineError(f"no engine has answered for {self._patience_s:.0f} s: {error}") from error
+                except (EngineError, TokenMismatch) as error:
+                    # The request may be at fault, or this engine alone: the others decide.
+                    refusals[engine] = error
+                    if len(refusals) == len(self._engines):
+                        raise
+                    engine.mark(error)
+                else:
+                    engine.mark(None)
+                    if failing:
+                        self.outage_s += started - began
+                    failing = False
+                    return answer
+        finally:
+            if failing:
+                self.outage_s += time.monotonic() - began
+
+    async def _choose(self, refusals: dict[CompletionsServer, Exception]) -> CompletionsServer:
+        usable = [engine for engine in self._engines if engine not in refusals]
+        while True:
+            now = time.monotonic()
+            well = [engine for engine in usable if engine.sick_until <= now]
+            if self._own not in well and well:
+                self._own = min(well, key=lambda engine: engine.in_flight)
+            if self._own in well:
+                assert self._own is not None  # noqa: S101 - None is no engine
+                return self._own
+            await asyncio.sleep(min(engine.sick_until for engine in usable) - now)

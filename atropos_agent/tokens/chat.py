@@ -1,0 +1,51 @@
+"""Engines that work on messages and return no token ids: for evaluation only, rows have no tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from atropos_agent.tokens.conversation import Completion
+from atropos_agent.types import EngineError, Message, SequenceData
+
+
+class ChatLog:
+    """A conversation in messages alone, in the shape of `Conversation`. It yields no rows."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.segments: Sequence[Any] = ((),)
+        self.prompt: list[int] = []
+
+    def add_reply(self, completion: Completion) -> str:
+        """Take in a reply; returns its text."""
+        text = completion.text or ""
+        self.messages.append({"role": "assistant", "content": text})
+        return text
+
+    def add_messages(self, messages: Sequence[Message]) -> None:
+        """Take in what comes before the next reply."""
+        self.messages += messages
+
+    def rows(self) -> list[SequenceData]:
+        """None: there are no token ids."""
+        return []
+
+    def plain_messages(self) -> list[Message]:
+        """The messages as a person reads them."""
+        return [dict(message) for message in self.messages]
+
+
+def read_chat(response: Any) -> Completion:
+    """The reply in an OpenAI ChatCompletion, thinking included.
+
+    Some engines return thinking apart, as `reasoning` or `reasoning_content`, and some put the
+    whole reply there and leave `content` empty. Raises EngineError when there is no reply."""
+    if not response.choices:
+        raise EngineError("the engine returned no reply")
+    choice = response.choices[0]
+    content = choice.message.content or ""
+    reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
+    both = reasoning and content
+    text = f"<think>\n{reasoning}\n</think>\n\n{content}" if both else content or reasoning or ""
+    return Completion((), (), choice.finish_reason or "stop", text)

@@ -1,0 +1,1 @@
+"""Delivery: rows, packets, and the trainer API that takes them."""

@@ -1,0 +1,173 @@
+"""Checking tasks before they are used: the reference solves each, doing nothing doesn't.
+
+The reference solution works in a sandbox exactly as an agent would, and what it made is judged exactly
+as an agent's work is. A task whose reference is not rewarded with 1, or that rewards an untouched tree
+with 1, trains nothing but noise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from envs.judging.changes import Changes, collect_changes, pack_directory
+from envs.judging.manifest import CheckResult
+from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
+from envs.types import BadTask, InfraError, Task, Verdict
+from sandboxes.base import Backend, EngineUnavailable, SandboxError
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import connect
+
+logger = logging.getLogger(__name__)
+
+_REFERENCE_S = 900.0
+_SHOWN = 400
+
+
+async def check_tasks(
+    backend: Backend,
+    tasks: Sequence[Task],
+    *,
+    repeats: int = 1,
+    concurrency: int = 2,
+    known: Mapping[str, CheckResult] | None = None,
+    on_result: Callable[[CheckResult], None] | None = None,
+) -> list[CheckResult]:
+    """Check tasks, `concurrency` at a time; results in the order of `tasks`.
+
+    repeats: how often each is checked; rewards that differ make it flaky, and unusable.
+    known: results of an earlier check, taken where the task is the same and was seen, often enough, to be
+        sound, or to be flaky.
+    on_result: called as each task is done.
+    A task that fails, for whatever cause, is a result. An engine that can't be reached, or a fault of
+    ours, ends the check with its exception.
+    """
+    turn = asyncio.Semaphore(concurrency)
+    starts = StartTrees(backend)
+
+    async def one(task: Task) -> CheckResult:
+        result = (known or {}).get(task.id)
+        if result is None or not _stands(result, task, repeats):
+            async with turn:
+                result = await _check(backend, starts, task, repeats)
+        if on_result is not None:
+            on_result(result)
+        return result
+
+    checks = [asyncio.create_task(one(task)) for task in tasks]
+    try:
+        return list(await asyncio.gather(*checks))
+    finally:
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
+
+
+async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Verdict, str]:
+    """Run the reference solution in a fresh sandbox and judge it. Returns the verdict and what it printed.
+
+    Raises BadTask when the task has no solution, InfraError when we fail."""
+    solution = task.hidden.solution
+    if solution is None:
+        raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
+    start = await starts.get(task, image)
+    async with open_judge(backend, task, image) as judging:
+        try:
+            async with backend.open(solver_spec(task, image)) as sandbox:
+                await sandbox.exec("mkdir -p /solution", user="root")
+                await sandbox.upload(await asyncio.to_thread(pack_directory, solution), "/solution")
+                ran = await sandbox.exec(
+                    ["bash", "/solution/solve.sh"],
+                    timeout=task.timeout_s or _REFERENCE_S,
+                    cwd=sandbox.workdir,
+                    env=task.hidden.solution_env,
+                )
+                changes = await collect_changes(sandbox, start, task.hidden.territory)
+        except (SandboxError, OSError) as error:
+            raise InfraError("sandbox", f"the reference of task {task.id} could not run: {error}") from error
+        ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
+        return await judging(changes), f"solve.sh {ended}: {ran.output[-500:]}"
+
+
+def render(results: Sequence[CheckResult]) -> Table:
+    """A table of the tasks that must not be used, with a line of totals beneath."""
+    bad = [result for result in results if not result.ok]
+    caption = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
+    if not bad:
+        line = Table.grid()
+        line.add_row(caption)
+        return line
+    table = Table(
+        "task", "reference", "nothing", "seconds", "problem", title="Tasks that can't be used", caption=caption
+    )
+    for result in bad:
+        rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
+        # Text, not markup: the problem quotes what programs printed. The manifest has all of it.
+        problem = Text((result.problem or "")[:_SHOWN])
+        table.add_row(result.task_id, *rewards, f"{result.seconds:.1f}", problem)
+    return table
+
+
+async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int) -> CheckResult:
+    started = time.monotonic()
+    image = ""
+    reference: list[Verdict] = []
+    nothing: list[Verdict] = []
+    problem, flaky = None, False
+    try:
+        image = await backend.ensure_image(task.image, task.context)
+        for _ in range(repeats):
+            solved, said = await solve(backend, starts, task, image)
+            reference.append(solved)
+            nothing.append(await judge(backend, task, image, Changes()))
+            problem = problem or _problem(solved, said, nothing[-1])
+        flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
+        problem = "repeats disagree: the task is flaky" if flaky else problem
+    except EngineUnavailable:
+        raise
+    except (BadTask, InfraError, SandboxError) as error:
+        problem = str(error)
+
+    def most(metric: str) -> float:
+        return round(max((verdict.metrics.get(metric, 0.0) for verdict in [*reference, *nothing]), default=0.0), 3)
+
+    return CheckResult(
+        task.id,
+        task.digest,
+        image,
+        tuple(verdict.reward for verdict in reference),
+        tuple(verdict.reward for verdict in nothing),
+        round(time.monotonic() - started, 3),
+        problem,
+        flaky=flaky,
+        judge_s=most("judge_s"),
+        memory_mb=most("judge_memory_mb"),
+        image_mb=await _image_mb(backend, image) if image else 0.0,
+    )
+
+
+async def _image_mb(backend: Backend, image: str) -> float:
+    """The size of an image; 0 on a backend without a container engine."""
+    if not isinstance(backend, DockerBackend):
+        return 0.0
+    async with connect() as client:
+        found = await client.images.inspect(image)
+    return round(float(found["Size"]) / 2**20, 1)
+
+
+def _stands(result: CheckResult, task: Task, repeats: int) -> bool:
+    sound = result.ok and len(result.reference) >= repeats
+    return result.digest == task.digest and (sound or result.flaky)
+
+
+def _problem(reference: Verdict, said: str, untouched: Verdict) -> str | None:
+    if not reference.solved:
+        return f"the reference is not rewarded. {said}\n{reference.explanation}"
+    if untouched.solved:
+        return f"an untouched tree is rewarded. {untouched.explanation}"
+    return None

@@ -1,0 +1,49 @@
+"""A coming task's image and sandboxes, made ready while the rollouts of earlier tasks still run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from envs.judging.verifier import judge_spec, solver_spec
+from envs.types import Task
+from sandboxes.base import Backend, SandboxError
+
+logger = logging.getLogger(__name__)
+
+
+class Prefetch:
+    """Used as `async with`, inside its backend.
+
+    warm: how many sandboxes of the agent's and of the judge's kind shall stand ready; 0 for the image alone.
+    """
+
+    def __init__(self, backend: Backend, warm: int) -> None:
+        self._backend = backend
+        self._warm = warm
+        self._under_way: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> Prefetch:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        tasks = list(self._under_way.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, task: Task) -> None:
+        """Returns at once. Rollouts that come before it is done wait for the same image; none is made twice."""
+        if task.id not in self._under_way:
+            work = self._under_way[task.id] = asyncio.create_task(self._fetch(task), name=f"prefetch {task.id}")
+            work.add_done_callback(lambda _: self._under_way.pop(task.id))
+
+    async def _fetch(self, task: Task) -> None:
+        try:
+            image = await self._backend.ensure_image(task.image, task.context)
+        except SandboxError as error:
+            logger.info("the image of task %s was not made ahead: %s", task.id, error)  # its rollout tries again
+            return
+        if self._warm:
+            for spec in (solver_spec(task, image), judge_spec(task, image)):
+                self._backend.prepare(spec, self._warm)

@@ -1,0 +1,160 @@
+"""The curve of a learning run: what each step came to, what evaluations found, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from envs.records.atif import FILE_NAME, KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """Of one rollout: the reward, and whether its calls all parsed (and there was one)."""
+
+    reward: float
+    parsed: bool
+
+
+class RolloutTail:
+    """Reads what an environment adds to its file of rollouts."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self._path = run_dir / FILE_NAME
+        self._offset = 0
+        self.rollouts: dict[str, Replies] = {}
+
+    def read(self) -> Mapping[str, Replies]:
+        """All rollouts so far, by id."""
+        if self._path.is_file():
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._offset += len(line)
+                    ours = orjson.loads(line)["extra"][KEY]
+                    counts = ours["result"]["metadata"]
+                    parsed = counts.get("tool_calls", 0) > 0 and not counts.get("malformed_calls", 0)
+                    self.rollouts[ours["id"]] = Replies(ours["verdict"]["reward"], parsed)
+        return self.rollouts
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Solve rates on held-out tasks after some step. rates: by task; low, high: 95% interval of the
+    mean over tasks."""
+
+    step: int
+    rates: Mapping[str, float]
+    samples: int
+
+    @classmethod
+    def read(cls, path: Path, step: int) -> Evaluation:
+        tasks = orjson.loads(path.read_bytes())["tasks"]
+        return cls(step, {t["task_id"]: t["solved"] / t["samples"] for t in tasks}, sum(t["samples"] for t in tasks))
+
+    @property
+    def mean(self) -> float:
+        return statistics.fmean(self.rates.values())
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return bootstrap([*self.rates.values()])
+
+
+def gain(before: Evaluation, after: Evaluation) -> tuple[float, tuple[float, float]]:
+    """The mean difference over tasks, and its 95% interval: the same tasks are compared."""
+    differences = [after.rates[name] - before.rates[name] for name in before.rates if name in after.rates]
+    return statistics.fmean(differences), bootstrap(differences)
+
+
+def bootstrap(values: Sequence[float], draws: int = 10_000) -> tuple[float, float]:
+    """The 95% percentile interval of the mean, tasks drawn with replacement from a fixed seed."""
+    rng = random.Random(0)
+    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(draws))
+    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """Mean group reward in the first and the last third of the steps; p_value: the chance of such
+    a difference, or a larger one, if the order of groups meant nothing."""
+
+    first: float
+    last: float
+    p_value: float
+
+
+def rise(steps: Sequence[Mapping[str, Any]], draws: int = 10_000) -> Rise | None:
+    """One-sided permutation test over groups, whose rollouts share a task; None with under 3 steps."""
+    third = len(steps) // 3
+    if not third:
+        return None
+    first = [reward for step in steps[:third] for reward in step["group_rewards"]]
+    last = [reward for step in steps[-third:] for reward in step["group_rewards"]]
+    seen = statistics.fmean(last) - statistics.fmean(first)
+    both, rng, extreme = [*first, *last], random.Random(0), 0
+    for _ in range(draws):
+        rng.shuffle(both)
+        difference = statistics.fmean(both[len(first) :]) - statistics.fmean(both[: len(first)])
+        extreme += difference >= seen - 1e-12
+    return Rise(statistics.fmean(first), statistics.fmean(last), (extreme + 1) / (draws + 1))
+
+
+@dataclass(slots=True)
+class Curve:
+    """A run's steps and evaluations, read from its directory again and again while it grows."""
+
+    run_dir: Path
+    steps: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    _rollouts: RolloutTail = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rollouts = RolloutTail(self.run_dir / "environment")
+
+    def read(self) -> None:
+        """Take in what is new."""
+        rollouts = self._rollouts.read()
+        known = {step["step"] for step in self.steps}
+        for line in _lines(self.run_dir / "trainer/steps.jsonl"):
+            if line["step"] in known:
+                continue
+            mine = [rollouts[name] for name in line["rollout_ids"] if name in rollouts]
+            if mine:
+                line["solved"] = statistics.fmean(one.reward >= 1.0 for one in mine)
+                line["parsed"] = statistics.fmean(one.parsed for one in mine)
+            line["failures"] = self._failures()
+            self.steps.append(line)
+        paths = {int(path.parent.name.removeprefix("eval-")): path for path in self.run_dir.glob("eval-*/eval-*.json")}
+        self.evaluations = [Evaluation.read(paths[step], step) for step in sorted(paths)]
+
+    def series(self, name: str) -> list[tuple[float, float]]:
+        """(step, value) of a figure, where it has a value; "seconds/train" reaches into `seconds`."""
+        points = []
+        for line in self.steps:
+            outer, _, inner = name.partition("/")
+            value = line.get(outer)
+            value = value.get(inner) if inner and isinstance(value, dict) else value
+            if isinstance(value, int | float) and math.isfinite(value):
+                points.append((float(line["step"]), float(value)))
+        return points
+
+    def _failures(self) -> int:
+        path = self.run_dir / "environment/metrics.json"
+        return sum(orjson.loads(path.read_bytes())["failures"].values()) if path.is_file() else 0
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    if path.is_file():
+        for line in path.read_bytes().splitlines():
+            if line.endswith(b"}"):
+                yield orjson.loads(line)

@@ -1,0 +1,146 @@
+"""`python -m envs.swe demo`: the whole loop on this machine, from nothing to checked batches.
+
+It starts the Atropos API, the embedded engine with a small real model, and the environment, each
+as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
+row. After the groups asked for it stops what it started and says what it saw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from envs.lab.consumer import Consumer, ConsumerError
+from envs.lab.dashboard import Dashboard, Progress
+from envs.lab.parts import PartError, Parts, answers, until_signalled
+from envs.lab.synthetic import TOOLS
+from envs.lab.warm_start import adapter
+from envs.records.metrics import Metrics
+from sandboxes.base import SandboxError
+from sandboxes.docker.daemon import ensure_engine, stop_engine
+from sandboxes.docker.images import ensure_base_image
+
+
+def main(argv: list[str]) -> int:
+    """Returns 0 when every row of every batch was sound."""
+    parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
+    parser.add_argument("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
+    parser.add_argument("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
+    parser.add_argument("--tags", default="terminal", help="tasks with one of these tags (default: %(default)s)")
+    parser.add_argument("--model", default="smollm2", help="of the embedded engine (default: %(default)s)")
+    parser.add_argument("--engine-url", help="use the engine that answers here, and start none")
+    parser.add_argument("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
+    options = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    options.run_dir = options.run_dir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
+    options.run_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        return asyncio.run(until_signalled(_demo(options)))
+    except asyncio.CancelledError:
+        print("interrupted; everything was stopped", file=sys.stderr)
+        return 130
+    except (PartError, SandboxError, ConsumerError, OSError) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+
+
+async def _demo(options: argparse.Namespace) -> int:
+    console = Console()
+    started = time.monotonic()
+    run_dir: Path = options.run_dir
+    async with AsyncExitStack() as stack:
+        console.print("Docker engine and sandbox image …")
+        stack.push_async_callback(stop_engine, await ensure_engine())
+        await ensure_base_image()
+        parts = await stack.enter_async_context(Parts(run_dir))
+        api = await parts.trainer_api()
+        if options.engine_url:
+            console.print(f"Waiting for the engine at {options.engine_url} …")
+            await parts.alongside(answers(f"{options.engine_url}/models"))
+            engine = options.engine_url
+        else:
+            console.print(f"Embedded engine with {options.model} …")
+            warm = ["--adapter", str(adapter())] if options.model == "smollm2" else []
+            engine = await parts.engine(options.model, *warm)
+        await parts.environment(_settings(options, api, engine))
+        ready = time.monotonic()
+        consumer = await stack.enter_async_context(Consumer(api, batch_size=2 * options.group_size, name="demo"))
+        await parts.alongside(_pull(consumer, options, console, ready))
+    statistics = consumer.statistics
+    metrics = _read_metrics(run_dir / "metrics.json") or Metrics()
+    console.print(
+        f"\n{statistics.groups} groups of {options.group_size} in {statistics.batches} batches, "
+        f"{statistics.groups_with_signal} with differing rewards, {statistics.rows} rows checked, "
+        f"{statistics.groups_with_problems} groups with problems; mean reward {statistics.score_mean or 0:.2f}, "
+        f"{sum(metrics.failures.values())} failures of ours\n"
+        f"set-up {ready - started:.0f} s, run {time.monotonic() - ready:.0f} s\n"
+        f"every rollout, token by token: {run_dir / 'rollouts.html'}"
+    )
+    for problem in statistics.problems:
+        console.print(f"  {problem}", markup=False)
+    return 1 if statistics.groups_with_problems or statistics.groups < options.groups else 0
+
+
+async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
+    """Pull batches until the groups asked for have come, showing how it goes."""
+
+    def progress() -> Progress:
+        return Progress.of(
+            _read_metrics(options.run_dir / "metrics.json"),
+            consumer.statistics,
+            elapsed_s=time.monotonic() - started,
+            target=options.groups,
+        )
+
+    with Dashboard(console, title="atropos-agent demo") as dashboard:
+
+        async def show() -> None:
+            while True:
+                dashboard.update(progress())
+                await asyncio.sleep(1.0)
+
+        showing = asyncio.create_task(show())
+        try:
+            async for _ in consumer.batches():
+                if consumer.statistics.groups >= options.groups:
+                    break
+        finally:
+            showing.cancel()
+            dashboard.update(progress())
+            dashboard.save_svg(options.run_dir / "demo.svg")
+
+
+def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
+    """Options of the environment that suit a small model on a small machine."""
+    return {
+        "env.rollout_server_url": api,
+        "openai.base_url": engine,
+        "env.run_dir": options.run_dir,
+        "env.tags": options.tags,
+        "env.group_size": options.group_size,
+        "env.tools": ",".join(TOOLS),
+        "env.max_num_workers": 4,
+        "env.max_concurrent_rollouts": 8,
+        "env.max_steps": 4,
+        "env.max_reply_tokens": 160,
+        # The small model is sure of itself; a little more heat shows groups that differ.
+        "env.temperature": 1.3,
+        "env.max_token_length": 2048,
+        # The demo shows every group, also those from which nothing could be learnt.
+        "env.ensure_scores_are_not_same": "false",
+    }
+
+
+def _read_metrics(path: Path) -> Metrics | None:
+    try:
+        return Metrics.from_json(path.read_bytes())
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,202 @@
+"""The programs of a run on one machine: trainer API, engine, environment, trainer.
+
+Each is a process of its own, with its output in a file of the run's directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+STARTUP_S = 600.0
+"""Longest wait for a part, of which the engine's first start takes long: it converts the model."""
+
+
+class PartError(RuntimeError):
+    """A part ended or never answered; the message says which, and shows the end of its log."""
+
+
+@dataclass(slots=True)
+class _Part:
+    name: str
+    arguments: Sequence[str]
+    log: Path
+    env: Mapping[str, str]
+    process: asyncio.subprocess.Process
+    finished: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it ended by itself with status 0."""
+
+
+class Parts:
+    """Use it as `async with`: leaving the block ends all parts, the last one first.
+
+    restarts: how often each part that ends by itself is started again while something is done
+        `alongside`; beyond that, what is done ends with PartError. `ends` counts them by part.
+    """
+
+    def __init__(self, run_dir: Path, *, restarts: int = 0) -> None:
+        self._run_dir = run_dir
+        self._restarts = restarts
+        self._parts: dict[str, _Part] = {}
+        self.ends: Counter[str] = Counter()
+
+    async def __aenter__(self) -> Parts:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for part in reversed(self._parts.values()):
+            await _stop(part.process)
+
+    async def trainer_api(self) -> str:
+        """Start the API; returns its address once it answers."""
+        port = free_port()
+        await self.start("run-api", "-m", "atroposlib.cli.run_api", "--host", "127.0.0.1", "--port", str(port))
+        await self.alongside(answers(f"http://127.0.0.1:{port}/info"))
+        return f"http://127.0.0.1:{port}"
+
+    async def engine(self, model: str, *options: str) -> str:
+        """Start the embedded engine; returns its address once it answers."""
+        port = free_port()
+        await self.start("engine", "-m", "atropos_agent.cpu_engine", "--model", model, "--port", str(port), *options)
+        await self.alongside(answers(f"http://127.0.0.1:{port}/health"))
+        return f"http://127.0.0.1:{port}/v1"
+
+    async def environment(self, settings: Mapping[str, object]) -> None:
+        """Start the environment with these options, by their names on the command line."""
+        await self.start("environment", "-m", "envs.swe", "serve", *flags(settings))
+
+    async def start(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> None:
+        """Run Python with `arguments` as the part `name`. env: beside our own environment."""
+        log = self._run_dir / f"{name}.log"
+        log.write_bytes(b"")
+        env = {**os.environ, "PYTHONUNBUFFERED": "1", **(env or {})}
+        self._parts[name] = _Part(name, arguments, log, env, await _spawn(arguments, log, env))
+
+    async def finished(self, name: str) -> None:
+        """Wait until a part has ended with status 0. To be awaited by `alongside`."""
+        await self._parts[name].finished.wait()
+
+    async def end(self, name: str) -> None:
+        """Stop a part for good."""
+        await _stop(self._parts.pop(name).process)
+
+    async def alongside(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do `work` while all parts run. Raises PartError when one ends by itself too often."""
+        working = asyncio.create_task(work)
+        watching = [asyncio.create_task(self._watch(part)) for part in self._parts.values()]
+        try:
+            await asyncio.wait({working, *watching}, return_when=asyncio.FIRST_COMPLETED)
+            for watch in watching:
+                if watch.done():
+                    watch.result()
+            return await working
+        finally:
+            for task in (working, *watching):
+                task.cancel()
+            await asyncio.gather(working, *watching, return_exceptions=True)
+
+    async def _watch(self, part: _Part) -> None:
+        while True:
+            status = await part.process.wait()
+            if status == 0 and part.name == "trainer":
+                part.finished.set()
+                await asyncio.Event().wait()
+            self.ends[part.name] += 1
+            if self.ends[part.name] > self._restarts:
+                raise PartError(
+                    f"{part.name} ended by itself with status {status}; the end of {part.log}:\n{_tail(part.log)}"
+                )
+            logger.warning("%s ended by itself with status %d and is started again", part.name, status)
+            part.process = await _spawn(part.arguments, part.log, part.env)
+
+
+def flags(settings: Mapping[str, object]) -> list[str]:
+    """Settings as options of a command line."""
+    return [f"--{name}={value}" for name, value in settings.items()]
+
+
+async def run(name: str, run_dir: Path, *arguments: str) -> None:
+    """Run Python with `arguments` to its end. Raises PartError when it fails."""
+    log = run_dir / f"{name}.log"
+    process = await _spawn(arguments, log, os.environ)
+    try:
+        status = await process.wait()
+    finally:
+        await _stop(process)
+    if status != 0:
+        raise PartError(f"{name} ended with status {status}; the end of {log}:\n{_tail(log)}")
+
+
+async def answers(url: str) -> None:
+    """Wait until something answers at `url`."""
+    deadline = time.monotonic() + STARTUP_S
+    async with httpx.AsyncClient() as client:
+        while time.monotonic() < deadline:
+            try:
+                if (await client.get(url, timeout=5)).is_success:
+                    return
+            except httpx.HTTPError as error:
+                logger.debug("not there yet: %s", error)
+            await asyncio.sleep(0.3)
+    raise PartError(f"nothing answers at {url} after {STARTUP_S:.0f} s; the logs are in the run's directory")
+
+
+async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
+    """Run `work` so that SIGTERM and Ctrl-C end it by cancellation, with its clean-up."""
+    task = asyncio.create_task(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nothing uses now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+async def _spawn(arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+    with log.open("ab") as output:
+        # A session of its own, so that Ctrl-C reaches us alone and we stop the parts in order.
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            env=env,
+        )
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        async with asyncio.timeout(30):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _tail(log: Path) -> str:
+    return "\n".join(log.read_text(errors="replace").splitlines()[-15:])

@@ -1,0 +1,156 @@
+"""Made-up terminal tasks as Harbor task directories, to train and to evaluate on.
+
+A task is solved when the files are as its expert's command leaves them. Many tasks share a world, one
+folder with the files of all of them, so that few images are built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.lab.synthetic import Example
+
+WORLD_TASKS = 24
+"""Tasks that share a world."""
+
+_DOCKERFILE = """\
+FROM atropos-agent/base:debian12
+WORKDIR /app
+COPY files/ /app/
+"""
+
+_TOML = """\
+schema_version = "1.4"
+
+[metadata]
+band = "terminal"
+kind = "{kind}"
+difficulty = "easy"
+category = "file-operations"
+
+[agent]
+timeout_sec = 300
+
+[verifier]
+timeout_sec = 60
+
+[environment]
+network_mode = "no-network"
+cpus = 1
+memory_mb = 512
+"""
+
+_TEST = """\
+#!/bin/sh
+# Compares /app with what the reference leaves. It starts nothing of the agent's, so the process that
+# tests may write the reward as well.
+mkdir -p /logs/verifier
+/usr/bin/python3 -I - <<'END'
+import json, pathlib
+
+def lines(text):
+    return [line.strip().removeprefix("./") for line in text.strip().splitlines()]
+
+def holds(name, wanted):
+    path = pathlib.Path("/app", name)
+    if wanted is None:
+        return not path.exists()
+    if wanted["kind"] == "link":
+        return path.is_symlink() and path.resolve() == (path.parent / wanted["target"]).resolve()
+    if wanted["kind"] == "directory":
+        return path.is_dir()
+    if not path.is_file() or (wanted["executable"] and not path.stat().st_mode & 0o111):
+        return False
+    return lines(path.read_text(errors="replace")) == lines(wanted["text"])
+
+wanted = json.loads(pathlib.Path("/tests/expected.json").read_text())
+wrong = [name for name, state in wanted.items() if not holds(name, state)]
+print("\\n".join("not as it should be: " + name for name in wrong))
+pathlib.Path("/logs/verifier/reward.txt").write_text("0" if wrong else "1")
+END
+"""
+
+
+def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
+    """Write a task directory for each example, and return them.
+
+    Examples whose files another task of the same world has are left out, as are those that would
+    change nothing.
+    """
+    folders: list[Path] = []
+    world: list[Example] = []
+    for example in examples:
+        if not _names(example) & {name for other in world for name in _names(other)}:
+            world.append(example)
+        if len(world) == WORLD_TASKS:
+            folders += _write_world(world, out)
+            world = []
+    return folders + _write_world(world, out)
+
+
+def _names(example: Example) -> set[str]:
+    """Every name in a path of the example's, before or after its command, but that which many folders hold."""
+    before, after = _outcome(example, example.files)
+    return {part for path in [*before, *after] for part in path.split("/")} - {"README"}
+
+
+def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is there before and after the example's command."""
+    with tempfile.TemporaryDirectory() as place:
+        _fill(Path(place), files)
+        before = _state(Path(place))
+        subprocess.run(["sh", "-c", example.command], cwd=place, check=True, capture_output=True)
+        return before, _state(Path(place))
+
+
+def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
+    files = {name: text for example in world for name, text in example.files.items()}
+    folders = []
+    for example in world:
+        before, after = _outcome(example, files)
+        if after == before:
+            continue
+        digest = hashlib.sha256(f"{example.instruction}{sorted(files)}".encode()).hexdigest()[:8]
+        folder = out / f"{example.kind.replace('_', '-')}-{digest}"
+        _fill(folder / "environment/files", files)
+        expected = {**dict.fromkeys(before.keys() - after.keys()), **after}
+        for name, text in {
+            "task.toml": _TOML.format(kind=example.kind),
+            "instruction.md": example.instruction,
+            "environment/Dockerfile": _DOCKERFILE,
+            "tests/test.sh": _TEST,
+            "tests/expected.json": json.dumps(expected, indent=1, sort_keys=True),
+            "solution/solve.sh": f"#!/bin/sh\nset -e\ncd /app\n{example.command}\n",
+        }.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        folders.append(folder)
+    return folders
+
+
+def _fill(place: Path, files: Mapping[str, str]) -> None:
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+
+
+def _state(place: Path) -> dict[str, Any]:
+    """Everything below a folder, by relative path."""
+    state: dict[str, Any] = {}
+    for path in sorted(place.rglob("*")):
+        name = str(path.relative_to(place))
+        if path.is_symlink():
+            state[name] = {"kind": "link", "target": str(path.readlink())}
+        elif path.is_dir():
+            state[name] = {"kind": "directory"}
+        else:
+            executable = bool(path.stat().st_mode & 0o111)
+            state[name] = {"kind": "file", "text": path.read_text(), "executable": executable}
+    return state

@@ -1,0 +1,112 @@
+"""Three sizes of learning run: a minute's smoke, a laptop's afternoon tea, one GPU's day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from envs.lab.synthetic import TOOLS
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """What a run is made of.
+
+    model: of the embedded engine; "smoke" is made on first use. None where the user starts an engine.
+    tasks: "smoke", made up in `envs.lab.smoke`, a third of them held out; "practice", made up in
+        `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
+    evaluations: in all, the first before and the last after training.
+    environment, evaluation, trainer: options of these commands, by their names there.
+    """
+
+    model: str | None
+    adapter: bool
+    tasks: str
+    steps: int
+    group_size: int
+    groups: int
+    evaluations: int = 3
+    eval_samples: int = 2
+    max_lag: int = 4
+    environment: Mapping[str, object] = field(default_factory=dict)
+    trainer: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def batch_size(self) -> int:
+        return self.group_size * self.groups
+
+    @property
+    def milestones(self) -> list[int]:
+        """Steps after which there is an evaluation, 0 first."""
+        last = self.evaluations - 1
+        return sorted({round(self.steps * part / last) for part in range(last + 1)})
+
+
+_SMALL = {
+    "env.tools": ",".join(TOOLS),
+    "env.max_steps": 4,
+    "env.max_reply_tokens": 128,
+    "env.max_token_length": 2048,
+    "env.max_num_workers": 4,
+    "env.max_batches_offpolicy": 1,
+    # All groups are sent, so that the curve shows every rollout; the trainer skips those without signal.
+    "env.ensure_scores_are_not_same": "false",
+}
+
+RUNGS = {
+    "smoke": Rung(
+        model="smoke",
+        adapter=False,
+        tasks="smoke",
+        steps=7,
+        group_size=8,
+        groups=4,
+        evaluations=2,
+        eval_samples=4,
+        # Rows that are two steps old make it fall apart at so large a learning rate.
+        max_lag=1,
+        environment={**_SMALL, "env.max_steps": 2, "env.max_reply_tokens": 48, "env.max_concurrent_rollouts": 32},
+        # Steps of about the same length: the rare large gradient is noise, and would undo what was learnt.
+        trainer={"sgd": "", "no-std": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
+    ),
+    "laptop": Rung(
+        model="smollm2",
+        adapter=True,
+        tasks="practice",
+        steps=24,
+        group_size=8,
+        groups=4,
+        eval_samples=4,
+        environment={**_SMALL, "env.max_concurrent_rollouts": 32, "env.eval_tags": "terminal"},
+        # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
+        # what was known.
+        trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
+    ),
+    "gpu": Rung(
+        model=None,
+        adapter=True,
+        tasks="starter",
+        steps=200,
+        group_size=8,
+        groups=8,
+        evaluations=5,
+        eval_samples=4,
+        environment={
+            "env.tags": "bugfix",
+            "env.eval_tags": "bugfix",
+            "env.max_token_length": 16384,
+            "env.max_concurrent_rollouts": 32,
+            "env.max_batches_offpolicy": 1,
+            "openai.model_name": "policy",
+        },
+        trainer={
+            "engine-kind": "vllm",
+            "learning-rate": 2e-5,
+            "device": "cuda",
+            "dtype": "bfloat16",
+            "gradient-checkpointing": "",
+            "part-tokens": 16384,
+            "max-token-length": 16384,
+        },
+    ),
+}

@@ -1,0 +1,214 @@
+"""Made-up terminal tasks with their solutions, and transcripts of those who attempt them.
+
+They teach a small model the format of calls before any reinforcement learning, and are what it then
+practises on. Names, texts and wordings are other ones than those of the starter pack, so that the
+starter pack's terminal tasks can be held out.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.formats.hermes import CALL, CALL_END
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig, SequenceData
+from envs.lab.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
+from sandboxes.base import Sandbox, SandboxSpec
+from sandboxes.local.backend import LocalBackend
+from tools import default_tools
+
+TOOLS = ("terminal", "submit")
+"""The tools that transcripts show and use."""
+
+WORKING_DIR = "/app"
+"""Named in the prompts, as in the starter pack's image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A task with its solution, what one would think before it, and wrong commands.
+    `files` are there at the start, by relative path."""
+
+    kind: str
+    instruction: str
+    command: str
+    files: Mapping[str, str] = field(default_factory=dict)
+    plan: str = ""
+    slips: Sequence[str] = ()
+
+
+def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
+    """`count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty."""
+    rng = random.Random(seed)
+    chosen = [kind for kind in KINDS if not kinds or kind.name in kinds]
+    return [_example(chosen[i % len(chosen)], rng) for i in range(count)]
+
+
+def expert(task: Example) -> list[str]:
+    """The replies of one who solves the task, and says first how, where the task has a plan."""
+    plan = f"Plan: {task.plan}\n" if task.plan else ""
+    return [plan + call("terminal", command=task.command), call("submit")]
+
+
+def hasty(task: Example, rng: random.Random) -> list[str]:
+    """The replies of one who acts at once, and is right no more often than by drawing lots."""
+    return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
+
+
+async def transcripts(
+    tasks: Sequence[Example], tokenizer: Any, replies: Callable[[Example], Sequence[str]] = expert
+) -> AsyncIterator[SequenceData]:
+    """A row of tokens for each task: its prompt, the replies and what the tools really answered.
+    Only the replies are trained. Raises RuntimeError when an expert's solution fails."""
+    template = ChatTemplate(tokenizer)
+    async with LocalBackend() as backend:
+        for task in tasks:
+            async with backend.open(SandboxSpec("", workdir=WORKING_DIR)) as sandbox:
+                await _prepare(task, sandbox)
+                server = ScriptedServer(replies(task), tokenizer)
+                config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
+                agent = AtroposAgent(server, default_tools(sandbox, TOOLS), config, template=template)
+                result = await agent.run(task.instruction)
+                for output in result.steps[0].results if replies is expert else ():
+                    if output.metadata["exit_code"] != 0:
+                        raise RuntimeError(f"{task.command!r} failed for {task.instruction!r}: {output.content}")
+                (row,) = result.segments
+                yield row
+
+
+def call(name: str, **arguments: Any) -> str:
+    """A reply that makes one call."""
+    return f"{CALL}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{CALL_END}"
+
+
+async def _prepare(task: Example, sandbox: Sandbox) -> None:
+    for name, text in task.files.items():
+        await sandbox.write_file(name, text.encode())
+
+
+_ORDINALS = {2: "second", 3: "third", 4: "fourth", 5: "fifth"}
+
+
+def _example(kind: Kind, rng: random.Random) -> Example:
+    draw = _Draw(rng)
+    instruction = rng.choice(kind.wordings).format_map(draw)
+    return Example(
+        kind.name,
+        instruction,
+        kind.command.format_map(draw),
+        {name: text for place, sort in kind.files.items() for name, text in draw.content(place.format_map(draw), sort)},
+        kind.plan.format_map(draw),
+        [slip.format_map(draw) for slip in kind.slips],
+    )
+
+
+class _Draw(dict[str, str]):
+    """The fields of one task, drawn when first asked for; no word occurs twice."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__()
+        self._rng = rng
+        self._words = iter(rng.sample(WORDS, len(WORDS)))
+        self._letters = iter(rng.sample("cdefgh", 6))
+
+    def __missing__(self, name: str) -> str:
+        if name in ("number", "ordinal"):
+            number, ordinal = self._rng.choice(list(_ORDINALS.items()))
+            self.update(number=str(number), ordinal=ordinal)
+        elif name in ("column", "place"):
+            column = self._rng.choice((2, 3))
+            self.update(column=str(column), place=_ORDINALS[column])
+        else:
+            self[name] = getattr(self, f"_{name.rstrip('0123456789')}")()
+        return self[name]
+
+    def content(self, place: str, sort: str) -> list[tuple[str, str]]:
+        """The files, with their texts, that a sort of content makes at a place."""
+        rng, word = self._rng, self._plain
+        lines = [f"{word()}\n" for _ in range(rng.randint(5, 8))]
+        match sort:
+            case "sentences":
+                lines = [f"{word()} {line}" if rng.random() < 0.7 else line for line in lines]
+            case "repeated":
+                lines += rng.sample(lines, 3)
+                rng.shuffle(lines)
+            case "holding":
+                lines = [*(f"{line.strip()} {self['word']}\n" for line in lines[:3]), *lines[3:]]
+                rng.shuffle(lines)
+            case "sizes":
+                names = sorted(self._file() for _ in range(3))
+                # Never the first by its name, which would be found without a look at sizes.
+                sizes = rng.choice(((1, 9, 4), (4, 1, 9)))
+                return [(place + name, f"{word()}\n" * size) for name, size in zip(names, sizes, strict=True)]
+            case "json":
+                values = {self["key"]: rng.choice((rng.randint(2, 9999), word())), word(): word(), word(): 7}
+                lines = [json.dumps(dict(sorted(values.items()))) + "\n"]
+            case "csv":
+                lines = [f"{word()},{word()},{word()}\n"] + [
+                    f"{word()},{rng.randint(1, 99)},{rng.randint(1, 99)}\n" for _ in range(3)
+                ]
+            case "script":
+                lines = ["#!/bin/sh\n", f"echo {word()}\n"]
+        return [(place, "".join(lines))]
+
+    def _plain(self) -> str:
+        return next(self._words)
+
+    _folder = _key = _plain
+
+    def _word(self) -> str:
+        word, number = self._plain(), self._rng.randint(1, 99)
+        return self._rng.choice(
+            (*[word] * 4, _plural(word), word.upper(), word.title(), f"{word}{number}", f"{word}.net")
+        )
+
+    def _stem(self) -> str:
+        word = self._plain()
+        return self._rng.choice(
+            (word, word, _plural(word), _plural(word), f"{word}_{self._plain()}", next(self._letters))
+        )
+
+    def _file(self) -> str:
+        return f"{self._stem()}.{self._rng.choice(ENDINGS)}"
+
+    def _name(self) -> str:
+        return self._file() if self._rng.random() < 0.3 else self._plain()
+
+    def _script(self) -> str:
+        return f"{self._stem()}.sh"
+
+    def _data(self) -> str:
+        return f"{self._stem()}.json"
+
+    def _table(self) -> str:
+        return f"{self._stem()}.csv"
+
+    def _path(self) -> str:
+        return "/".join(self._plain() for _ in range(self._rng.choice((1, 1, 2, 3))))
+
+    def _text(self) -> str:
+        word, number = self._plain, self._rng.randint(2, 999)
+        forms: Sequence[Callable[[], str]] = (
+            self._word,
+            lambda: f"{word()} {word()}",
+            lambda: f"{self._rng.choice(ACTIONS)} {word()}",
+            lambda: f"{self._rng.choice(ACTIONS).title()} the {_plural(word())}",
+            lambda: f"the {word()} is {word()}",
+            lambda: f"{word()}={word()}",
+            lambda: f"{word()}={self._rng.choice(('yes', 'no', 'on', 'off', 'false', number))}",
+            lambda: f"{word()}: {number}",
+            lambda: f"{number} {_plural(word())}",
+            lambda: f"20{number % 30 + 10}-0{number % 9 + 1}-{number % 18 + 10} {word()}",
+        )
+        return self._rng.choice(forms)()
+
+
+def _plural(word: str) -> str:
+    """The word itself where its plural is not made by an s alone."""
+    return word if word[-1] in "shxy" else f"{word}s"

@@ -1,0 +1,400 @@
+"""A small trainer for Atropos environments: GRPO with a clipped importance ratio, on CPU or one GPU.
+
+python -m envs.lab.trainer --model MODEL_FOLDER --api http://localhost:8000 --engine http://localhost:9004
+
+It registers with the trainer API, pulls batches, computes group-relative advantages, takes one optimizer step a batch
+on the trained tokens, and hands the engine the new weights. The number of steps taken is the policy version. After
+each step everything is saved in --out; started again with the same --out it goes on from there.
+
+The objective is GRPO's (Shao et al. 2024), the ratio r taken to the *engine's* logprobs: mean over rollouts of the mean
+over a rollout's tokens, whatever its number of rows, of min(r A, clip(r, 1 - e, 1 + E) A). No KL term, no critic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import shutil
+import statistics
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, set_peft_model_state_dict
+from safetensors import safe_open
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+
+from atropos_agent.cpu_engine.lora import predictions
+from atropos_agent.types import IGNORED
+from envs.delivery.row_check import check_group
+from envs.lab.consumer import Consumer
+
+logger = logging.getLogger("trainer")
+
+Group = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row to train on: per trained token, in order, the engine's logprob, and A times what it weighs in the loss.
+    lag: trainer steps since the oldest token was sampled."""
+
+    tokens: Sequence[int]
+    masked_tokens: Sequence[int]
+    logprobs: Sequence[float]
+    advantages: Sequence[float]
+    temperature: float
+    lag: int
+
+
+def rows_of(
+    groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = True, negative: float = 1.0
+) -> tuple[list[Row], Counter[str]]:
+    """The rows of a batch from which something can be learnt, and how many others there were, by reason: "invalid",
+    "stale", "no signal". Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled`
+    by their std; those below zero times `negative`."""
+    left_out: Counter[str] = Counter()
+    chosen: list[tuple[Group, int, float]] = []
+    for group in groups:
+        if problems := check_group(group):
+            logger.warning("a group is left out: %s", "; ".join(problems[:3]))
+            left_out["invalid"] += len(group.get("tokens") or ())
+            continue
+        for place, advantage in enumerate(_advantages(group, scaled, negative)):
+            stale = _lag(group, place, step) > max_lag
+            if stale or advantage == 0.0:
+                left_out["stale" if stale else "no signal"] += 1
+            else:
+                chosen.append((group, place, advantage))
+    rollouts = {name for group in groups for name in (group.get("generation_params") or {}).get("rollout_ids") or ()}
+    lengths: Counter[str] = Counter()
+    for group, place, _ in chosen:
+        trained = sum(label != IGNORED for label in group["masks"][place])
+        lengths[group["generation_params"]["rollout_ids"][place]] += trained
+    rows = []
+    for group, place, advantage in chosen:
+        params, given = group["generation_params"], group.get("advantages")
+        places = [i for i, label in enumerate(group["masks"][place]) if label != IGNORED]
+        # Given advantages are already spread over the rows of a rollout: each is a mean by itself.
+        size = len(rollouts) * (len(places) if given else lengths[params["rollout_ids"][place]])
+        rows.append(
+            Row(
+                tokens=group["tokens"][place],
+                masked_tokens=group["masks"][place],
+                logprobs=[group["inference_logprobs"][place][i] for i in places],
+                advantages=[(given[place][i] if given else advantage) / size for i in places],
+                temperature=float(params.get("temperature") or 1.0),
+                lag=_lag(group, place, step),
+            )
+        )
+    return rows, left_out
+
+
+def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
+    """Per row, the advantage of its tokens; where they differ, the largest."""
+    if group.get("advantages"):
+        return [max(values, key=abs) for values in group["advantages"]]
+    rewards = dict(zip(group["generation_params"]["rollout_ids"], group["scores"], strict=True))
+    mean, std = statistics.fmean(rewards.values()), statistics.pstdev(rewards.values()) if scaled else 1.0
+    advantages = [(score - mean) / std if std > 0 else 0.0 for score in group["scores"]]
+    return [value * negative if value < 0 else value for value in advantages]
+
+
+def _lag(group: Group, place: int, step: int) -> int:
+    """Steps since the row's oldest token; the step at which its group was made where no version is known."""
+    params = group["generation_params"]
+    versions = params.get("policy_versions")
+    version = versions[place] if versions else params.get("step")
+    return step if version is None else step - int(version)
+
+
+class Policy:
+    """The network in training: all its weights, or a LoRA adapter on top of them."""
+
+    def __init__(self, options: argparse.Namespace, checkpoint: Path | None) -> None:
+        self.options = options
+        base = checkpoint if checkpoint and not options.lora else options.model
+        network = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, options.dtype)).to(options.device)
+        if options.gradient_checkpointing:
+            network.gradient_checkpointing_enable({"use_reentrant": False})
+            network.enable_input_require_grads()
+        self.network: Any = _adapted(network, checkpoint or options.adapter, options) if options.lora else network
+        self.network.train()
+        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
+        optimizer = torch.optim.SGD if options.sgd else torch.optim.AdamW
+        self.optimizer = optimizer(self.parameters, lr=options.learning_rate, weight_decay=0.0)
+        if checkpoint is not None:
+            self.optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location=options.device))
+
+    def update(self, rows: Sequence[Row]) -> dict[str, float]:
+        """`--epochs` optimizer steps on the rows; figures of the first, before anything moved."""
+        figures: dict[str, float] = {}
+        for epoch in range(self.options.epochs):
+            self.optimizer.zero_grad()
+            seen = [self._backward(part) for part in _parts(rows, self.options.part_tokens)]
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.options.max_grad_norm)
+            self.optimizer.step()
+            if epoch == 0:
+                tokens = {name: torch.cat([part[name] for part in seen]) for name in seen[0]}
+                figures = _summary(tokens) | {"grad_norm": float(norm)}
+        return figures
+
+    def _backward(self, rows: Sequence[Row]) -> dict[str, Tensor]:
+        """Add the rows' part to the gradient. Returns figures per trained token."""
+
+        def per_token(values: Iterator[float]) -> Tensor:
+            return torch.tensor(list(values), device=self.network.device)
+
+        network = self.network.get_base_model() if self.options.lora else self.network
+        logits, labels = predictions(network, rows)
+        heat = per_token(row.temperature for row in rows for _ in row.logprobs)
+        distribution = torch.log_softmax(logits.float() / heat[:, None], dim=-1)
+        logprobs = distribution.gather(1, labels[:, None])[:, 0]
+        sampled = per_token(value for row in rows for value in row.logprobs)
+        advantages = per_token(value for row in rows for value in row.advantages)
+        ratio = torch.exp(logprobs - sampled)
+        clipped = ratio.clamp(1.0 - self.options.clip_low, 1.0 + self.options.clip_high)
+        (-torch.minimum(ratio * advantages, clipped * advantages).sum()).backward()
+        with torch.no_grad():
+            figures = {
+                "logprob": logprobs,
+                "engine_logprob": sampled,
+                "entropy": -(distribution.exp() * distribution).sum(-1),
+                "ratio": ratio,
+                "clip_fraction": (clipped * advantages < ratio * advantages).float(),
+                "lag": per_token(float(row.lag) for row in rows for _ in row.logprobs),
+            }
+        return {name: values.detach().cpu() for name, values in figures.items()}
+
+    def save(self, folder: Path, state: Mapping[str, Any]) -> None:
+        """Write a checkpoint: weights as the engine reads them, the optimizer and `state`, all or nothing."""
+        shutil.rmtree(partial := folder.with_name(f".{folder.name}"), ignore_errors=True)
+        self.network.save_pretrained(partial)
+        torch.save(self.optimizer.state_dict(), partial / "optimizer.pt")
+        (partial / "state.json").write_text(json.dumps(state))
+        partial.rename(folder)
+
+
+def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) -> Any:
+    """The network with a new adapter, or with the one in PEFT's folder or a single file."""
+    if adapter is not None and adapter.is_dir():
+        return PeftModel.from_pretrained(network, adapter, is_trainable=True)
+    settings: dict[str, Any] = {"r": options.rank, "lora_alpha": 2 * options.rank, "target_modules": "all-linear"}
+    factors: dict[str, Tensor] = {}
+    if adapter is not None:
+        with safe_open(adapter, framework="pt") as file:
+            settings = {name: int(file.metadata()[name]) for name in ("r", "lora_alpha")}
+        factors = {name: tensor.float() for name, tensor in load_file(adapter).items()}
+        settings["target_modules"] = sorted({name.split(".lora_")[0].rpartition(".")[2] for name in factors})
+    adapted = get_peft_model(network, LoraConfig(**settings))
+    set_peft_model_state_dict(adapted, factors)
+    return adapted
+
+
+def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
+    """The rows in parts of at most about `limit` tokens; their common starts, and repetitions, are not counted."""
+    part, tokens = list[Row](), 0
+    for row in sorted(rows, key=lambda row: list(row.tokens)):
+        own = len(row.tokens) - next((i for i, label in enumerate(row.masked_tokens) if label != IGNORED), 0)
+        own = 0 if part and row.tokens == part[-1].tokens else own
+        if part and tokens + own > limit:
+            yield part
+            part, tokens = [], 0
+        part.append(row)
+        tokens += own
+    if part:
+        yield part
+
+
+def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
+    """Means over the trained tokens. mismatch: |logprob - the engine's|, of all tokens and, under
+    mismatch_fresh, of those that the present weights sampled, where it is rounding alone."""
+    difference = (tokens["logprob"] - tokens["engine_logprob"]).abs()
+    fresh = difference[tokens["lag"] == 0]
+    return {
+        **{name: float(values.mean()) for name, values in tokens.items()},
+        "mismatch": float(difference.mean()),
+        "trained_tokens": len(difference),
+        "fresh_tokens": len(fresh),
+        **({"mismatch_fresh": float(fresh.mean()), "mismatch_fresh_max": float(fresh.max())} if len(fresh) else {}),
+    }
+
+
+class Engine:
+    """The inference engine, as far as weights go. Its methods raise httpx.HTTPError.
+
+    kind: "embedded" for `python -m atropos_agent.cpu_engine`, which takes models and adapters by path, or "vllm"
+        for `vllm serve --enable-lora` with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and VLLM_SERVER_DEV_MODE=1,
+        with model "policy".
+    """
+
+    def __init__(self, http: httpx.AsyncClient, kind: str) -> None:
+        self._http, self._kind = http, kind
+
+    async def version(self) -> int | None:
+        """Of the weights in use; of vLLM, which does not know, None, or -1 while it has no adapter."""
+        path = "/weight_version" if self._kind == "embedded" else "/v1/models"
+        answer = (await self._http.get(path)).raise_for_status().json()
+        if self._kind == "embedded":
+            return int(answer["version"])
+        return None if any(model["id"] == "policy" for model in answer["data"]) else -1
+
+    async def load(self, folder: Path, version: int) -> None:
+        """Use the weights in a folder from now on, and nothing computed with older ones."""
+        if self._kind == "embedded":
+            calls = {"/load_weights": {"path": str(folder), "version": version}}
+        else:
+            adapter = {"lora_name": "policy", "lora_path": str(folder), "load_inplace": True}
+            calls = {"/v1/load_lora_adapter": adapter, "/reset_prefix_cache": {}}
+        for path, body in calls.items():
+            (await self._http.post(path, json=body)).raise_for_status()
+
+
+async def keep_current(engine: Engine, folder: Path, version: int, *, once: bool = False) -> None:
+    """See to it that the engine has the weights in `folder`, also after it was restarted."""
+    while True:
+        try:
+            known = await engine.version()
+            if known not in (None, version) or (once and known is None and version > 0):
+                await engine.load(folder, version)
+                logger.info("the engine has the weights of step %d", version)
+            if once:
+                return
+        except httpx.HTTPError as error:
+            logger.warning("the engine did not take the weights of step %d: %r; trying again", version, error)
+        await asyncio.sleep(2.0)
+
+
+async def train(options: argparse.Namespace) -> None:
+    """Take `--steps` steps, from the last checkpoint where there is one."""
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    checkpoint = max(options.out.glob("step-*"), default=None)
+    state: dict[str, Any] = {"step": 0, "seen": []}
+    if checkpoint is not None:
+        state = json.loads((checkpoint / "state.json").read_text())
+    step, seen = int(state["step"]), dict.fromkeys(state["seen"])
+    policy = Policy(options, checkpoint)
+    pending = options.out / "batch.json"
+    if checkpoint is None:
+        checkpoint = options.out / f"step-{0:06}"
+        policy.save(checkpoint, state)
+    told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
+    how = {"scaled": not options.no_std, "negative": options.negative_weight}
+    url = options.engine.rstrip("/").removesuffix("/v1")
+    async with httpx.AsyncClient(base_url=url, timeout=300.0) as http, Consumer(options.api, **told) as consumer:
+        engine = Engine(http, options.engine_kind)
+        await keep_current(engine, checkpoint, step, once=True)
+        batches = consumer.batches()
+        while step < options.steps:
+            consumer.starting_step = step
+            began = time.monotonic()
+            watching = asyncio.create_task(keep_current(engine, checkpoint, step))
+            # A batch that was pulled is kept until it is trained on: the API has forgotten it.
+            groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+            pending.write_text(json.dumps(groups))
+            pulled = time.monotonic()
+            fresh = [group for group in groups if not _delivered(group, seen)]
+            rows, left_out = rows_of(fresh, step, options.max_lag, **how)
+            left_out["duplicate groups"] = len(groups) - len(fresh)
+            figures = await asyncio.to_thread(policy.update, rows) if rows else {}
+            step += 1
+            checkpoint = options.out / f"step-{step:06}"
+            seconds = {"wait": pulled - began, "train": time.monotonic() - pulled}
+            policy.save(checkpoint, {"step": step, "seen": list(seen)[-20_000:]})
+            line = {"step": step, "time": time.time(), **_line(fresh, left_out), **figures, "seconds": seconds}
+            _report(options.out / "steps.jsonl", line)
+            pending.unlink()
+            await keep_current(engine, checkpoint, step, once=True)
+            for old in sorted(options.out.glob("step-*"))[:-2]:
+                shutil.rmtree(old)
+
+
+def _delivered(group: Group, seen: dict[str, None]) -> bool:
+    """Whether a group came before, as when its sender missed the API's answer; it is seen now."""
+    names = (group.get("generation_params") or {}).get("rollout_ids") or ()
+    keys = [f"{name}:{len(tokens)}" for name, tokens in zip(names, group.get("tokens") or (), strict=False)]
+    known = bool(keys) and all(key in seen for key in keys)
+    seen.update(dict.fromkeys(keys))
+    return known
+
+
+def _line(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any]:
+    """What a batch was. Rewards are of all its rollouts, trained on or not."""
+    rewards: dict[str, float] = {}
+    for group in groups:
+        names = (group.get("generation_params") or {}).get("rollout_ids") or ()
+        rewards.update(zip(names, group.get("scores") or (), strict=False))
+    return {
+        "rollout_ids": list(rewards),
+        "reward": statistics.fmean(rewards.values()) if rewards else None,
+        "group_rewards": [statistics.fmean(group["scores"]) for group in groups if group.get("scores")],
+        "groups_with_signal": sum(len(set(group.get("scores") or ())) > 1 for group in groups),
+        "tokens": sum(len(row) for group in groups for row in group["tokens"]),
+        "left_out": {reason: count for reason, count in left_out.items() if count},
+    }
+
+
+def _report(path: Path, line: Mapping[str, Any]) -> None:
+    with path.open("a") as file:
+        file.write(json.dumps(line) + "\n")
+    logger.info("step %d: reward %s, mismatch %s", line["step"], line["reward"], line.get("mismatch_fresh"))
+    if (line.get("mismatch_fresh") or 0.0) > 0.05:  # nats; it should be rounding alone
+        logger.error("rows, weights or the engine's --logprobs-mode are wrong: the same weights differ in logprobs")
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; each has a default that suits a small model."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    add = parser.add_argument
+    add("--model", required=True, help="folder or hub name of the model that the engine started with")
+    add("--lora", action="store_true", help="train an adapter, not all weights")
+    add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the engine must have it too")
+    add("--rank", type=int, default=16, help="of a new adapter")
+    add("--api", default="http://localhost:8000", help="trainer API")
+    add("--engine", default="http://localhost:9004", help="where the engine answers")
+    add("--engine-kind", choices=["embedded", "vllm"], default="embedded", help=" ")
+    add("--out", type=Path, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
+    add("--steps", type=int, default=20, help="in all, those of earlier starts included")
+    add("--batch-size", type=int, default=32, help="rows of a batch")
+    add("--max-token-length", type=int, default=8192, help="of a row")
+    add("--max-lag", type=int, default=4, help="steps by which a row may be older")
+    add("--sgd", action="store_true", help="plain SGD instead of AdamW")
+    add("--learning-rate", type=float, default=3e-4, help="constant")
+    add("--no-std", action="store_true", help="advantages are not divided by the std of a group's rewards")
+    add("--negative-weight", type=float, default=1.0, help="of advantages below zero; 0: learn from successes alone")
+    add("--epochs", type=int, default=1, help="optimizer steps on each batch")
+    add("--clip-low", type=float, default=0.2, help="ratios below 1 - this are clipped")
+    add("--clip-high", type=float, default=0.28, help="ratios above 1 + this are clipped")
+    add("--max-grad-norm", type=float, default=1.0, help=" ")
+    add("--part-tokens", type=int, default=1024, help="tokens computed at once")
+    add("--device", default="cpu", help=" ")
+    add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the weights")
+    add("--gradient-checkpointing", action="store_true", help="less memory, more time")
+    add("--threads", type=int, default=1, help="of one operation on CPU")
+    add("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    options.out = options.out.resolve()
+    options.out.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    asyncio.run(train(parse(argv)))
+
+
+if __name__ == "__main__":
+    main()

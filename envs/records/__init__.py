@@ -1,0 +1,1 @@
+"""Records: saved rollouts, metrics and pages."""

@@ -1,0 +1,450 @@
+"""Saved rollouts: one ATIF document a line, with token ids, masks and logprobs.
+
+ATIF is Harbor's Agent Trajectory Interchange Format (RFC 0001 of the Harbor framework), version
+1.8. A document is valid ATIF as it stands; what ATIF has no place for lies under one key of the
+`extra` objects, `"atropos_agent"`:
+
+- `extra` of the document: `format` (1), `id`, `task` (`id`, `tags`, `band`), `verdict`, `timings_s`,
+  `metadata`, `result` (how the run ended, and the chat `messages` exactly as they were) and
+  `record`: every request and its reply in token ids, by which rows are checked (`atropos_agent.tokens.record`), and
+  `segments`: per row of training data `tokens`, `masked_tokens` (-100 where not trained),
+  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length.
+- `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`.
+- `extra` of tool calls and observations: what `ToolCall` and `ToolResult` have beside ATIF's fields;
+  `correction` is true where the model was told about malformed calls.
+
+A step's `metrics` hold the sampled tokens (`completion_token_ids`, `logprobs`). ATIF's
+`prompt_token_ids` is left out, because the history repeated in every step has quadratic size: the
+prompt of a step is `segments[segment].tokens[:start]`.
+
+`format` rises when a reader of the old format would misread the new one. Never saved: the hidden
+tests, the reference solution, and the task's own metadata, which may hold either. The verdict's
+explanation may quote the judge's output, so saved rollouts are for people, not for the model.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from io import FileIO
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData, StopReason
+from envs.records.disk import append, until_room
+from envs.records.plain import plain, plain_text
+from envs.types import Rollout, TestStatus, Verdict
+from tools.base import ToolCall, ToolResult
+
+SCHEMA_VERSION = "ATIF-v1.8"
+FORMAT = 1
+KEY = "atropos_agent"
+FILE_NAME = "rollouts.jsonl"
+
+logger = logging.getLogger(__name__)
+
+
+class UnknownFormat(ValueError):
+    """A document of another format or of a later version than this code reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRollout:
+    """A rollout as read back: everything of `Rollout` but the task, of which the name is kept."""
+
+    id: str
+    task_id: str
+    result: AgentResult
+    verdict: Verdict
+    tags: Sequence[str] = ()
+    band: str = ""
+    model_name: str | None = None
+    timings_s: Mapping[str, float] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line of `rollouts.jsonl` stands: offset and length in bytes, and its crc32."""
+
+    offset: int
+    size: int
+    crc: int
+
+
+def to_atif(
+    rollout: Rollout, *, model_name: str | None = None, tools: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """A rollout as an ATIF document that `orjson.dumps` accepts.
+
+    tools: schemas in OpenAI's function format. Values that JSON can't hold (NaN in a call's
+    arguments, integers beyond 64 bits, nesting deeper than 32) are written as text. Raises
+    ValueError when the reward is not finite.
+    """
+    result, verdict = rollout.result, rollout.verdict
+    if not math.isfinite(verdict.reward):
+        raise ValueError(f"rollout {rollout.id}: the reward {verdict.reward} is not finite")
+    steps = [*_opening_steps(rollout), *_agent_steps(result)]
+    agent: dict[str, Any] = {"name": "atropos-agent", "version": version("atropos-agent")}
+    if model_name:
+        agent["model_name"] = model_name
+    if tools:
+        agent["tool_definitions"] = [plain(dict(tool)) for tool in tools]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "session_id": rollout.id,
+        "trajectory_id": rollout.id,
+        "agent": agent,
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+        "final_metrics": {
+            "total_prompt_tokens": sum(step.prompt_tokens for step in result.steps),
+            "total_completion_tokens": sum(step.completion_tokens for step in result.steps),
+            "total_steps": len(steps),
+        },
+        "extra": {
+            KEY: {
+                "format": FORMAT,
+                "id": rollout.id,
+                "task": {
+                    "id": rollout.task.id,
+                    "tags": list(rollout.task.tags),
+                    "band": str(rollout.task.metadata.get("band", "")),
+                },
+                "verdict": {
+                    "reward": float(verdict.reward),
+                    "explanation": plain_text(verdict.explanation),
+                    "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
+                    "metrics": plain(verdict.metrics),
+                    "turn_advantages": list(map(float, verdict.turn_advantages)),
+                },
+                "timings_s": plain(rollout.timings_s),
+                "metadata": plain(rollout.metadata),
+                "result": {
+                    "success": result.success,
+                    "final_response": plain_text(result.final_response),
+                    "stop_reason": result.stop_reason and result.stop_reason.value,
+                    "error": None if result.error is None else plain_text(result.error),
+                    "metadata": plain(result.metadata),
+                    "messages": plain(result.messages),
+                },
+                "segments": [
+                    {
+                        "tokens": list(map(int, segment.tokens)),
+                        "masked_tokens": list(map(int, segment.masked_tokens)),
+                        "logprobs": list(map(float, segment.logprobs)),
+                        "text": plain_text(segment.full_text),
+                        "metadata": plain(segment.metadata),
+                    }
+                    for segment in result.segments
+                ],
+                "record": [
+                    {
+                        "extends": exchange.extends,
+                        "given": list(map(int, exchange.given)),
+                        "ids": list(map(int, exchange.ids)),
+                        "logprobs": list(map(float, exchange.logprobs)),
+                    }
+                    for exchange in result.record
+                ],
+            }
+        },
+    }
+
+
+def from_atif(document: Mapping[str, Any]) -> SavedRollout:
+    """The rollout in a document that `to_atif` made.
+
+    Raises UnknownFormat when it is of another format or a later version, ValueError when it is
+    damaged.
+    """
+    ours = _check_format(document)
+    try:
+        result = ours["result"]
+        return SavedRollout(
+            id=ours["id"],
+            task_id=ours["task"]["id"],
+            tags=tuple(ours["task"]["tags"]),
+            band=ours["task"]["band"],
+            model_name=document["agent"].get("model_name"),
+            timings_s=_floats(ours["timings_s"]),
+            metadata=ours["metadata"],
+            verdict=Verdict(
+                reward=ours["verdict"]["reward"],
+                explanation=ours["verdict"]["explanation"],
+                tests={name: TestStatus(status) for name, status in ours["verdict"]["tests"].items()},
+                metrics=_floats(ours["verdict"]["metrics"]),
+                turn_advantages=tuple(ours["verdict"].get("turn_advantages", ())),
+            ),
+            result=AgentResult(
+                success=result["success"],
+                final_response=result["final_response"],
+                steps=tuple(_read_step(step) for step in document["steps"] if KEY in step.get("extra", {})),
+                stop_reason=result["stop_reason"] and StopReason(result["stop_reason"]),
+                segments=tuple(
+                    SequenceData(
+                        full_text=segment["text"],
+                        tokens=tuple(segment["tokens"]),
+                        masked_tokens=tuple(segment["masked_tokens"]),
+                        logprobs=tuple(segment["logprobs"]),
+                        metadata=segment["metadata"],
+                    )
+                    for segment in ours["segments"]
+                ),
+                messages=tuple(result["messages"]),
+                error=result["error"],
+                metadata=result["metadata"],
+                record=tuple(
+                    Exchange(item["extends"], tuple(item["given"]), tuple(item["ids"]), tuple(item["logprobs"]))
+                    for item in ours.get("record", ())
+                ),
+            ),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the rollout document is damaged: {type(error).__name__}: {error}") from error
+
+
+class RolloutWriter:
+    """Appends rollouts to `rollouts.jsonl` in a directory, which is created when missing.
+
+    Used as `async with`. A line has reached the operating system when `write` returns, so that it
+    survives the process. A torn last line, left by a process that died while it wrote, is closed
+    first, so that it costs itself alone.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        model_name: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.path = Path(directory) / FILE_NAME
+        self._model_name = model_name
+        self._tools = tools
+        self._file: FileIO | None = None
+        # A lock between threads: a cancelled `write` leaves its thread behind, still writing.
+        self._lock = threading.Lock()
+
+    async def __aenter__(self) -> Self:
+        """Raises OSError when the file can't be opened."""
+        await asyncio.to_thread(self._open)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self._close)
+
+    async def write(self, rollout: Rollout) -> Place:
+        """Append a rollout. The work happens in a thread, off the event loop, and waits while the disk is
+        full. Raises OSError."""
+        return await until_room(self.path, lambda: self._write(rollout))
+
+    def _open(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # Unbuffered, so that nothing is left to be written when a write has failed.
+        self._file = self.path.open("a+b", buffering=0)
+        if self._file.seek(0, 2):
+            self._file.seek(-1, 2)
+            if self._file.read(1) != b"\n":
+                self._file.write(b"\n")
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def _write(self, rollout: Rollout) -> Place:
+        line = orjson.dumps(to_atif(rollout, model_name=self._model_name, tools=self._tools)) + b"\n"
+        with self._lock:
+            if self._file is None:
+                raise ValueError(f"{self.path} is not open; use RolloutWriter in an `async with` block")
+            offset = self._file.seek(0, 2)
+            try:
+                append(self._file, line)
+            except OSError:
+                self._file.truncate(offset)
+                raise
+        return Place(offset, len(line), zlib.crc32(line))
+
+
+def read_at(directory: Path | str, place: Place) -> SavedRollout:
+    """The rollout at a place in a directory's `rollouts.jsonl`. Raises ValueError when it is damaged, OSError."""
+    with (Path(directory) / FILE_NAME).open("rb") as file:
+        file.seek(place.offset)
+        line = file.read(place.size)
+    if zlib.crc32(line) != place.crc:
+        raise ValueError(f"the rollout at byte {place.offset} of {FILE_NAME} is damaged")
+    return from_atif(orjson.loads(line))
+
+
+def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
+    """The rollouts of a file, or of the `rollouts.jsonl` in a directory, one at a time.
+
+    Lines that are not JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or
+    ValueError, naming the line, for a document that can't be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path /= FILE_NAME
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                document = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
+                continue
+            try:
+                yield from_atif(document)
+            except ValueError as error:
+                raise type(error)(f"line {number} of {path}: {error}") from error
+
+
+def _check_format(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Our part of a document that this code can read."""
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    schema = re.fullmatch(r"ATIF-v(\d+)\.\d+", str(found))
+    if not schema:
+        raise UnknownFormat(f"not an ATIF document: its schema_version is {found!r}")
+    if schema[1] != "1":
+        raise UnknownFormat(f"schema_version {found} is not read by this version, which reads ATIF-v1")
+    ours = (document.get("extra") or {}).get(KEY)
+    if not isinstance(ours, Mapping):
+        raise UnknownFormat(f"an ATIF document without extra.{KEY}: it holds no token rows of ours")
+    if ours.get("format") != FORMAT:
+        raise UnknownFormat(
+            f"extra.{KEY}.format is {ours.get('format')!r} and this version of atropos-agent reads {FORMAT}; "
+            "upgrade atropos-agent to read newer files"
+        )
+    return ours
+
+
+def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
+    """The messages before the first sampled reply, which may hold replies given as examples."""
+    messages = rollout.result.messages
+    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    sampled = len(rollout.result.steps)
+    opening = messages[: replies[-sampled]] if 0 < sampled <= len(replies) else messages
+    if not opening:
+        yield {"source": "user", "message": plain_text(rollout.task.instruction)}
+    for message in opening:
+        text = plain_text(message["content"])
+        if message["role"] == "assistant":
+            yield {"source": "agent", "message": text, "is_copied_context": True, "llm_call_count": 0}
+        elif message["role"] in ("system", "user"):
+            yield {"source": message["role"], "message": text}
+        else:
+            yield {"source": "user", "message": text, "extra": {"role": message["role"]}}
+
+
+def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
+    used: set[str] = set()
+    for step in result.steps:
+        calls = [_call(call, step.index, place, used) for place, call in enumerate(step.calls)]
+        results = [_observation(item, step.calls, calls) for item in step.results]
+        if step.correction is not None:
+            results.append({"content": plain_text(step.correction), "extra": {KEY: {"correction": True}}})
+        entry: dict[str, Any] = {
+            "source": "agent",
+            "message": plain_text(step.response),
+            "llm_call_count": 1,
+            "metrics": _metrics(step, result.segments),
+            "extra": {
+                KEY: {
+                    "index": step.index,
+                    "segment": step.segment,
+                    "start": step.start,
+                    "finish_reason": step.finish_reason,
+                    "engine_s": step.engine_s,
+                    "tools_s": step.tools_s,
+                }
+            },
+        }
+        if step.thinking is not None:
+            entry["reasoning_content"] = plain_text(step.thinking)
+        if calls:
+            entry["tool_calls"] = calls
+        if results:
+            entry["observation"] = {"results": results}
+        yield entry
+
+
+def _metrics(step: AgentStep, segments: Sequence[SequenceData]) -> dict[str, Any]:
+    metrics: dict[str, Any] = {"prompt_tokens": step.prompt_tokens, "completion_tokens": step.completion_tokens}
+    row = next((row for i, row in enumerate(segments) if row.metadata.get("segment", i) == step.segment), None)
+    if row is not None:
+        reply = slice(step.start, step.start + step.completion_tokens)
+        if IGNORED not in row.masked_tokens[reply]:
+            metrics["completion_token_ids"] = list(map(int, row.tokens[reply]))
+            metrics["logprobs"] = list(map(float, row.logprobs[reply]))
+    return metrics
+
+
+def _call(call: ToolCall, step: int, place: int, used: set[str]) -> dict[str, Any]:
+    """ATIF's tool call. Its id must be there and unique, which the model's own need not be."""
+    name = plain_text(call.id)
+    if not name or name in used:
+        name = f"step-{step}-call-{place}"
+    used.add(name)
+    return {
+        "tool_call_id": name,
+        "function_name": plain_text(call.name),
+        "arguments": plain(call.arguments),
+        "extra": {KEY: {"id": plain_text(call.id)}},
+    }
+
+
+def _observation(result: ToolResult, calls: Sequence[ToolCall], saved: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "content": plain_text(result.content),
+        "extra": {KEY: {"is_error": result.is_error, "done": result.done, "metadata": plain(result.metadata)}},
+    }
+    if result.call in calls:
+        entry["source_call_id"] = saved[calls.index(result.call)]["tool_call_id"]
+    return entry
+
+
+def _read_step(step: Mapping[str, Any]) -> AgentStep:
+    ours, metrics = step["extra"][KEY], step["metrics"]
+    calls = {
+        call["tool_call_id"]: ToolCall(call["function_name"], call["arguments"], call["extra"][KEY]["id"])
+        for call in step.get("tool_calls", ())
+    }
+    results, correction = [], None
+    for item in step.get("observation", {}).get("results", ()):
+        extra = item["extra"][KEY]
+        if extra.get("correction"):
+            correction = item["content"]
+        else:
+            call = calls.get(item.get("source_call_id"))
+            results.append(ToolResult(item["content"], extra["is_error"], extra["done"], call, extra["metadata"]))
+    return AgentStep(
+        index=ours["index"],
+        response=step["message"],
+        thinking=step.get("reasoning_content"),
+        calls=tuple(calls.values()),
+        results=tuple(results),
+        correction=correction,
+        finish_reason=ours["finish_reason"],
+        segment=ours["segment"],
+        start=ours["start"],
+        prompt_tokens=metrics["prompt_tokens"],
+        completion_tokens=metrics["completion_tokens"],
+        engine_s=ours["engine_s"],
+        tools_s=ours["tools_s"],
+    )
+
+
+def _floats(values: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers that `plain` wrote; NaN and infinity are words there."""
+    return {name: float(value) for name, value in values.items()}

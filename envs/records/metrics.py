@@ -1,0 +1,194 @@
+"""What an environment counts while it runs.
+
+One `Metrics` lives in the environment, which writes it as JSON for others to show. Counting is
+plain addition; quantiles come from the last 1,000 observations of each latency.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from typing import Self
+
+import orjson
+
+from envs.judging.cheating import signs
+from envs.types import Rollout
+
+KEPT = 1000
+"""Observations that a latency keeps."""
+
+KEPT_STEPS = 100
+"""Steps of which failures are told apart."""
+
+
+class Latency:
+    """The last 1,000 durations of something, in seconds."""
+
+    def __init__(self, samples: Iterable[float] = ()) -> None:
+        self.samples: deque[float] = deque(samples, maxlen=KEPT)
+
+    def add(self, seconds: float) -> None:
+        self.samples.append(seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """The smallest sample that at least `share` of the samples don't exceed; None without samples."""
+        if not self.samples:
+            return None
+        return sorted(self.samples)[max(0, math.ceil(share * len(self.samples)) - 1)]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Latency) and self.samples == other.samples
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, so not hashable
+
+
+@dataclass(slots=True)
+class Metrics:
+    """Counters of a run. Times are in seconds; `started` and `updated` are Unix times.
+
+    groups: finished, `groups_with_signal` of which have rewards that differ; groups_sent went to
+        the trainer.
+    rollouts: judged ones, `solved` of which have a reward of at least 1.
+    tokens_sampled, tokens: trained tokens, and all tokens of the rows.
+    engine_s, tools_s: spent waiting for the engine and in tools, summed over rollouts that run at
+        the same time; phases_s: the same by phase of a rollout.
+    engine: latency of one reply; tool: of one tool call (the mean over the calls of its step).
+    failures: of ours, by kind; failures_by_step: the same for the trainer's last 100 steps.
+    stops: rollouts by stop reason.
+    states: groups by what became of them (see `envs.running.journal`); they add up to all groups started.
+    concurrency: rollouts that may run at the same time now.
+    loop_blocks: how often the event loop was blocked too long.
+    """
+
+    started: float = field(default_factory=time.time)
+    updated: float = 0.0
+    groups: int = 0
+    groups_with_signal: int = 0
+    groups_sent: int = 0
+    rollouts: int = 0
+    solved: int = 0
+    reward_sum: float = 0.0
+    steps: int = 0
+    tool_calls: int = 0
+    tool_errors: int = 0
+    malformed_calls: int = 0
+    tokens: int = 0
+    tokens_sampled: int = 0
+    engine_s: float = 0.0
+    tools_s: float = 0.0
+    phases_s: dict[str, float] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)
+    failures_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
+    stops: Counter[str] = field(default_factory=Counter)
+    cheats: Counter[str] = field(default_factory=Counter)
+    cheats_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
+    states: dict[str, int] = field(default_factory=dict)
+    concurrency: int = 0
+    loop_blocks: int = 0
+    engine: Latency = field(default_factory=Latency)
+    tool: Latency = field(default_factory=Latency)
+
+    def count_rollout(self, rollout: Rollout) -> None:
+        """Count a judged rollout."""
+        result = rollout.result
+        self.rollouts += 1
+        self.solved += rollout.verdict.solved
+        self.reward_sum += rollout.verdict.reward
+        self.steps += len(result.steps)
+        self.tokens += sum(len(segment.tokens) for segment in result.segments)
+        self.tokens_sampled += result.sampled_tokens
+        self.malformed_calls += int(result.metadata.get("malformed_calls", 0))
+        self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
+        for sign in signs(rollout.verdict):
+            self.cheats[sign] += 1
+            _count_at(self.cheats_by_step, rollout.metadata.get("step", 0), sign)
+        for phase, seconds in rollout.timings_s.items():
+            self.phases_s[phase] = self.phases_s.get(phase, 0.0) + seconds
+        for step in result.steps:
+            self.engine_s += step.engine_s
+            self.engine.add(step.engine_s)
+            self.tools_s += step.tools_s
+            self.tool_calls += len(step.calls)
+            self.tool_errors += sum(item.is_error for item in step.results)
+            if step.calls:
+                self.tool.add(step.tools_s / len(step.calls))
+
+    def count_group(self, *, signal: bool) -> None:
+        """Count a finished group; `signal`: its rewards differ."""
+        self.groups += 1
+        self.groups_with_signal += signal
+
+    def count_sent(self) -> None:
+        """Count a group that the trainer has accepted."""
+        self.groups_sent += 1
+
+    def count_failure(self, kind: str, *, step: int = 0) -> None:
+        """Count a failure of ours (see `InfraError.kind`); `step`: the trainer's."""
+        self.failures[kind] += 1
+        _count_at(self.failures_by_step, step, kind)
+
+    @property
+    def reward_mean(self) -> float | None:
+        """Per rollout; None before the first."""
+        return self.reward_sum / self.rollouts if self.rollouts else None
+
+    def scalars(self, now: float | None = None) -> dict[str, float]:
+        """Single numbers for a log or a plot; what has no value yet is left out. `now`: Unix time."""
+        elapsed = max((time.time() if now is None else now) - self.started, 1e-9)
+        values: dict[str, float | None] = {
+            "reward_mean": self.reward_mean,
+            "solved_share": self.solved / self.rollouts if self.rollouts else None,
+            "signal_share": self.groups_with_signal / self.groups if self.groups else None,
+            "steps_per_rollout": self.steps / self.rollouts if self.rollouts else None,
+            "tokens_per_rollout": self.tokens / self.rollouts if self.rollouts else None,
+            "sampled_tokens_per_s": self.tokens_sampled / elapsed,
+            "engine_p50_s": self.engine.quantile(0.5),
+            "engine_p95_s": self.engine.quantile(0.95),
+            "tool_p50_s": self.tool.quantile(0.5),
+            "tool_p95_s": self.tool.quantile(0.95),
+            "groups": self.groups,
+            "groups_sent": self.groups_sent,
+            "rollouts": self.rollouts,
+            "malformed_calls": self.malformed_calls,
+            "tool_errors": self.tool_errors,
+            "concurrency": self.concurrency,
+            "loop_blocks": self.loop_blocks,
+            **{f"groups/{state}": count for state, count in self.states.items()},
+            **{f"failures/{kind}": count for kind, count in self.failures.items()},
+            **{f"cheats/{sign}": count for sign, count in self.cheats.items()},
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
+    def snapshot(self) -> Metrics:
+        """A copy that further counting leaves alone."""
+        return self.from_json(self.to_json())
+
+    def to_json(self) -> bytes:
+        """Everything, as one JSON object."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)} | {"updated": time.time()}
+        return orjson.dumps(values, default=lambda latency: list(latency.samples))
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """What `to_json` wrote. Raises ValueError for anything else."""
+        values = orjson.loads(data)
+        names = {item.name for item in fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
+        for name in ("failures", "stops", "cheats"):
+            values[name] = Counter(values[name])
+        for name in ("engine", "tool"):
+            values[name] = Latency(values[name])
+        return cls(**values)
+
+
+def _count_at(by_step: dict[str, dict[str, int]], step: int, what: str) -> None:
+    """Count something at a step of the trainer's; only the last steps are kept."""
+    now = by_step.setdefault(str(step), {})
+    now[what] = now.get(what, 0) + 1
+    while len(by_step) > KEPT_STEPS:
+        del by_step[next(iter(by_step))]

@@ -1,0 +1,1 @@
+"""Running: the task queue, groups, workers, and what is kept on disk to go on from."""

@@ -1,0 +1,173 @@
+"""A rollout's exchanges with the engine, journalled turn by turn, and given again when it is begun anew.
+
+A rollout that was cut short (our process was killed, an engine or a judge failed) is begun anew in a
+fresh sandbox. As long as its prompts come out the same, which they do while the tools answer the
+same, it gets the replies that were sampled before, with their ids and logprobs, and the engine is not
+asked. From the first prompt that differs on, replies are sampled as usual. Either way each
+reply was sampled for exactly the prompt that it follows.
+
+Most test runners print how long they took, which is another number each time: a tool's result that differs
+in such times alone from the one that it gave before is told as it was told before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from array import array
+from collections import defaultdict, deque
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from atropos_agent.agent import ExecuteTool
+from atropos_agent.engines.completions import Answer
+from atropos_agent.engines.route import Route
+from atropos_agent.engines.token_server import TokenServer
+from envs.records.atif import Place
+from envs.running.journal import Journal
+from tools.base import ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
+
+_TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
+"""How long something took: "passed in 0.12s", "Ran 3 tests in 0.001s", "real 0m1.20s"."""
+
+
+class Record:
+    """What the engine was asked and answered in one member of a group (its `slot`)."""
+
+    def __init__(self, journal: Journal, number: int, slot: int) -> None:
+        self._journal = journal
+        self._key = (number, slot)
+        self._answers: dict[str, deque[Answer]] = defaultdict(deque)
+        self._known: list[int] = []
+        """The last prompt and reply, of which the next prompt is normally a continuation."""
+        self._kept = 0
+        """How much of the last prompt was known before."""
+        self._digest = hashlib.blake2b(digest_size=16)
+        """Of `_known`, so that a turn costs as much as it adds."""
+        self._calls = 0
+        self._timed: dict[str, str] = {}
+        """What was told before that holds times, by the number of the call."""
+        self._told: dict[str, str] = {}
+        """The same of this attempt, since the last exchange."""
+
+    async def rewind(self) -> None:
+        """Give what is journalled to the next attempt."""
+        self._clear()
+        for body in await self._journal.turns(*self._key):
+            turn = orjson.loads(body)
+            answer = Answer(([], [turn["ids"]], [turn["logprobs"]], [turn["reason"]]))
+            answer.versions = [turn["version"]]
+            self._answers[turn["key"]].append(answer)
+            self._timed.update(turn.get("timed", {}))
+
+    async def forget(self) -> None:
+        """Begin the next attempt from nothing."""
+        self._clear()
+        await self._journal.forget_turns(*self._key)
+
+    def _clear(self) -> None:
+        self._known, self._calls = [], 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        for table in (self._answers, self._timed, self._told):
+            table.clear()
+
+    def executing(self, execute: ExecuteTool) -> ExecuteTool:
+        """Runs a call by `execute`, and tells its result as before where only times differ."""
+
+        async def executed(call: ToolCall) -> ToolResult:
+            result = await execute(call)
+            self._calls += 1
+            if not _TIME.search(result.content):
+                return result
+            before = self._timed.get(str(self._calls))
+            if before is not None and _TIME.sub("", before) == _TIME.sub("", result.content):
+                result = replace(result, content=before)
+            self._told[str(self._calls)] = result.content
+            return result
+
+        return executed
+
+    async def judged(self, place: Place) -> None:
+        """The member was judged and written to `place`."""
+        await self._journal.add_member(*self._key, place)
+
+    def recall(self, prompt: list[int], options: dict[str, Any]) -> Answer | None:
+        """The reply that was sampled for this prompt before; None when there is none (left)."""
+        found = self._answers.get(self._name(prompt, options)) if self._answers else None
+        if not found:
+            return None
+        self._told.clear()
+        answer = found.popleft()
+        again = Answer((prompt, *answer[1:]))
+        again.versions = answer.versions
+        return again
+
+    def add(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
+        """Journal an exchange. The prompt is kept as what it adds to the last one and its reply: the
+        results of tools, normally."""
+        seen, (ids,), (logprobs,), (reason,) = answer
+        if seen != prompt:
+            return  # not to be trained on, and so not to be repeated
+        name = self._name(prompt, options)  # which takes in the prompt
+        (version,) = getattr(answer, "versions", [None])
+        turn = {
+            "key": name,
+            "added": prompt[self._kept :],
+            "ids": ids,
+            "logprobs": logprobs,
+            "reason": reason,
+            "version": version,
+            "timed": self._told,
+        }
+        self._digest.update(array("q", ids))
+        self._known = [*prompt, *ids]
+        self._journal.add_turn(*self._key, orjson.dumps(turn))
+        self._told.clear()
+
+    def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
+        """Tells this request from others; the prompt becomes what is known."""
+        if prompt is not self._known:  # else it was looked for just now
+            self._kept = len(self._known)
+            if prompt[: self._kept] != self._known:
+                self._kept, self._digest = 0, hashlib.blake2b(digest_size=16)
+            self._digest.update(array("q", prompt[self._kept :]))
+            self._known = prompt
+        digest = self._digest.copy()
+        digest.update(repr(sorted(options.items())).encode())
+        return digest.hexdigest()
+
+
+class RecordedServer(TokenServer):
+    """The engines of one rollout, by way of its record."""
+
+    def __init__(self, route: Route, record: Record) -> None:
+        super().__init__(route.config)
+        self.initialized = True
+        self._route = route
+        self._record = record
+
+    @property
+    def outage_s(self) -> float:
+        return self._route.outage_s
+
+    @property
+    def max_model_len(self) -> int | None:
+        return self._route.max_model_len
+
+    async def alive(self) -> bool:
+        return await self._route.alive()
+
+    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
+        """See `Route`."""
+        prompt = kwargs["input_ids"]
+        options = {name: kwargs.get(name) for name in ("temperature", "top_p", "stop")}
+        answer = self._record.recall(prompt, options)
+        if answer is None:
+            answer = await self._route.tokens_and_logprobs_completion(**kwargs)
+            self._record.add(prompt, options, answer)
+        return answer

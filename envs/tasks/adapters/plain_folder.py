@@ -1,0 +1,109 @@
+"""A plain folder: a repository, the tests that decide, and what to do.
+
+| file | becomes |
+|---|---|
+| `instruction.md` or `README.md` | the instruction |
+| `repo/` | /app in the base image, or what `Dockerfile` makes of it (its build context is the folder) |
+| `tests/` | the hidden tests, run by pytest in /tests; the repository is importable |
+| `tests.json` with FAIL_TO_PASS and PASS_TO_PASS | the tests that must be seen to pass; absent: every test function |
+| `solution.patch`, or `solution/` with files | the reference: a patch of `repo/`, or files that replace its own |
+
+Without `tests.json` the test functions are found by reading the modules in `tests/`; each must pass in
+all its cases. Tests made at run time (a fixture that makes tests, inherited test classes) are not found
+so: list them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from envs.tasks.adapters.records import Record, config, write_task
+from envs.tasks.adapters.script import OWN_TESTS, pytest_judge
+from envs.types import BadTask, Task
+from sandboxes.docker.images import BASE_IMAGE
+
+_DOCKERFILE = f"FROM {BASE_IMAGE}\nWORKDIR /app\nCOPY repo/ /app/\n"
+
+
+def load(folder: Path, out: Path) -> list[Task]:
+    """Convert the folder, or each folder in it, into task directories below `out`. Raises BadTask."""
+    folders = [folder] if (folder / "repo").is_dir() else sorted(p for p in folder.iterdir() if (p / "repo").is_dir())
+    if not folders:
+        raise BadTask(f"{folder} holds no repo/; a plain task is a folder with repo/, tests/ and instruction.md")
+    return [_convert(one, out) for one in folders]
+
+
+def _convert(folder: Path, out: Path) -> Task:
+    name = folder.resolve().name
+    instruction = next((folder / f for f in ("instruction.md", "README.md") if (folder / f).is_file()), None)
+    if instruction is None:
+        raise BadTask(f"{name}: instruction.md is missing; write there what is to be done")
+    modules = sorted(
+        path
+        for path in (folder / "tests").rglob("*.py")
+        if path.name.startswith("test_") or path.stem.endswith("_test")
+    )
+    if not modules:
+        raise BadTask(f"{name}: tests/ holds no test_*.py")
+    listing = folder / "tests.json"
+    if listing.is_file():
+        record = Record(_object(listing), f"{name}/tests.json")
+        wanted, kept, functions = record.texts("FAIL_TO_PASS"), record.texts("PASS_TO_PASS"), False
+    else:
+        wanted = [test for module in modules for test in _functions(module, folder / "tests")]
+        kept, functions = [], True
+    if not wanted:
+        raise BadTask(f"{name}: no test is listed or found, so nothing could be judged")
+    own = folder / "Dockerfile"
+    files: dict[str, str | bytes | Path] = {
+        "task.toml": config("folder"),
+        "instruction.md": instruction,
+        "environment/Dockerfile": own if own.is_file() else _DOCKERFILE,
+        "environment/repo": folder / "repo",
+        "tests": folder / "tests",
+    }
+    if (folder / "solution.patch").is_file():
+        files["solution/solution.patch"] = folder / "solution.patch"
+        files["solution/solve.sh"] = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
+    elif (folder / "solution").is_dir():
+        files["solution/files"] = folder / "solution"
+        files["solution/solve.sh"] = "#!/bin/bash\nset -e\ncp -R /solution/files/. .\n"
+    paths = ["/app/src", "/app"] if (folder / "repo/src").is_dir() else ["/app"]
+    run = [f"/tests/{module.relative_to(folder / 'tests').as_posix()}" for module in modules]
+    options = OWN_TESTS.replace("--noconftest ", "")  # conftest.py in tests/ is as hidden as they are
+    judge = pytest_judge(
+        wanted, kept, files=run, workdir="/app", options=options, import_path=paths, functions=functions
+    )
+    return write_task(out, name, {**files, **judge})
+
+
+def _object(path: Path) -> dict[str, object]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BadTask(f"{path} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadTask(f"{path} must hold an object with FAIL_TO_PASS and PASS_TO_PASS")
+    return found
+
+
+def _functions(module: Path, root: Path) -> Iterator[str]:
+    try:
+        tree = ast.parse(module.read_bytes())
+    except SyntaxError as error:
+        raise BadTask(f"{module} is not Python: {error}") from None
+    file = module.relative_to(root).as_posix()
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+            yield f"{file}::{node.name}"
+        elif isinstance(node, ast.ClassDef) and _is_test_class(node):
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name.startswith("test"):
+                    yield f"{file}::{node.name}::{method.name}"
+
+
+def _is_test_class(node: ast.ClassDef) -> bool:
+    return node.name.startswith("Test") or any("TestCase" in ast.unparse(base) for base in node.bases)

@@ -1,0 +1,218 @@
+"""The `tests/` of rows whose test runners only print their results: Go's, Rust's, JavaScript's and others.
+
+| field (first that is present) | becomes |
+|---|---|
+| `eval_script` | the commands between its marks and before them, but for reset and patch, which are done already |
+| `test_cmds`, `test_cmd`, also in `install_config` | the test commands, a text or a list |
+| `rebuild_cmds`, `build` | run before them; what they print is not read |
+| `print_cmds` | print the results; what the test commands print is not read then |
+| `log_parser`, `parser`, also in `install_config` | a key of `PARSERS`, or Python source of a function `parser(log)` |
+| `repo`, `version` | where the row has no command or parser: the key in the lists of the package `swebench` (4.x) |
+
+The commands run as nobody, in one bash. What they print is bounded, read by root, and each listed test must be seen
+there to pass: failed, skipped and missing ones count as failed, as does one that is printed with two statuses, and one
+that is printed twice where the runner's names tell tests apart (in Go: within a package, in Rust: within a program). A
+command that was killed, was not found or ran out of time fails all; so does one that ended in failure and printed none.
+
+Durations in names are left out, in the lists as in what is printed. A dataset's own parser runs as nobody too, by the
+image's Python.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from envs.tasks.adapters.records import JUDGE, Record
+from envs.types import BadTask
+
+PARSERS: Mapping[str, str] = {
+    "parse_log_ant": "ant",
+    "parse_log_cargo": "cargo",
+    "parse_log_carbon": "jest-files",
+    "parse_log_cucumber": "cucumber",
+    "parse_log_googletest": "googletest",
+    "parse_log_gotest": "go",
+    "parse_log_gradle_custom": "gradle",
+    "parse_log_gradlew_v1": "junit-gradle",
+    "parse_log_grommet": "jest-files",
+    "parse_log_immutable_js": "jest jest-json",
+    "parse_log_java_mvn": "surefire maven junit",
+    "parse_log_jekyll": "minitest cucumber",
+    "parse_log_jest": "jest",
+    "parse_log_jest_json": "jest-json",
+    "parse_log_jq": "automake",
+    "parse_log_js": "ticks",
+    "parse_log_js_4": "ticks",
+    "parse_log_junit": "junit",
+    "parse_log_karma": "karma",
+    "parse_log_maven": "maven",
+    "parse_log_micropython_test": "micropython",
+    "parse_log_minitest": "minitest",
+    "parse_log_npx": "ticks",
+    "parse_log_phpunit": "phpunit",
+    "parse_log_react_pdf": "jest-files",
+    "parse_log_redis": "redis",
+    "parse_log_rspec_transformed_json": "rspec",
+    "parse_log_ruby_unit": "ruby-unit",
+    "parse_log_ruby_v2": "minitest",
+    "parse_log_sbt": "junit",
+    "parse_log_tap": "tap",
+    "parse_log_vitest": "vitest",
+    "parse_java_mvn": "surefire maven junit",
+}
+"""The parsers of swebench and SWE-rebench that are known, and the forms of `printed.awk` that do their work."""
+
+_REPEATS = frozenset({"jest", "jest-json", "ticks", "vitest", "tap", "junit", "junit-gradle", "surefire"}) | {
+    "cucumber",
+    "minitest",
+    "redis",
+    "rspec",
+    "ruby-unit",
+}
+"""Forms whose names don't tell all tests apart: titles without their files and groups, cases without their values."""
+_MAX_OUTPUT = 64 * 2**20
+_REGION = re.compile(
+    r"(.*)^[^\n]*>>>>> Start Test Output[^\n]*\n(.*)^[^\n]*>>>>> End Test Output", re.DOTALL | re.MULTILINE
+)
+# What an eval_script does to the test files before: history is squashed, and the patch applied by root.
+_RESET = re.compile(r"^git checkout [0-9a-f]{7,40}\b.*$", re.MULTILINE)
+_APPLY = re.compile(r"^git apply\b[^\n]*<<\s*'?(\w+)'?\n.*?^\1$", re.DOTALL | re.MULTILINE)
+
+
+def names_parser(record: Record) -> bool:
+    """Whether the row says how to read what its tests print, in a way that is known here."""
+    parser = _setting(record, "log_parser", "parser")
+    return isinstance(parser, str) and (parser in PARSERS or _is_source(parser))
+
+
+def printed_judge(record: Record, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
+    """`tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
+    if record.values.get("eval_type") == "fail_only":
+        raise _bad(record, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
+    odd = next((name for name in listed if "\n" in name or not name.strip()), None)
+    if odd is not None:
+        raise _bad(record, f"{odd!r} is not the name of a test on one line, so it can't be found")
+    parser = _parser(record)
+    source = _is_source(parser)
+    forms = "" if source else PARSERS[parser]
+    parse = (
+        'judged "$(cat /judge/python 2> /dev/null || echo python3)" -I -c "$(cat /tests/parser.py)"'
+        if source
+        else f"tr -d '\\000' | LC_ALL=C awk -v forms={shlex.quote(forms)} -f /tests/printed.awk"
+    )
+    script = _judge("printed.sh")
+    for mark, value in {
+        "@WORKDIR@": shlex.quote(workdir),
+        "@PREPARE@": prepare,
+        "@LIMIT@": str(_MAX_OUTPUT),
+        "@PARSE@": parse,
+        "@REPEATS@": str(int(bool(_REPEATS & set(forms.split())))),
+    }.items():
+        script = script.replace(mark, value)
+    return {
+        "tests/test.sh": script,
+        "tests/commands.sh": _commands(record, trace="maven" in forms),
+        "tests/listed": "".join(f"{name.strip()}\n" for name in listed),
+        "tests/verdict.awk": _judge("verdict.awk"),
+        **(
+            {"tests/parser.py": parser + _judge("parser.py")}
+            if source
+            else {"tests/printed.awk": _judge("printed.awk")}
+        ),
+    }
+
+
+def _commands(record: Record, *, trace: bool) -> str:
+    """A bash script whose output is to be read. trace: with its commands."""
+    build = "\n".join(filter(None, (_lines(record, name) for name in ("rebuild_cmds", "build"))))
+    show = _lines(record, "print_cmds")
+    script = record.text("eval_script", default="")
+    test = _lines(record, "test_cmds") or _lines(record, "test_cmd")
+    if script:
+        region = _REGION.match(script)
+        if region is None:
+            raise _bad(record, "eval_script has no >>>>> Start Test Output and >>>>> End Test Output around its tests")
+        if _APPLY.search(script) and not record.values.get("test_patch"):
+            raise _bad(record, "test_patch is missing, and eval_script has one; put it into test_patch")
+        build, test, show = _RESET.sub("", _APPLY.sub("", region[1])), region[2], ""
+    elif not test:
+        specification = _specification(record)
+        build, test = _joined(specification.get("build")), _joined(specification["test_cmd"])
+    read = "exec >&3 3>&- 2>&1\n" + ("set -x\n" if trace else "")
+    body = f"{test}\nended=$?\n{read}{show}\nexit $ended\n" if show else f"{read}{test}\n"
+    return f"exec 3>&1 >&2\nset -o pipefail\n{build}\n{body}"
+
+
+def _parser(record: Record) -> str:
+    """The name of a parser, or the source of one."""
+    parser = _setting(record, "log_parser", "parser")
+    if parser is None:
+        parser = _from_swebench(record, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
+    if not isinstance(parser, str) or not (parser in PARSERS or _is_source(parser)):
+        raise _bad(record, f"log_parser {parser!r} isn't known; known are {', '.join(PARSERS)}")
+    return parser
+
+
+def _is_source(parser: str) -> bool:
+    return re.search(r"^def parser\(", parser, re.MULTILINE) is not None
+
+
+def _specification(record: Record) -> Mapping[str, Any]:
+    versions = _from_swebench(record, "constants", "MAP_REPO_VERSION_TO_SPECS", "test_cmd")
+    version = record.text("version", default="")
+    if version not in versions:
+        raise _bad(record, f"test_cmd is missing, and swebench has no version {version!r} of the repository")
+    found: Mapping[str, Any] = versions[version]
+    return found
+
+
+def _from_swebench(record: Record, module: str, table: str, field: str) -> Any:
+    """What a list in the package has for the row's repository."""
+    repo = record.text("repo", default="")
+    try:
+        # Here alone: it is large, and few need it.
+        from importlib import import_module
+
+        lists = getattr(import_module(f"swebench.harness.{module}"), table)
+    except (ImportError, AttributeError):
+        raise _bad(
+            record, f"{field} is missing; pip install atropos-agent[swebench] gives the list of the package swebench"
+        ) from None
+    for name in (repo, repo.lower()):
+        if name in lists:
+            return lists[name]
+    raise _bad(record, f"{field} is missing, and the package swebench doesn't know the repository {repo!r}")
+
+
+def _setting(record: Record, *names: str) -> Any:
+    """The first of the named fields that has a value, in the row or in its install_config."""
+    more = record.table("install_config") if record.values.get("install_config") else {}
+    return next((table[name] for table in (record.values, more) for name in names if table.get(name)), None)
+
+
+def _lines(record: Record, name: str) -> str:
+    try:
+        return _joined(_setting(record, name))
+    except TypeError:
+        raise _bad(record, f"{name} must be a command or a list of commands") from None
+
+
+def _joined(commands: Any) -> str:
+    """Commands as lines. Raises TypeError for what are none."""
+    if isinstance(commands, str) and commands.startswith("["):
+        with suppress(ValueError):  # a test in brackets
+            commands = json.loads(commands)
+    return commands if isinstance(commands, str) else "\n".join(commands or ())
+
+
+def _judge(name: str) -> str:
+    return (JUDGE / name).read_text(encoding="utf-8")
+
+
+def _bad(record: Record, problem: str) -> BadTask:
+    return BadTask(f"{record.where}: {record.text('instance_id')}: {problem}")

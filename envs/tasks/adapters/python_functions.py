@@ -1,0 +1,93 @@
+"""Single Python functions: HumanEval, MBPP and sets with their fields (EvalPlus), as JSONL or Parquet.
+
+| field | becomes |
+|---|---|
+| `task_id` | `Task.id` (`HumanEval/3` becomes `HumanEval-3`; a bare number gets the prefix `mbpp-`) |
+| `prompt` with `entry_point` (HumanEval) | the start of /app/solution.py, and quoted in the instruction |
+| `text`, or `prompt` without `entry_point` (MBPP) | the instruction; the first test shows the function's name |
+| `canonical_solution` (HumanEval), `code` (MBPP) | the reference: it completes or replaces solution.py |
+| `test` (defines `check(candidate)`) | one hidden test |
+| `test_list`, `challenge_test_list` (assertions) | one hidden test each |
+| `test_setup_code` or `test_imports` | stands before them |
+
+Everything runs in the project's own base image. Other fields are not used.
+"""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from pathlib import Path
+
+from envs.tasks.adapters.records import Record, config, convert_records, write_task
+from envs.tasks.adapters.script import OWN_TESTS, pytest_judge
+from envs.types import BadTask, Task
+from sandboxes.docker.images import BASE_IMAGE
+
+_MODULE = "test_hidden.py"
+
+
+def load(path: Path, out: Path) -> list[Task]:
+    """Convert every record of a file into a task directory below `out`. Raises BadTask."""
+    return convert_records(path, out, _convert)
+
+
+def _convert(record: Record, out: Path) -> Task:
+    number = record.values.get("task_id")
+    task_id = f"mbpp-{number}" if type(number) is int else record.text("task_id")
+    entry_point = record.text("entry_point", default="")
+    if entry_point:
+        instruction, start, solution, tests = _humaneval(record, entry_point)
+    else:
+        instruction, start, solution, tests = _mbpp(record)
+    for name, source in (("the reference", solution), ("the tests", "\n\n".join(tests))):
+        try:
+            ast.parse(source)
+        except SyntaxError as error:
+            raise BadTask(f"{record.where}: {name} of {task_id} is not Python: {error}") from None
+    names = [node.name for node in ast.parse(tests[-1]).body if isinstance(node, ast.FunctionDef)]
+    listed = [f"{_MODULE}::{name}" for name in names if name.startswith("test_")]
+    if not listed:
+        raise BadTask(f"{record.where}: {task_id} has no tests")
+    files: dict[str, str | bytes | Path] = {
+        "task.toml": config("function", timeout_s=60, memory_mb=512),
+        "instruction.md": instruction,
+        "environment/Dockerfile": f"FROM {BASE_IMAGE}\nWORKDIR /app\nCOPY files/ /app/\n",
+        "environment/files/solution.py": start,
+        "solution/solution.py": solution,
+        "solution/solve.sh": "#!/bin/bash\ncp /solution/solution.py /app/solution.py\n",
+        f"tests/{_MODULE}": "\n\n".join(tests),
+    }
+    judge = pytest_judge(listed, [], files=[f"/tests/{_MODULE}"], workdir="/app", options=OWN_TESTS)
+    return write_task(out, task_id, {**files, **judge})
+
+
+def _humaneval(record: Record, entry_point: str) -> tuple[str, str, str, list[str]]:
+    prompt, reference, test = (record.text(name) for name in ("prompt", "canonical_solution", "test"))
+    if not entry_point.isidentifier():
+        raise BadTask(f"{record.where}: entry_point {entry_point!r} is not a name")
+    instruction = (
+        f"Complete the function `{entry_point}` in /app/solution.py, which starts like this:\n\n"
+        f"```python\n{prompt.strip()}\n```\n"
+    )
+    tests = [
+        f"from solution import *\nfrom solution import {entry_point}",  # what the prompt defines, tests use
+        test,
+        f"def test_{entry_point}():\n    check({entry_point})\n",
+    ]
+    return instruction, prompt, prompt + reference, tests
+
+
+def _mbpp(record: Record) -> tuple[str, str, str, list[str]]:
+    said, reference = record.text("text", "prompt"), record.text("code")
+    assertions = [*record.texts("test_list"), *record.texts("challenge_test_list")]
+    if not assertions:
+        raise BadTask(f"{record.where}: test_list is missing or empty")
+    setup = record.text("test_setup_code", default="") or "\n".join(record.texts("test_imports"))
+    shown = f"```python\n{assertions[0].strip()}\n```"
+    instruction = f"{said.strip()}\n\nWrite it into /app/solution.py. This must hold:\n\n{shown}\n"
+    cases = [
+        f"def test_{number}():\n{textwrap.indent(assertion.strip(), '    ')}\n"
+        for number, assertion in enumerate(assertions, 1)
+    ]
+    return instruction, "", reference, ["from solution import *", setup, "\n\n".join(cases)]

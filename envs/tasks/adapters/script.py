@@ -1,0 +1,85 @@
+"""The `tests/` of converted tasks: a script that runs the tests, and the list of those that must pass."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+
+from envs.tasks.adapters.records import JUDGE
+
+OWN_TESTS = "-c /dev/null --noconftest --rootdir /tests"
+"""Options for tests that lie in /tests alone and use no configuration of the repository's."""
+_PYTEST = "python3 -m pytest -p no:cacheprovider --tb=short -q --continue-on-collection-errors"
+
+
+def pytest_judge(
+    fail_to_pass: Sequence[str],
+    pass_to_pass: Sequence[str],
+    *,
+    files: Sequence[str],
+    workdir: str,
+    options: str,
+    prepare: str = "",
+    import_path: Sequence[str] | None = None,
+    plugins: bool = False,
+    functions: bool = False,
+    exact: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """`tests/test.sh` and `tests/tests.json`, by path in the task directory.
+
+    files: what pytest runs, from `workdir`. prepare: shell commands as root before it.
+    import_path: added to the tests' import path; None for `workdir`.
+    plugins: pytest's plugins that the image has are used.
+    functions: an id may stand for every case of a parametrised test.
+    exact: tests that must not pass, each with how it must end ("failed" or "error"); then no test beside the listed
+        ones may pass or fail either.
+    """
+    environment = "" if plugins else " PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
+    path = ":".join([workdir] if import_path is None else import_path)
+    lists: dict[str, object] = {
+        "FAIL_TO_PASS": [*fail_to_pass],
+        "PASS_TO_PASS": [*pass_to_pass],
+        "FUNCTIONS": functions,
+    }
+    if exact is not None:
+        lists["EXACT"] = exact
+    return {
+        "tests/test.sh": _script(workdir, f"{_PYTEST} {options} {shlex.join(files)}", prepare, path, environment),
+        "tests/tests.json": json.dumps(lists, indent=1) + "\n",
+    }
+
+
+def unittest_judge(
+    fail_to_pass: Sequence[str],
+    pass_to_pass: Sequence[str],
+    *,
+    files: Sequence[str],
+    command: str = "",
+    workdir: str,
+    prepare: str = "",
+) -> dict[str, str]:
+    """`tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
+
+    fail_to_pass, pass_to_pass: node ids as pytest's, titles (the first line of a docstring), or names of functions.
+    files: where the tests are. command: runs a Python script that runs them by unittest; absent: `unittests.py`.
+    """
+    lists = {"FAIL_TO_PASS": [*fail_to_pass], "PASS_TO_PASS": [*pass_to_pass], "UNITTEST": [*files]}
+    tree = {"tests/tests.json": json.dumps(lists, indent=1) + "\n"}
+    if not command:
+        command = f"python3 /tests/unittests.py {shlex.join(files)}"
+        tree["tests/unittests.py"] = (JUDGE / "unittests.py").read_text(encoding="utf-8")
+    return {**tree, "tests/test.sh": _script(workdir, command, prepare, workdir)}
+
+
+def _script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:
+    script = (JUDGE / "test.sh").read_text(encoding="utf-8")
+    for mark, value in {
+        "@WORKDIR@": shlex.quote(workdir),
+        "@PREPARE@": prepare,
+        "@PATH@": shlex.quote(path),
+        "@ENVIRONMENT@": environment,
+        "@COMMAND@": command,
+    }.items():
+        script = script.replace(mark, value)
+    return script

@@ -1,0 +1,207 @@
+"""SWE-bench rows and those that follow it.
+
+| field (first that is present) | becomes |
+|---|---|
+| `instance_id` | `Task.id` |
+| `problem_statement` | the instruction |
+| `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
+| `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
+| `test_patch` | applied over restored test files before the tests run |
+| `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass |
+| `test_cmds`, `eval_script`, `log_parser`, `install_config`, ... | see `printed`; else not used |
+| `hints_text`, `created_at`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
+
+`repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
+`testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved to where the agent can't replace the
+judge's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
+and every file that `test_patch` touches, are the judge's territory: what the agent does to them is not carried over.
+So is what else lies in their folders of tests (`tests/` and the like), which they may import, unless the reference
+changes it.
+
+Judged by pytest's or unittest's report, never by what the tests print. Django's ids (`test (module.Class)`, or the
+first line of a docstring, which its runner prints) and sympy's (a function's name) are looked for in the files that
+`test_patch` changes; the image needs no pytest for them. Rows of other languages are refused, unless
+`printed_results` allows their tests to be judged by what they print, see `printed.py`; such tasks have the
+tag `printed-results`, and an image whose files below /testbed and its home any user may change. An id that SWE-bench
+cut at a blank (`test[a` of `test[a b]`) stands for all tests that begin so: each must pass. Expected failures, which
+SWE-bench lists as passing, count as passed where the test's own mark has no condition. SWE-smith's failing tests stay
+visible to the agent, since the rows don't carry them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from envs.tasks.adapters.printed import names_parser, printed_judge
+from envs.tasks.adapters.records import Record, config, convert_records, test_folder, write_task
+from envs.tasks.adapters.script import pytest_judge, unittest_judge
+from envs.types import BadTask, Task
+
+FAMILIES: dict[str, Callable[[str], str]] = {
+    "swebench": lambda name: f"swebench/sweb.eval.x86_64.{name.lower().replace('__', '_1776_')}:latest",
+    "swegym": lambda name: f"xingyaoww/sweb.eval.x86_64.{name.lower().replace('__', '_s_')}:latest",
+    "live": lambda name: f"starryzhang/sweb.eval.x86_64.{name.lower().replace('__', '_1776_')}:latest",
+}
+"""How each set names the image of an instance whose row does not."""
+
+# An interpreter that uv installed is below /root, where the judged code, which is nobody's, must get through.
+MOVE_OUT = (
+    "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv "
+    '&& at=$(readlink -f /opt/venv/bin/python) && while [ "$at" ]; do chmod a+x "$at"; at=${at%/*}; done; fi'
+)
+"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the judge's."""
+PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
+"""The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
+SQUASH = (
+    "find . '(' -name .git -o -name __pycache__ -o -name .pytest_cache ')' -prune -exec rm -rf {} + "
+    "&& git init -q -b main && git add -A -f . "
+    "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
+)
+"""Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
+_OPEN = 'chmod -R a+rwX . "$HOME"'
+_PATCH = "GIT_CONFIG_GLOBAL=/dev/null git -c safe.directory='*' apply /tests/test.patch || exit 1"
+_METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
+_NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
+
+
+def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bool = False) -> list[Task]:
+    """Convert every row into a task directory below `out`.
+
+    family: a key of `FAMILIES`, or "smith", whose `patch` is the bug. printed_results: tests that can't be watched
+    are judged by what they print. Raises BadTask, or one BadRecords that lists all rows that can't be used.
+    """
+    if family != "smith" and family not in FAMILIES:
+        raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
+    return convert_records(path, out, lambda record, folder: _convert(record, folder, family, printed_results))
+
+
+def _convert(record: Record, out: Path, family: str, printed_results: bool) -> Task:
+    if "expected_output_json" in record.values:
+        raise BadTask(f"{record.where}: this is a row of R2E-Gym; convert it as r2e-gym")
+    task_id = record.text("instance_id")
+    instruction = record.text("problem_statement")
+    patch = record.text("patch")
+    test_patch = record.text("test_patch", default="")
+    wanted = record.texts("FAIL_TO_PASS", "fail_to_pass")
+    kept = record.texts("PASS_TO_PASS", "pass_to_pass")
+    if not wanted:
+        raise BadTask(f"{record.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
+    naming = FAMILIES.get(family)
+    default = naming(task_id) if naming is not None else None
+    image = record.text("image", "docker_image", "image_name", "image_url", default=default)
+    workdir = record.text("workdir", default=_workdir(record))
+    prepare = _PATCH if test_patch else ""
+    printed = not any(map(_NODE_ID.fullmatch, wanted)) and _prints(record, [*wanted, *kept], _touched(test_patch))
+    if printed:
+        if not printed_results:
+            raise BadTask(
+                f"{record.where}: {task_id}: FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other "
+                "runners only print results, as what they test could do too; --printed-results takes them for true"
+            )
+        files = _touched(test_patch)
+        judge = printed_judge(record, [*wanted, *kept], workdir=workdir, prepare=prepare)
+    elif any(map(_NODE_ID.fullmatch, wanted)):
+        for test in [*wanted, *kept]:
+            if not _NODE_ID.fullmatch(test):
+                raise BadTask(f"{record.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
+        files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
+        options = f"--rootdir {shlex.quote(workdir)} -rN"
+        judge = pytest_judge(wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True)
+    else:
+        files, judge = _by_unittest(record, wanted, kept, _touched(test_patch), workdir, prepare)
+    smith = family == "smith"
+    planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
+    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
+    dockerfile = [f"FROM {image}", f"WORKDIR {workdir}", *layer]
+    if smith:
+        dockerfile.insert(2, "COPY bug.patch /tmp/bug.patch")
+    tree: dict[str, str | bytes | Path] = {
+        "task.toml": config(
+            family,
+            timeout_s=1800,
+            memory_mb=4096,
+            territory=[*files, *_touched(test_patch), "tox.ini", ".venv"],
+            folders=_support(files, _touched(patch)),
+            tags=["printed-results"] if printed else [],
+        ),
+        "instruction.md": instruction,
+        "environment/Dockerfile": "\n".join(dockerfile) + "\n",
+        "solution/fix.patch": patch,
+        "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
+    }
+    if smith:
+        tree["environment/bug.patch"] = patch
+    if test_patch:
+        tree["tests/test.patch"] = test_patch
+    return write_task(out, task_id, {**tree, **judge})
+
+
+def _by_unittest(
+    record: Record, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
+) -> tuple[list[str], dict[str, str]]:
+    """The files of tests and the judge of a row whose ids are unittest's, or names of functions."""
+    ids = [*wanted, *kept]
+    methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
+    odd = next((test for test in ids if not (methods or test.isidentifier())), None)
+    if odd is not None:
+        known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
+        raise BadTask(f"{record.where}: {record.text('instance_id')}: {odd!r} is {known}, so it can't be found")
+    files = set(filter(_is_python_test, patched))
+    if not files:
+        raise BadTask(f"{record.where}: {record.text('instance_id')}: test_patch names no file of tests")
+    named = {}
+    for test, found in methods.items():
+        *module, case = found["case"].removesuffix(f".{found['name']}").split(".")
+        path = "/".join(module) + ".py"
+        file = next((file for file in sorted(files) if f"/{file}".endswith(f"/{path}")), None)
+        # Django's tests are imported from within their folder.
+        named[test] = f"{file or (f'tests/{path}' if _is_django(record) else path)}::{case}::{found['name']}"
+    patched_files = sorted(files)
+    everything = sorted(files | {name.partition("::")[0] for name in named.values()})
+    command = ""
+    if _is_django(record):
+        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in patched_files]
+        command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
+    judge = unittest_judge(
+        [named.get(test, test) for test in wanted],
+        [named.get(test, test) for test in kept],
+        files=everything if command else patched_files,
+        command=command,
+        workdir=workdir,
+        prepare=prepare,
+    )
+    return everything, judge
+
+
+def _workdir(record: Record) -> str:
+    repo = record.text("repo", default="").rpartition("/")[2]
+    return f"/{repo}" if repo and "log_parser" in str(record.values.get("install_config")) else "/testbed"
+
+
+def _prints(record: Record, ids: Sequence[str], patched: Sequence[str]) -> bool:
+    """Whether a row without node ids is of tests that neither pytest nor unittest runs."""
+    python = any(map(_is_python_test, patched)) or any(map(_METHOD.fullmatch, ids))
+    return names_parser(record) or not python
+
+
+def _is_python_test(path: str) -> bool:
+    return path.endswith(".py") and "test" in path.rpartition("/")[2]
+
+
+def _is_django(record: Record) -> bool:
+    return record.text("repo", default="") == "django/django"
+
+
+def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
+    """The folders of tests that listed ones are in, without those that the reference changes."""
+    folders = {test_folder(file) for file in files} - {""}
+    return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}
+
+
+def _touched(patch: str) -> list[str]:
+    """Paths that a patch in git's format creates, changes or removes."""
+    names = re.findall(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$", patch, re.MULTILINE)
+    return [name for name in names if ".." not in name.split("/")]

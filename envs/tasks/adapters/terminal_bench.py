@@ -1,0 +1,138 @@
+"""Terminal-bench 1 task directories (`task.yaml`).
+
+| file or field | becomes |
+|---|---|
+| `task.yaml` `instruction` | the instruction |
+| `difficulty`, `category`, `tags` | `[metadata]` |
+| `max_agent_timeout_sec`, `max_test_timeout_sec` | `[agent] timeout_sec` (360), `[verifier] timeout_sec` (60) |
+| `Dockerfile` and the files beside it | `environment/`; `task.yaml`, tests, solution, run-tests.sh stay out |
+| `docker-compose.yaml` | read for what one container can't do, which is refused; then left out |
+| `run-tests.sh`, `tests/` | `tests/`, run with `TEST_DIR=/tests` |
+| `solution.sh`, or `solution.yaml` (commands) | `solution/solve.sh` |
+| `author_*`, `run_tests_in_same_shell`, `expert_time_estimate_min`, ... | not used |
+
+Rewarded is: run-tests.sh ends with 0, and pytest was seen to run at least one test, each of which passed.
+Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is
+refused. run-tests.sh often downloads uv and pytest: where the image has pytest, `uv run pytest` and `uvx pytest`
+are that one. The judge has the network, the agent has it too, as in terminal-bench.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envs.tasks.adapters.records import JUDGE, BadRecords, write_task
+from envs.types import BadTask, Task
+
+_NOT_CONTEXT = frozenset(
+    {"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml", "docker-compose.yml"}
+)
+_SERVICE = frozenset({"build", "image", "container_name", "command", "environment", "volumes", "working_dir"})
+
+
+def load(folder: Path, out: Path) -> list[Task]:
+    """Convert a task directory, or each one in `folder`, into directories below `out`.
+
+    Raises one BadRecords that lists all that can't be used."""
+    found = [folder] if (folder / "task.yaml").is_file() else sorted(p.parent for p in folder.glob("*/task.yaml"))
+    if not found:
+        raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
+    tasks, problems = [], []
+    for one in found:
+        try:
+            tasks.append(_convert(one, out))
+        except BadTask as problem:
+            problems.append(str(problem))
+    if problems:
+        raise BadRecords(f"tasks in {folder}", problems, tasks)
+    return tasks
+
+
+def _convert(folder: Path, out: Path) -> Task:
+    name = folder.resolve().name
+    table = _mapping(folder / "task.yaml", name)
+    instruction = table.get("instruction")
+    if not isinstance(instruction, str) or not instruction.strip():
+        raise BadTask(f"task {name}: task.yaml: instruction is missing or empty")
+    if table.get("parser_name", "pytest") != "pytest":
+        raise BadTask(f"task {name}: task.yaml: parser_name {table['parser_name']!r} isn't supported; only pytest is")
+    for needed in ("Dockerfile", "run-tests.sh", "tests"):
+        if not (folder / needed).exists():
+            raise BadTask(f"task {name}: {needed} is missing")
+    _one_container(folder, name)
+    files: dict[str, str | bytes | Path] = {
+        "task.toml": _config(table, name),
+        "instruction.md": instruction.strip() + "\n",
+        "tests": folder / "tests",
+        "tests/run-tests.sh": folder / "run-tests.sh",
+        "tests/test.sh": (JUDGE / "terminal_bench.sh").read_text(encoding="utf-8"),
+    }
+    for path in sorted(folder.iterdir()):
+        if path.name not in _NOT_CONTEXT:
+            files[f"environment/{path.name}"] = path
+    if (folder / "solution.sh").is_file():
+        files["solution/solve.sh"] = folder / "solution.sh"
+    elif (folder / "solution.yaml").is_file():
+        files["solution/solve.sh"] = _commands(folder / "solution.yaml", name)
+    return write_task(out, name, files)
+
+
+def _config(table: Mapping[str, Any], name: str) -> str:
+    seconds = {}
+    for field, default in (("max_agent_timeout_sec", 360.0), ("max_test_timeout_sec", 60.0)):
+        value = table.get(field, default)
+        if type(value) not in (int, float) or not value > 0:
+            raise BadTask(f"task {name}: task.yaml: {field} must be a number of seconds, not {value!r}")
+        seconds[field] = value
+    tags = table.get("tags") or []
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise BadTask(f"task {name}: task.yaml: tags must be a list of texts")
+    labels = {key: str(table[key]) for key in ("difficulty", "category") if table.get(key)}
+    metadata = "".join(f"{key} = {json.dumps(value)}\n" for key, value in labels.items())
+    return (
+        f'schema_version = "1.4"\n\n[metadata]\nkind = "terminal-bench"\ntags = {json.dumps(tags)}\n{metadata}\n'
+        f"[agent]\ntimeout_sec = {seconds['max_agent_timeout_sec']}\n\n"
+        f"[verifier]\ntimeout_sec = {seconds['max_test_timeout_sec']}\n\n"
+        '[environment]\nnetwork_mode = "public"\nmemory_mb = 2048\n'
+    )
+
+
+def _one_container(folder: Path, name: str) -> None:
+    for file in ("docker-compose.yaml", "docker-compose.yml"):
+        if not (folder / file).is_file():
+            continue
+        services = _mapping(folder / file, name).get("services") or {}
+        if not isinstance(services, dict) or len(services) != 1:
+            raise BadTask(f"task {name}: {file}: there must be one service; several containers aren't supported")
+        ((_, service),) = services.items()
+        unknown = sorted(set(service or {}) - _SERVICE)
+        if unknown:
+            raise BadTask(
+                f"task {name}: {file}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile"
+            )
+
+
+def _commands(path: Path, name: str) -> str:
+    try:
+        steps = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
+    commands = [step.get("command") if isinstance(step, dict) else None for step in steps or []]
+    if not commands or not all(isinstance(command, str) for command in commands):
+        raise BadTask(f"task {name}: {path.name} must be a list of entries with a command")
+    return "#!/bin/bash\n" + "".join(f"{command}\n" for command in commands)
+
+
+def _mapping(path: Path, name: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise BadTask(f"task {name}: {path.name} is not YAML: {error}") from None
+    if not isinstance(found, dict):
+        raise BadTask(f"task {name}: {path.name} must be a table of fields")
+    return found

@@ -1,0 +1,103 @@
+"""Which of the tasks that there are a run uses: by tag, by manifest, by difficulty, by part, by shard.
+
+Where parts are drawn by chance, a task's place depends on its id and the seed alone: adding tasks moves none
+of the others, and processes that know nothing of each other agree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from envs.judging.manifest import NAME, read_manifest, usable
+from envs.types import BadTask, Task
+
+logger = logging.getLogger(__name__)
+
+
+def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()) -> list[Task]:
+    """Tasks with one of `tags` (all of them when there are none) and none of `without`.
+
+    option: names the setting in the message. Raises BadTask when none is left."""
+    chosen = [task for task in tasks if not tags or set(tags) & set(task.tags)]
+    chosen = [task for task in chosen if not set(without) & set(task.tags)]
+    if not chosen:
+        known = sorted({tag for task in tasks for tag in task.tags})
+        raise BadTask(f"no task has one of the tags {', '.join(tags)} (--env.{option}); there are {', '.join(known)}")
+    return chosen
+
+
+def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:
+    """Tasks that the manifest says are sound; all of them where the folder has none and none is named."""
+    path = manifest or folder / NAME
+    if manifest is None and not path.is_file():
+        return list(tasks)
+    return usable(tasks, read_manifest(path), path)
+
+
+def split(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], list[Task]]:
+    """(for training, held out), the latter about `share` of them. Raises BadTask when a part is empty."""
+    held = [task for task in tasks if _place(task, f"split/{seed}") < share]
+    kept = [task for task in tasks if _place(task, f"split/{seed}") >= share]
+    if not held or not kept:
+        raise BadTask(f"--env.eval_share {share} leaves {len(kept)} tasks to train on and {len(held)} to evaluate on")
+    return kept, held
+
+
+def shard(tasks: Sequence[Task], part: str, seed: int) -> list[Task]:
+    """The tasks of part "I/N" (I from 1): the parts don't overlap, are all tasks together, and differ in size by
+    at most one. Every process must see the same tasks. Raises BadTask for another form, or an empty part."""
+    number, _, parts = part.partition("/")
+    if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
+        raise BadTask(f'--env.shard {part!r} is not of the form "1/4", the first of four parts')
+    ordered = sorted(tasks, key=lambda task: (_place(task, f"shard/{seed}"), task.id))
+    mine = {task.id for task in ordered[int(number) - 1 :: int(parts)]}
+    if not mine:
+        raise BadTask(f"--env.shard {part}: there are only {len(tasks)} tasks")
+    return [task for task in tasks if task.id in mine]
+
+
+def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: int) -> list[Task]:
+    """Tasks from which something can be learnt: not those that were solved always, or never, in at least `least`
+    rollouts. shares: (solved, rollouts) by task. Raises BadTask when none is left."""
+    chosen = []
+    for task in tasks:
+        solved, rollouts = shares.get(task.id, (0, 0))
+        if rollouts < least or 0 < solved < rollouts:
+            chosen.append(task)
+    if len(chosen) < len(tasks):
+        logger.info("%d of %d tasks are left out: always or never solved before", len(tasks) - len(chosen), len(tasks))
+    if not chosen:
+        raise BadTask("every task was always or never solved before (--env.difficulty_from); nothing is left to learn")
+    return chosen
+
+
+def solved_shares(runs: Iterable[Path]) -> dict[str, tuple[int, int]]:
+    """(solved, rollouts) of each task in the records of earlier runs. Raises BadTask for a run without any."""
+    solved: dict[str, int] = defaultdict(int)
+    rollouts: dict[str, int] = defaultdict(int)
+    for run in runs:
+        path = run / "rollouts.jsonl"
+        if not path.is_file():
+            raise BadTask(f"{path} is not there; name directories of earlier runs")
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    saved = orjson.loads(line)["extra"]["atropos_agent"]
+                    task, reward = saved["task"]["id"], saved["verdict"]["reward"]
+                except (orjson.JSONDecodeError, KeyError, TypeError):
+                    continue  # the last line of a run that was killed
+                solved[task] += reward >= 1.0
+                rollouts[task] += 1
+    return {task: (solved[task], count) for task, count in rollouts.items()}
+
+
+def _place(task: Task, salt: str) -> float:
+    """A number in [0, 1) that depends on the task's id and the salt alone."""
+    digest = hashlib.sha256(f"{salt}/{task.id}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64

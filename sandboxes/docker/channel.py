@@ -1,0 +1,227 @@
+"""The host's end of the stream to a container's executor. `executor/executor.c` describes the frames."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import posixpath
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sandboxes.base import EngineRestarted, FileInfo, SandboxDied, SandboxTimeout
+from sandboxes.docker.connection import MAX_FRAME, Call, Connection
+from sandboxes.shielding import finish
+
+_CHUNK = 1 << 18
+_ANSWER_S = 30.0
+"""How long after a command's own time limit, or after a file request's last byte, an answer may take."""
+_NOBODY = 2**32 - 1
+"""A request number that is never used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a command or a file operation is done as."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = (0,)
+    home: str = "/root"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended; `data` lacks `dropped` bytes after the first half of the allowed output."""
+
+    exit_code: int
+    timed_out: bool
+    dropped: int
+    data: bytes
+    shell_ended: bool
+
+
+class Channel:
+    """What the executor can be asked for."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._connection.alive
+
+    async def execute(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        identity: Identity,
+        stdin: bytes,
+        timeout: float,
+        max_output: int,
+    ) -> Ended:
+        request = _command(argv, cwd, env, identity, timeout, max_output)
+        return _ended(await self._request(stdin, (b"E", request), timeout + _ANSWER_S))
+
+    async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
+        """Declares a session; its shell starts with its first command. Returns its number."""
+        connection = self._connection
+        era = await connection.ready()
+        call = connection.call()
+        connection.forget(call)  # it has no answer
+        await connection.send(call.number, b"S", _command(argv, cwd, env, identity, math.inf, 0), era)
+        return call.number
+
+    async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int) -> Ended:
+        head = struct.pack("<3I", session, max_output, _milliseconds(timeout))
+        return _ended(await self._request(b"", (b"L", head + text), timeout + _ANSWER_S))
+
+    async def close_session(self, session: int) -> None:
+        era = await self._connection.ready()
+        call = self._connection.call(session)
+        try:
+            await self._connection.send(session, b"K", b"", era)
+            await self._connection.answer(call, _ANSWER_S)
+        finally:
+            self._connection.forget(call)
+
+    async def kill_everything(self, why: str) -> None:
+        """Kill every process in the sandbox; the commands that are under way say why."""
+        await self._connection.send(0, b"Q", why.encode() + b"\0", self._connection.era)
+
+    async def show_interest(self) -> None:
+        """Keeps the executor from ending at the end of its lease."""
+        await self._connection.send(_NOBODY, b"K", b"", self._connection.era)
+
+    async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
+        """Raises the OSError that the open or read gave; ValueError when the file is too large."""
+        request = struct.pack("<IIQ", identity.uid, identity.gid, max_bytes) + _path(path)
+        _, payload, data = await self._request(b"", (b"R", request), _ANSWER_S)
+        if struct.unpack("<I", payload)[0] == _EFBIG:
+            raise ValueError(f"{path} holds more than {max_bytes} bytes")
+        _raise_errno(payload, path)
+        return data
+
+    async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
+        """Raises the OSError that creating or writing gave."""
+        request = struct.pack("<III", identity.uid, identity.gid, mode) + _path(path)
+        _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
+        _raise_errno(payload, path)
+
+    async def stat(self, path: str, identity: Identity) -> FileInfo:
+        """Raises the OSError that looking gave."""
+        request = struct.pack("<II", identity.uid, identity.gid) + _path(path)
+        _, payload, data = await self._request(b"", (b"I", request), _ANSWER_S)
+        _raise_errno(payload, path)
+        (found,) = _entries(data)
+        return replace(found, name=posixpath.basename(posixpath.normpath(path)) or "/")
+
+    async def list(self, path: str, max_entries: int, identity: Identity) -> Sequence[FileInfo]:
+        """By name. Raises the OSError that opening or reading gave; ValueError when there are too many."""
+        request = struct.pack("<IIQ", identity.uid, identity.gid, max_entries) + _path(path)
+        _, payload, data = await self._request(b"", (b"N", request), _ANSWER_S)
+        if struct.unpack("<I", payload)[0] == _EFBIG:
+            raise ValueError(f"{path} holds more than {max_entries} entries")
+        _raise_errno(payload, path)
+        return sorted(_entries(data), key=lambda entry: entry.name)
+
+    async def make_directory(self, path: str, identity: Identity) -> None:
+        request = struct.pack("<III", identity.uid, identity.gid, 0o755) + _path(path)
+        _, payload, _ = await self._request(b"", (b"M", request), _ANSWER_S)
+        _raise_errno(payload, path)
+
+    async def _request(
+        self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
+    ) -> tuple[bytes, bytes, bytes]:
+        """Send `first`, the data and `last`; return the answer's type and payload, and the data before it.
+
+        A cancelled request is taken back in the sandbox before the cancellation goes on.
+        """
+        if len(last[1]) > MAX_FRAME:
+            raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+        connection = self._connection
+        era = await connection.ready()
+        call = connection.call()
+        try:
+            if first is not None:
+                await connection.send(call.number, *first, era)
+            for start in range(0, len(data), _CHUNK):
+                await connection.send(call.number, b"D", data[start : start + _CHUNK], era)
+            await connection.send(call.number, *last, era)
+            kind, payload = await connection.answer(call, timeout_s)
+        except (asyncio.CancelledError, SandboxTimeout):
+            await finish(self._take_back(call, era))
+            raise
+        finally:
+            connection.forget(call)
+        return kind, payload, bytes(call.data)
+
+    async def _take_back(self, call: Call, era: int) -> None:
+        if call.answer.done() and not call.answer.cancelled() and call.answer.exception() is None:
+            return  # it was over at the same moment
+        call.answer = asyncio.get_running_loop().create_future()
+        try:
+            await self._connection.send(call.number, b"K", b"", era)
+            await self._connection.answer(call, _ANSWER_S)
+        except (SandboxDied, EngineRestarted, SandboxTimeout):
+            return  # then nothing runs for it any more
+
+
+_ENTRY = struct.Struct("<IQq")
+_ENTRY_NAMES = 256 + 4097
+"""The most that an entry's name and target take."""
+_EFBIG = 27
+"""Linux's number, whatever this side runs on; so are the others that the executor sends."""
+
+
+def _milliseconds(timeout: float) -> int:
+    return min(max(1, math.ceil(timeout * 1000)), 2**32 - 1) if math.isfinite(timeout) else 0
+
+
+def _command(
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], identity: Identity, timeout: float, max_output: int
+) -> bytes:
+    strings = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
+    if any("\0" in text for text in strings):
+        raise ValueError("a command, its directory and its environment cannot hold NUL characters")
+    groups = identity.groups
+    head = struct.pack(
+        f"<4I3H{len(groups)}I",
+        *(max_output, _milliseconds(timeout), identity.uid, identity.gid, len(groups), len(argv), len(env), *groups),
+    )
+    return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
+
+
+def _ended(answer: tuple[bytes, bytes, bytes]) -> Ended:
+    kind, payload, data = answer
+    assert kind == b"X"  # noqa: S101  the executor answers E and L with X alone
+    exit_code, flags, dropped = struct.unpack("<IBQ", payload)
+    return Ended(exit_code, bool(flags & 1), dropped, data, bool(flags & 2))
+
+
+def _entries(data: bytes) -> Iterator[FileInfo]:
+    """What the executor's list.c sends."""
+    at = 0
+    while at < len(data):
+        mode, size, modified = _ENTRY.unpack_from(data, at)
+        name, target, _ = data[at + _ENTRY.size : at + _ENTRY.size + _ENTRY_NAMES].split(b"\0", 2)
+        at += _ENTRY.size + len(name) + len(target) + 2
+        yield FileInfo.of(os.fsdecode(name), mode, size, modified, os.fsdecode(target))
+
+
+def _path(path: str) -> bytes:
+    if "\0" in path:
+        raise ValueError("a path cannot hold NUL characters")
+    return path.encode(errors="surrogateescape") + b"\0"
+
+
+def _raise_errno(payload: bytes, path: str) -> None:
+    (number,) = struct.unpack("<I", payload)
+    if number:
+        raise OSError(number, os.strerror(number), path)

@@ -1,0 +1,244 @@
+"""One Docker container as a sandbox: commands and small files by its executor, trees by the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import os
+import posixpath
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import aiodocker
+
+from sandboxes.base import ExecResult, FileInfo, Sandbox, SandboxError, SandboxSpec, Session
+from sandboxes.docker.channel import Channel, Ended, Identity
+from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.launch import Machine
+from sandboxes.docker.proxy import ENVIRONMENT
+from sandboxes.output import dropped_line
+from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
+from sandboxes.trees import rebase
+
+
+class DockerSession:
+    """A shell in a container that lives from command to command. Made by `DockerSandbox.session`."""
+
+    def __init__(self, channel: Channel, number: int) -> None:
+        self._channel = channel
+        self._number = number
+        self._turn = asyncio.Lock()
+
+    async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
+        if max_output < 0:
+            raise ValueError(f"max_output must not be negative, got {max_output}")
+        text = command.encode(errors="surrogateescape")
+        if b"\0" in text:
+            raise ValueError("a command cannot hold NUL characters")
+        async with self._turn:
+            start = time.monotonic()
+            ended = await self._channel.run_line(self._number, text, timeout=timeout, max_output=max_output)
+        return _result(ended, max_output, start)
+
+    async def close(self) -> None:
+        await self._channel.close_session(self._number)
+
+
+class Care(Protocol):
+    """What a sandbox needs of its backend beyond its own machine."""
+
+    async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine: ...
+
+    def fork(
+        self, machine: Machine, spec: SandboxSpec, count: int
+    ) -> AbstractAsyncContextManager[Sequence[Sandbox]]: ...
+
+
+class DockerSandbox:
+    """A running container. Made by `DockerBackend.open`."""
+
+    def __init__(self, machine: Machine, spec: SandboxSpec, care: Care) -> None:
+        self._spec = spec
+        self._care = care
+        self._take(machine)
+
+    def _take(self, machine: Machine) -> None:
+        known = [entry.partition("=")[0] for entry in machine.image.get("Env") or []] + list(self._spec.env)
+        self._machine = machine
+        self._channel = machine.channel
+        self._workdir = self._spec.workdir or machine.image.get("WorkingDir") or "/"
+        self._user = self._spec.user if self._spec.user is not None else machine.image.get("User") or ""
+        self._sets_home = "HOME" in known
+        self._identities: dict[str, Identity] = {"": Identity(), "root": Identity(), "0": Identity()}
+
+    @property
+    def id(self) -> str:
+        return self._machine.name
+
+    @property
+    def machine(self) -> Machine:
+        """The one that it is made of now; `reset` takes another."""
+        return self._machine
+
+    @property
+    def workdir(self) -> str:
+        return self._workdir
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = 60.0,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        max_output: int = 1_000_000,
+    ) -> ExecResult:
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        if not argv:
+            raise ValueError("an empty command")
+        if max_output < 0:
+            raise ValueError(f"max_output must not be negative, got {max_output}")
+        identity = await self._identity(user)
+        start = time.monotonic()
+        ended = await self._channel.execute(
+            argv,
+            cwd=self._absolute(cwd or "."),
+            env=self._environment(identity, env),
+            identity=identity,
+            stdin=stdin,
+            timeout=timeout,
+            max_output=max_output,
+        )
+        return _result(ended, max_output, start)
+
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> Session:
+        identity = await self._identity(user)
+        number = await self._channel.open_session(
+            session_argv(f"/dev/shm/.session-{secrets.token_hex(4)}"),
+            cwd=self._absolute(cwd or "."),
+            env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
+            identity=identity,
+        )
+        return DockerSession(self._channel, number)
+
+    async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        return await self._channel.read(self._absolute(path), max_bytes, await self._identity(None))
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
+
+    async def stat(self, path: str) -> FileInfo:
+        return await self._channel.stat(self._absolute(path), await self._identity(None))
+
+    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
+        return await self._channel.list(self._absolute(path), max_entries, await self._identity(None))
+
+    async def upload(self, archive: bytes, path: str) -> None:
+        """The members keep the owners that the archive gives them."""
+        target = self._absolute(path)
+        await self._channel.make_directory(target, await self._identity(None))
+        async with engine_errors(f"upload to {target} in sandbox {self.id}"):
+            # As a file, which is sent piece by piece: a large body at once holds the event loop up.
+            data = io.BytesIO(archive)
+            await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+
+    async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
+        target = self._absolute(path)
+        async with engine_errors(f"download {target} from sandbox {self.id}"):
+            archive = await self._fetch(target, max_bytes)
+        return await asyncio.to_thread(rebase, archive)
+
+    async def stop(self) -> None:
+        await self._channel.close()
+        async with engine_errors(f"stop sandbox {self.id}"):
+            try:
+                await self._machine.container.kill()
+            except aiodocker.DockerError as error:
+                if error.status != 409:  # not running any more
+                    raise
+            await self._machine.container.wait()
+
+    async def _fetch(self, target: str, max_bytes: int) -> bytes:
+        """The engine's archive of `target`, read in pieces so that a huge one costs no memory."""
+        data = bytearray()
+        request = self._machine.container.docker._query(
+            f"containers/{self._machine.container.id}/archive", params={"path": target}
+        )
+        try:
+            async with request as response:
+                try:
+                    async for piece in response.content.iter_chunked(1 << 18):
+                        data += piece
+                        if len(data) > max_bytes:
+                            raise ValueError(f"{target} holds more than {max_bytes} bytes")
+                finally:
+                    response.close()
+        except aiodocker.DockerError as error:
+            if error.status == 404 and "no such container" not in str(error.message).lower():
+                raise FileNotFoundError(f"no such file or directory in the sandbox: {target}") from error
+            if "too many links" in str(error.message):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), target) from error
+            raise
+        return bytes(data)
+
+    async def reset(self) -> None:
+        self._take(await self._care.exchange(self._machine, self._spec))
+
+    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        return self._care.fork(self._machine, self._spec, count)
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.join(self._workdir, path)
+
+    def _environment(self, identity: Identity, env: Mapping[str, str] | None) -> dict[str, str]:
+        home = {} if self._sets_home else {"HOME": identity.home}
+        proxy = ENVIRONMENT if self._spec.limits.allowed_hosts else {}
+        return home | proxy | dict(self._spec.env) | dict(env or {})
+
+    async def _identity(self, user: str | None) -> Identity:
+        name = self._user if user is None else user
+        if name not in self._identities:
+            self._identities[name] = await self._look_up(name)
+        return self._identities[name]
+
+    async def _look_up(self, user: str) -> Identity:
+        """`name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
+        passwd = await self._table("/etc/passwd")
+        groups = await self._table("/etc/group")
+        name, _, group = user.partition(":")
+        entry = next((e for e in passwd if len(e) > 5 and name in (e[0], e[2])), None)
+        if entry is None and not name.isdigit():
+            raise SandboxError(f"the image has no user {name!r}")
+        uid = int(entry[2]) if entry else int(name)
+        gid = int(entry[3]) if entry else 0
+        extra = [int(e[2]) for e in groups if entry and len(e) > 3 and entry[0] in e[3].split(",")]
+        if group:
+            found = next((e for e in groups if len(e) > 2 and group in (e[0], e[2])), None)
+            if found is None and not group.isdigit():
+                raise SandboxError(f"the image has no group {group!r}")
+            gid, extra = int(found[2] if found else group), []
+        return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra]))[:64], entry[5] if entry else "/")
+
+    async def _table(self, path: str) -> Sequence[Sequence[str]]:
+        try:
+            text = await self._channel.read(path, 1 << 20, Identity())
+        except FileNotFoundError:
+            return []
+        return [line.split(":") for line in text.decode(errors="replace").splitlines()]
+
+
+def _result(ended: Ended, max_output: int, start: float) -> ExecResult:
+    raw = ended.data
+    if ended.dropped:
+        head = max_output // 2
+        raw = raw[:head] + dropped_line(ended.dropped) + raw[head:]
+    duration = time.monotonic() - start
+    return ExecResult(ended.exit_code, raw, ended.timed_out, ended.dropped > 0, duration, ended.shell_ended)

@@ -1,0 +1,102 @@
+"""Keeps what sandboxes write within their limits on engines whose storage has no quotas (overlay2 over ext4).
+
+Asking the engine how much one container has written walks its files, so that is done only when there is reason
+to: no sandbox can have grown by more than the whole storage has filled up since it was last looked at, and how
+full the storage is costs one system call. Where that can't be seen from here, every sandbox is asked in turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiodocker
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.launch import Machine
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.05
+_BLIND_TICK_S = 1.0
+_AT_LEAST_EVERY_S = 15.0
+_SLACK = 16 * 2**20
+"""Bytes that a sandbox over its limit may write (to clean up, say) before it is looked at again."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was found when a machine was last looked at: bytes written, and the storage's fill since."""
+
+    written: int
+    lowest_fill: int
+    at: float
+
+    def may_have_reached(self, limit: int, fill: int, now: float) -> bool:
+        self.lowest_fill = min(self.lowest_fill, fill)
+        left = max(limit - self.written, _SLACK)
+        return fill - self.lowest_fill >= left or now - self.at > _AT_LEAST_EVERY_S
+
+
+class DiskWatch:
+    """Used as `async with`. Kills everything in a machine that has written more than its limit.
+
+    storage: the engine's directory on this machine; None when it can't be seen from here.
+    """
+
+    def __init__(self, client: aiodocker.Docker, storage: Path | None) -> None:
+        self._client = client
+        self._storage = storage
+        self._machines: dict[Machine, _Seen] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> DiskWatch:
+        self._task = asyncio.create_task(self._watch(), name="sandbox disk limits")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def add(self, machine: Machine) -> None:
+        self._machines[machine] = _Seen(0, self._fill(), time.monotonic())
+
+    def drop(self, machine: Machine) -> None:
+        self._machines.pop(machine, None)
+
+    def _fill(self) -> int:
+        """Bytes in use on the storage; 0 when it can't be seen."""
+        if self._storage is None:
+            return 0
+        space = os.statvfs(self._storage)
+        return (space.f_blocks - space.f_bfree) * space.f_frsize
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S if self._storage is not None else _BLIND_TICK_S)
+            fill, now = self._fill(), time.monotonic()
+            for machine, seen in list(self._machines.items()):
+                limit = machine.kind.limits.disk_mb * 2**20
+                if self._storage is None or seen.may_have_reached(limit, fill, now):
+                    # A machine that is just going away, or an engine in trouble: others will say so.
+                    with contextlib.suppress(SandboxError):
+                        await self._look(machine, seen, limit)
+
+    async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
+        seen.at, seen.lowest_fill = time.monotonic(), self._fill()
+        async with engine_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
+            path = f"containers/{machine.container.id}/json"
+            written = int((await self._client._query_json(path, params={"size": "1"})).get("SizeRw") or 0)
+        grown, seen.written = written > seen.written, written
+        if written > limit and grown:
+            logger.info("Sandbox %s has written %d MB, more than its limit", machine.name, written >> 20)
+            await machine.channel.kill_everything(
+                f"the disk limit of {limit >> 20} MB is exceeded; every process was killed. Delete files to go on"
+            )

@@ -1,0 +1,346 @@
+"""From a description to a running container whose executor has greeted, and its removal."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import logging
+import tarfile
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import aiodocker
+import aiodocker.containers
+
+from sandboxes.base import (
+    EngineTrouble,
+    EngineUnavailable,
+    ImageMissing,
+    Limits,
+    SandboxDied,
+    SandboxError,
+    SandboxSpec,
+    SandboxTimeout,
+)
+from sandboxes.docker.build import remedy
+from sandboxes.docker.channel import Channel, Identity
+from sandboxes.docker.connection import Connection
+from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.proxy import PORT, AllowList, serve
+from sandboxes.docker.reap import remove
+from sandboxes.docker.streams import AttachedStream
+from sandboxes.docker.tunnel import Tunnel, Tunnels
+from sandboxes.owner import Owner
+from sandboxes.shielding import finish
+
+logger = logging.getLogger(__name__)
+
+LEASE_S = 900
+"""An executor that has heard nothing for so long ends: its owner's machine is gone."""
+
+_EXECUTOR = ".atropos-executor"
+_EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
+"""Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
+_GVISOR_THREADS = 4
+"""What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
+_RETRIES_S = (0.5, 2.0, 5.0)
+_NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What makes a container: two of one kind can stand in for each other."""
+
+    image: str
+    limits: Limits
+    switch_users: bool
+
+    @classmethod
+    def of(cls, spec: SandboxSpec) -> Kind:
+        """Raises ValueError when the hosts that it allows are none."""
+        AllowList.of(spec.limits.allowed_hosts)
+        return cls(spec.image, spec.limits, spec.switch_users)
+
+
+class Machine:
+    """A running container."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        container: aiodocker.containers.DockerContainer,
+        channel: Channel,
+        image: Mapping[str, Any],
+        stack: AsyncExitStack,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.container = container
+        self.channel = channel
+        self.image = image
+        """The image's configuration as the engine tells it: Env, WorkingDir, User."""
+        self._stack = stack
+
+    async def discard(self) -> None:
+        """Close the stream and remove the container. Never raises; what could not be removed is logged."""
+        await finish(self._stack.aclose())
+
+    async def answers(self, timeout_s: float = 2.0) -> bool:
+        """Whether the executor is there and well."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self.channel.read("/", 0, Identity())
+        except IsADirectoryError:
+            return True
+        except (SandboxError, TimeoutError, OSError):
+            return False
+        return True
+
+
+class Launcher:
+    """Starts and removes containers, a few at a time, so that the engine keeps answering.
+
+    address: where attached streams connect to; each keeps a connection for the container's life.
+    quota: the engine's storage may be able to limit what a container writes; found out with the first.
+    shortcut: past the engine where this process is root on its machine (see `Connection.shorten`).
+    """
+
+    def __init__(
+        self,
+        client: aiodocker.Docker,
+        address: str | None,
+        owner: Owner,
+        architecture: str,
+        *,
+        max_starts: int,
+        timeout_s: float,
+        runtime: str | None,
+        quota: bool,
+        shortcut: bool,
+    ) -> None:
+        self._client = client
+        self._address = address
+        self._owner = owner
+        self._executor = _executor(architecture)
+        self._max_starts = max_starts
+        self._slots = asyncio.Semaphore(max_starts)
+        self._timeout_s = timeout_s
+        self._runtime = runtime
+        self._numbers = itertools.count(1)
+        self._shortcut = shortcut
+        self._closed = False
+        self.quota = quota
+
+    @property
+    def busy(self) -> bool:
+        """Whether a start would have to wait."""
+        return self._slots.locked()
+
+    async def launch(self, kind: Kind) -> Machine:
+        """Tried again while the engine is in trouble that may pass.
+
+        Raises ImageMissing, SandboxTimeout, EngineUnavailable, SandboxError; then nothing is left.
+        """
+        for delay in _RETRIES_S:
+            try:
+                return await self._launch(kind)
+            except (EngineTrouble, EngineUnavailable) as error:
+                logger.info("%s; tried again in %g s", error, delay)
+                await asyncio.sleep(delay)
+        return await self._launch(kind)
+
+    async def _launch(self, kind: Kind) -> Machine:
+        name = f"atropos-{self._owner.id}-{next(self._numbers)}"
+        async with AsyncExitStack() as stack:
+            # By name and before it exists: also a container whose creation was cut short is removed.
+            stack.push_async_callback(self._remove, name)
+            async with self._slots:
+                if self._closed:
+                    raise SandboxDied(f"sandbox {name} was not started: its backend was left")
+                try:
+                    async with asyncio.timeout(self._timeout_s), engine_errors(f"start sandbox {name}"):
+                        image = await self._image(kind.image)
+                        container = await self._create(name, kind)
+                        channel = await self._attach_and_start(stack, container, name, kind)
+                except TimeoutError as error:
+                    if isinstance(error, SandboxError):
+                        raise
+                    raise SandboxTimeout(f"sandbox {name} did not start within {self._timeout_s:g} s") from error
+            return Machine(kind, name, container, channel, image, stack.pop_all())
+
+    async def close(self) -> None:
+        """Waits for starts that are under way; no new one begins, and nothing is removed one by one."""
+        for _ in range(self._max_starts):
+            await self._slots.acquire()
+        self._closed = True
+        for _ in range(self._max_starts):
+            self._slots.release()
+
+    async def _image(self, name: str) -> Mapping[str, Any]:
+        try:
+            async with engine_errors("look for the image"):
+                config: Mapping[str, Any] = (await self._client.images.inspect(name))["Config"]
+        except ImageMissing as error:
+            raise ImageMissing(remedy(name)) from error
+        return config
+
+    async def _create(self, name: str, kind: Kind) -> aiodocker.containers.DockerContainer:
+        config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota)
+        try:
+            # Shielded, because a request that is dropped half way can still make a container later.
+            container = await finish(self._client.containers.create(config, name=name))
+        except aiodocker.DockerError as error:
+            if not self.quota or not any(word in str(error.message).lower() for word in _NO_QUOTA):
+                raise
+            logger.info("This engine's storage has no quotas; what sandboxes write is watched instead")
+            self.quota = False
+            return await self._create(name, kind)
+        if not (self._shortcut and await self._place_executor(container)):
+            archive = _executor_archive(self._executor)
+            await container.put_archive("/", archive)  # type: ignore[no-untyped-call]  # aiodocker's gap
+        return container
+
+    async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> bool:
+        """Write the executor into the layer of a container that does not run yet, which spares the engine a process.
+        Returns whether that layer is on this machine."""
+        layer = (await container.show()).get("GraphDriver", {}).get("Data") or {}
+        path = Path(layer.get("UpperDir") or "/nowhere", _EXECUTOR)
+        try:
+            await asyncio.to_thread(_write_program, path, self._executor)
+        except OSError as error:
+            logger.debug("the executor takes the engine's way: %r", error)
+            return False
+        return True
+
+    async def _attach_and_start(
+        self, stack: AsyncExitStack, container: aiodocker.containers.DockerContainer, name: str, kind: Kind
+    ) -> Channel:
+        # A client of its own: a client's pool of connections is limited.
+        own = aiodocker.Docker(self._address, api_version=self._client.api_version)
+        stack.push_async_callback(own.close)
+
+        async def attach() -> AttachedStream:
+            stream = own.containers.container(container.id).attach(stdin=True, stdout=True, stderr=True)
+            await stream._init()
+            return AttachedStream(stream)
+
+        async def runs() -> bool:
+            async with engine_errors(f"look for sandbox {name}"):
+                return bool((await container.show())["State"]["Running"])
+
+        connection = Connection(name, attach, runs, _tunnels(kind.limits))
+        stack.push_async_callback(connection.close)
+        await connection.attach()  # the engine must be attached before the executor speaks
+        await container.start()
+        try:
+            await connection.greet(self._timeout_s)
+        except SandboxDied as error:
+            state = (await container.show())["State"]
+            raise SandboxError(f"sandbox {name} ended at once: {state.get('Error') or state['ExitCode']}") from error
+        if self._shortcut:
+            pid = (await container.show())["State"]["Pid"]
+            if await connection.shorten(pid, self._timeout_s):
+                await own.close()
+        return Channel(connection)
+
+    async def _remove(self, name: str) -> None:
+        await finish(self._remove_now(name))
+
+    async def _remove_now(self, name: str) -> None:
+        if self._closed:
+            return  # the backend was left first and removes everything
+        async with self._slots:
+            try:
+                await remove(self._client, name)
+            except SandboxError as error:
+                # What was done in the sandbox counts all the same; leaving the backend tries once more.
+                logger.warning("%s", error)
+
+
+def container_config(
+    kind: Kind, labels: Mapping[str, str], *, runtime: str | None = None, quota: bool = False
+) -> dict[str, Any]:
+    """The engine's description of a container."""
+    limits = kind.limits
+    file_size = limits.disk_mb * 2**20
+    host: dict[str, Any] = {
+        "NetworkMode": "bridge" if limits.network else "none",
+        "CapDrop": ["ALL"],
+        "CapAdd": _EXECUTOR_CAPABILITIES,
+        "SecurityOpt": ["no-new-privileges:true"],
+        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
+        "Memory": limits.memory_mb * 2**20,
+        "MemorySwap": limits.memory_mb * 2**20,
+        "NanoCpus": int(limits.cpus * 1e9),
+        "Ulimits": [
+            {"Name": "fsize", "Soft": file_size, "Hard": file_size},
+            {"Name": "core", "Soft": 0, "Hard": 0},
+        ],
+        "LogConfig": {"Type": "none"},  # else the engine writes every frame to a file
+        "Init": False,
+        "IpcMode": "private",
+    }
+    if runtime is not None:
+        host["Runtime"] = runtime
+    if quota:
+        host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
+    return {
+        "Image": kind.image,
+        "Entrypoint": ["/" + _EXECUTOR],
+        "Cmd": [
+            f"lease={LEASE_S}",
+            *(["setuid"] if kind.switch_users else []),
+            *([f"tunnels={PORT}"] if limits.allowed_hosts else []),
+        ],
+        "User": "0:0",  # the executor's; commands run as the spec or the image says
+        "Labels": dict(labels),
+        "Tty": False,
+        "OpenStdin": True,
+        "StdinOnce": True,  # when the owner dies its stream ends, and with that the executor
+        "AttachStdin": True,
+        "AttachStdout": True,
+        "AttachStderr": True,
+        "NetworkDisabled": not limits.network,
+        "Healthcheck": {"Test": ["NONE"]},
+        "HostConfig": host,
+    }
+
+
+def _tunnels(limits: Limits) -> Tunnels | None:
+    if not limits.allowed_hosts:
+        return None
+    allowed = AllowList.of(limits.allowed_hosts)
+
+    async def through_proxy(tunnel: Tunnel) -> None:
+        await serve(tunnel, allowed)
+
+    return Tunnels(through_proxy)
+
+
+def _executor(architecture: str) -> bytes:
+    """The executor for this architecture ("amd64")."""
+    binary = resources.files("sandboxes") / "executor" / f"executor-{architecture}"
+    if not binary.is_file():
+        raise SandboxError(f"no executor for {architecture} engines; build one with sandboxes/docker/executor/build.sh")
+    return binary.read_bytes()
+
+
+def _executor_archive(program: bytes) -> bytes:
+    """A tar archive that puts the executor into the root directory."""
+    info = tarfile.TarInfo(_EXECUTOR)
+    info.mode, info.size = 0o755, len(program)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(info, io.BytesIO(program))
+    return buffer.getvalue()
+
+
+def _write_program(path: Path, program: bytes) -> None:
+    path.write_bytes(program)
+    path.chmod(0o755)

@@ -1,0 +1,149 @@
+"""Containers that are started before they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+from collections import Counter, OrderedDict, deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.launch import Kind, Launcher, Machine
+
+logger = logging.getLogger(__name__)
+
+_REFILLERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLimits:
+    """How much may stand ready.
+
+    each: of every kind that was asked for lately; 0 for no pool, but for what `prepare` names.
+    total: of all kinds together.
+    free_memory_mb, free_disk_mb: none is added while the machine has less than that; they are looked up on this
+        machine, so for an engine elsewhere only the counts hold.
+    """
+
+    each: int = 0
+    total: int = 32
+    free_memory_mb: int = 1024
+    free_disk_mb: int = 4096
+
+
+class WarmPool:
+    """Used as `async with`. A few are started at a time, and only while nobody waits for a start of their own."""
+
+    def __init__(self, launcher: Launcher, limits: PoolLimits, storage: Path | None) -> None:
+        self._launcher = launcher
+        self._limits = limits
+        self._storage = storage
+        self._wanted: OrderedDict[Kind, int] = OrderedDict()
+        self._idle: dict[Kind, deque[Machine]] = {}
+        self._changed = asyncio.Event()
+        self._starting: Counter[Kind] = Counter()
+        self._refillers: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> WarmPool:
+        self._refillers = [asyncio.create_task(self._refill(), name="sandbox pool") for _ in range(_REFILLERS)]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        for task in self._refillers:
+            task.cancel()
+        await asyncio.gather(*self._refillers, return_exceptions=True)
+        machines = self.machines()
+        self._idle.clear()
+        await asyncio.gather(*(machine.discard() for machine in machines))
+
+    def prepare(self, kind: Kind, count: int) -> None:
+        """Have `count` of this kind ready as soon as possible."""
+        self._wanted[kind] = max(count, self._wanted.get(kind, 0))
+        self._wanted.move_to_end(kind)
+        self._changed.set()
+
+    async def take(self, kind: Kind) -> Machine | None:
+        """One that stands ready and answers, or None. Its place is filled again."""
+        if self._limits.each and kind not in self._wanted:
+            self._wanted[kind] = self._limits.each
+        if kind not in self._wanted:
+            return None
+        self._wanted.move_to_end(kind)
+        self._wanted[kind] = min(self._wanted[kind], max(self._limits.each, self._wanted[kind] - 1))
+        self._changed.set()
+        idle = self._idle.get(kind, deque())
+        while idle:
+            machine = idle.popleft()
+            if await machine.answers():
+                return machine
+            logger.info("Sandbox %s did not survive in the pool", machine.name)
+            await machine.discard()
+        return None
+
+    def ready(self, kind: Kind) -> int:
+        """How many stand ready."""
+        return len(self._idle.get(kind, ()))
+
+    def machines(self) -> list[Machine]:
+        return [machine for idle in self._idle.values() for machine in idle]
+
+    async def _refill(self) -> None:
+        while True:
+            self._changed.clear()
+            kind = self._next()
+            if kind is None or self._launcher.busy or not self._has_room():
+                try:
+                    await asyncio.wait_for(self._changed.wait(), None if kind is None else 0.1)
+                except TimeoutError:
+                    continue
+                continue
+            try:
+                self._starting[kind] += 1
+                await self._make_room()
+                machine = await self._launcher.launch(kind)
+            except SandboxError as error:
+                logger.warning("No sandbox of image %s for the pool: %s", kind.image, error)
+                self._wanted.pop(kind, None)  # until someone asks for one again, and gets the error
+                continue
+            finally:
+                self._starting[kind] -= 1
+            self._idle.setdefault(kind, deque()).append(machine)
+
+    def _next(self) -> Kind | None:
+        """The most recently wanted kind of which too few are ready."""
+        ahead = 0
+        for kind, count in reversed(self._wanted.items()):
+            have = self.ready(kind) + self._starting[kind]
+            if have < min(count, self._limits.total - ahead):
+                return kind
+            ahead += have
+        return None
+
+    async def _make_room(self) -> None:
+        """Drop what was asked for longest ago, so that the total keeps its bound."""
+        while sum(map(len, self._idle.values())) + self._starting.total() > self._limits.total and any(
+            self._idle.values()
+        ):
+            oldest = next(kind for kind in [*self._wanted, *self._idle] if self._idle.get(kind))
+            await self._idle[oldest].popleft().discard()
+            self._wanted.pop(oldest, None)
+
+    def _has_room(self) -> bool:
+        if _available_memory_mb() < self._limits.free_memory_mb:
+            return False
+        if self._storage is None:
+            return True
+        space = os.statvfs(self._storage)
+        return space.f_bavail * space.f_frsize >> 20 >= self._limits.free_disk_mb
+
+
+def _available_memory_mb() -> float:
+    """What this machine can give away without swapping; infinite where it does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="ascii")
+    except FileNotFoundError:
+        return math.inf
+    return int(text.partition("MemAvailable:")[2].split()[0]) / 1024

@@ -1,0 +1,86 @@
+"""Removing what sandboxes leave: this process's at its end, and a dead process's whenever one of ours starts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import aiodocker
+
+from sandboxes.docker.daemon import engine_errors
+from sandboxes.owner import PREFIX, Owner
+
+logger = logging.getLogger(__name__)
+
+_ANSWER_S = 60.0
+_ABANDONED_S = 3600.0
+"""A container of another host, not running and so old, has no owner: its executor ends with its owner."""
+
+
+async def remove(client: aiodocker.Docker, name: str) -> None:
+    """Remove a container with its anonymous volumes; one that is gone or going is as good as removed."""
+    async with engine_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
+        try:
+            await client.containers.container(name).delete(force=True, v=True)
+        except aiodocker.DockerError as error:
+            if error.status not in (404, 409):
+                raise
+
+
+async def remove_image(client: aiodocker.Docker, name: str, *, force: bool = True) -> None:
+    """Without `force` an image that a container uses stays."""
+    async with engine_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
+        try:
+            await client.images.delete(name, force=force)
+        except aiodocker.DockerError as error:
+            if error.status not in (404, 409):
+                raise
+
+
+async def remove_owned(client: aiodocker.Docker, owner: Owner) -> None:
+    """Everything that carries this owner's label. Raises SandboxError when the engine does not do it."""
+    label = f"{PREFIX}owner={owner.id}"
+    await asyncio.gather(*[remove(client, c.id) for c in await _containers(client, label)])
+    for image in await _images(client, label):
+        await remove_image(client, image["Id"])
+
+
+async def reap_dead_owners(client: aiodocker.Docker) -> int:
+    """Remove the containers and images of owners that are gone. Returns how many."""
+    removed = 0
+    for container in await _containers(client, PREFIX + "owner"):
+        owner = _owner(container["Labels"], container.id)
+        abandoned = container["State"] != "running" and time.time() - container["Created"] > _ABANDONED_S
+        if owner is not None and (owner.is_dead() or (abandoned and not owner.is_of_this_host())):
+            await remove(client, container.id)
+            removed += 1
+    for image in await _images(client, PREFIX + "owner"):
+        owner = _owner(image["Labels"], image["Id"])
+        if owner is not None and owner.is_dead():
+            await remove_image(client, image["Id"])
+            removed += 1
+    if removed:
+        logger.warning("Removed %d containers and images that a dead process had left", removed)
+    return removed
+
+
+def _owner(labels: Mapping[str, str], what: str) -> Owner | None:
+    try:
+        return Owner.from_labels(labels)
+    except (KeyError, ValueError):
+        logger.warning("%s has labels that are not quite ours; left alone", what[:19])
+        return None
+
+
+async def _containers(client: aiodocker.Docker, label: str) -> list[Any]:
+    async with engine_errors("list containers"), asyncio.timeout(_ANSWER_S):
+        return list(await client.containers.list(all=True, filters={"label": [label]}))
+
+
+async def _images(client: aiodocker.Docker, label: str) -> list[Mapping[str, Any]]:
+    async with engine_errors("list images"), asyncio.timeout(_ANSWER_S):
+        filters = aiodocker.utils.clean_filters({"label": [label]})
+        return list(await client._query_json("images/json", params={"filters": filters}))

@@ -1,0 +1,1 @@
+"""Sandboxes in directories of this machine, without isolation."""

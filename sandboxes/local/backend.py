@@ -1,0 +1,379 @@
+"""A sandbox that is only a temporary directory. No isolation whatsoever.
+
+For tests and for developing tools on a machine without Docker. Commands run as the caller, on the
+caller's file system, with the caller's network and without limits: never run a model's commands here
+that you would not type yourself.
+
+Paths: the sandbox's root directory is `<tmp>/root`, so the workdir `/app` is `<tmp>/root/app` and
+`Sandbox.workdir` says so. The file methods and `cwd=` take absolute paths either as they are, when they
+lie below `<tmp>`, or as paths inside that root. Commands see the host's real paths, so portable commands
+use relative ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import getpass
+import io
+import logging
+import os
+import shutil
+import stat
+import tarfile
+import tempfile
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandboxes.base import ExecResult, FileInfo, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec
+from sandboxes.local.pump import Pump
+from sandboxes.local.session import LocalSession
+from sandboxes.local.sweep import kill_marked
+from sandboxes.output import BoundedOutput
+from sandboxes.owner import Owner, process_start
+from sandboxes.shielding import finish
+from sandboxes.trees import pack
+
+logger = logging.getLogger(__name__)
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_PREFIX = "atropos-sandboxes-"
+_MARKER = "ATROPOS_SANDBOX"
+
+
+class LocalBackend:
+    """Makes sandboxes out of temporary directories. See the module's warning."""
+
+    def __init__(self) -> None:
+        self._owner = Owner.of_this_process()
+        self._base: Path | None = None
+
+    async def __aenter__(self) -> LocalBackend:
+        logger.warning("The local backend isolates nothing: commands run as you, on this machine")
+        await asyncio.to_thread(reap_dead_directories)
+        # The owner is in the name so that a later start can tell that a crashed run left it behind.
+        prefix = f"{_PREFIX}{self._owner.pid}-{self._owner.start}-{self._owner.id}-"
+        self._base = await asyncio.to_thread(_make_base, prefix)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._base is not None:
+            kill_marked(f"{_MARKER}={self._owner.id}")
+            await finish(asyncio.to_thread(shutil.rmtree, self._base, ignore_errors=True))
+            self._base = None
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        if self._base is None:
+            raise SandboxError("enter the backend first: async with LocalBackend() as backend")
+        _refuse_other_user(spec.user)
+        if spec.switch_users:
+            # Asked for by a judge, whose root would work on this machine's own /tests.
+            raise NotSupported("a local sandbox is not isolated: judge in containers, or without hidden tests")
+        async with self._sandbox(spec) as sandbox:
+            yield sandbox
+
+    @asynccontextmanager
+    async def _sandbox(self, spec: SandboxSpec) -> AsyncIterator[LocalSandbox]:
+        home = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._base))
+        sandbox = LocalSandbox(f"{self._owner.id}-{home.name}", home, spec, self._sandbox)
+        try:
+            yield sandbox
+        finally:
+            await finish(sandbox.stop())
+            await finish(asyncio.to_thread(shutil.rmtree, home, ignore_errors=True))
+
+    def prepare(self, spec: SandboxSpec, count: int) -> None:
+        """Nothing to do: a directory is made in no time."""
+
+    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
+        """There are no images here; the answer only names what was asked for."""
+        return name or "local"
+
+
+class LocalSandbox:
+    """One temporary directory and the processes that were started for it."""
+
+    def __init__(
+        self,
+        sandbox_id: str,
+        home: Path,
+        spec: SandboxSpec,
+        another: Callable[[SandboxSpec], AbstractAsyncContextManager[LocalSandbox]],
+    ) -> None:
+        self._id = sandbox_id
+        self._spec = spec
+        self._another = another
+        self._home = home
+        self._root = home / "root"
+        self._env = dict(spec.env)
+        self._stopped = False
+        self._pumps: list[Pump] = []
+        self._sessions: list[LocalSession] = []
+        self._workdir = self._root / (spec.workdir or "/").lstrip("/")
+        self._make_directories()
+
+    def _make_directories(self) -> None:
+        self._workdir.mkdir(parents=True)
+        (self._home / "tmp").mkdir()
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def workdir(self) -> str:
+        return str(self._workdir)
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = 60.0,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bytes = b"",
+        max_output: int = 1_000_000,
+    ) -> ExecResult:
+        _refuse_other_user(user)
+        if self._stopped:
+            raise SandboxDied(f"sandbox {self.id} was stopped")
+        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+        if not argv:
+            raise ValueError("an empty command")
+        output = BoundedOutput(max_output)
+        marker = self._marker()
+        environ = self._environment(env) | {_MARKER: marker.partition("=")[2]}
+        directory = self._inside(cwd or ".")
+        start = time.monotonic()
+        reader, writer = os.pipe()
+        pump = Pump(reader, output)
+        try:
+            code, timed_out = await _run(_Command(argv, environ, directory, stdin, timeout, marker), pump, writer)
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            code = 127 if isinstance(error, FileNotFoundError) and str(error.filename) != str(directory) else 126
+            timed_out = False
+            output.add(f"sandbox: {error}\n".encode())
+        finally:
+            pump.output = None
+            if pump.open:
+                self._pumps.append(pump)
+        if self._stopped:
+            raise SandboxDied(f"sandbox {self.id} was stopped")
+        raw, truncated = output.result()
+        return ExecResult(code, raw, timed_out, truncated, time.monotonic() - start)
+
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> LocalSession:
+        _refuse_other_user(user)
+        if self._stopped:
+            raise SandboxDied(f"sandbox {self.id} was stopped")
+        directory = self._home / f"session-{len(self._sessions)}"
+        session = LocalSession(directory, self._inside(cwd or "."), self._environment(env), self._marker())
+        self._sessions.append(session)
+        return session
+
+    def _marker(self) -> str:
+        """ "NAME=value" in the environment of a command and of all that it starts, so that it can be found."""
+        return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
+
+    def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        own = {"PATH": _PATH, "HOME": str(self._home), "TMPDIR": str(self._home / "tmp"), "LANG": "C.UTF-8"}
+        return own | self._env | dict(env or {})
+
+    async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        return await asyncio.to_thread(_read, self._inside(path), max_bytes)
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        await asyncio.to_thread(_write, self._inside(path), data, mode)
+
+    async def stat(self, path: str) -> FileInfo:
+        return await asyncio.to_thread(_info, self._inside(path, follow=False))
+
+    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
+        return await asyncio.to_thread(_list, self._inside(path), max_entries)
+
+    async def upload(self, archive: bytes, path: str) -> None:
+        target = self._inside(path)
+
+        def unpack() -> None:
+            target.mkdir(parents=True, exist_ok=True)
+            with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+                tar.extractall(target, filter="tar")
+
+        await asyncio.to_thread(unpack)
+
+    async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
+        return await asyncio.to_thread(pack, self._inside(path), max_bytes=max_bytes)
+
+    async def reset(self) -> None:
+        await self._kill_all()
+        for path in (self._root, self._home / "tmp"):
+            await asyncio.to_thread(shutil.rmtree, path)
+        self._make_directories()
+
+    @asynccontextmanager
+    async def fork(self, count: int) -> AsyncIterator[Sequence[Sandbox]]:
+        async with AsyncExitStack() as stack:
+            forks: list[Sandbox] = []
+            for _ in range(count):
+                fork = await stack.enter_async_context(self._another(self._spec))
+                await asyncio.to_thread(_copy, self._root, fork._root)
+                forks.append(fork)
+            yield forks
+
+    async def stop(self) -> None:
+        self._stopped = True
+        await self._kill_all()
+
+    async def _kill_all(self) -> None:
+        await asyncio.gather(*(session.close() for session in self._sessions))
+        await asyncio.to_thread(kill_marked, f"{_MARKER}={self._id}")
+        for pump in self._pumps:
+            pump.close()
+
+    def _inside(self, path: str, *, follow: bool = True) -> Path:
+        """Where a path of the sandbox lies on the host; links that lead out of it are refused.
+
+        follow: look also where the last component leads; the answer holds it unfollowed either way.
+        """
+        given = Path(path)
+        if not given.is_absolute():
+            given = self._workdir / given
+        elif not given.is_relative_to(self._home):
+            given = self._root / path.lstrip("/")
+        # The last component stays as it is: `download` returns links unfollowed.
+        try:
+            resolved = given.parent.resolve() / given.name if given.name not in ("", "..") else given.resolve()
+            target = resolved.resolve() if follow else resolved
+        except RuntimeError as error:  # what Python 3.11 and 3.12 say of links that go round in a circle
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
+        if not resolved.is_relative_to(self._home) or not target.is_relative_to(self._home):
+            raise PermissionError(f"{path} leads out of the sandbox")
+        return resolved
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    argv: list[str]
+    env: dict[str, str]
+    cwd: Path
+    stdin: bytes
+    timeout: float
+    marker: str
+
+    async def start(self, pipe: int) -> asyncio.subprocess.Process:
+        # Input from a file rather than a pipe: a command that does not read it cannot block us.
+        with tempfile.TemporaryFile() as source:
+            source.write(self.stdin)
+            source.seek(0)
+            return await asyncio.create_subprocess_exec(
+                *self.argv, env=self.env, cwd=self.cwd, stdin=source, stdout=pipe, stderr=pipe, start_new_session=True
+            )
+
+
+async def _run(command: _Command, pump: Pump, pipe: int) -> tuple[int, bool]:
+    """Run to the end of the main process and a moment of silence. Returns (exit code, timed out).
+
+    pipe: the end of the pump's pipe that the command writes to; closed here.
+    """
+    try:
+        process = await command.start(pipe)
+    finally:
+        os.close(pipe)
+    try:
+        code = await asyncio.wait_for(process.wait(), command.timeout)
+        await pump.drained()
+        return (128 - code if code < 0 else code), False
+    except TimeoutError:
+        await finish(asyncio.to_thread(kill_marked, command.marker))
+        await process.wait()
+        await pump.drained()
+        return 124, True
+    except asyncio.CancelledError:
+        await finish(asyncio.to_thread(kill_marked, command.marker))
+        await finish(process.wait())
+        raise
+
+
+def _refuse_other_user(user: str | None) -> None:
+    if user is not None and user not in (getpass.getuser(), str(os.getuid())):
+        raise NotSupported(f"the local backend runs commands only as the current user, not as {user!r}")
+
+
+def _make_base(prefix: str) -> Path:
+    return Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+
+
+def reap_dead_directories() -> int:
+    """Remove the directories and processes of backends whose process is gone. Returns how many."""
+    removed = 0
+    for left in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
+        pid, start, owner, _ = left.name.removeprefix(_PREFIX).split("-", 3)
+        if process_start(int(pid)) != start:
+            kill_marked(f"{_MARKER}={owner}-")
+            shutil.rmtree(left, ignore_errors=True)
+            removed += 1
+    return removed
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.rmtree(target)
+    shutil.copytree(source, target, symlinks=True, ignore=_sockets_and_pipes)
+
+
+def _sockets_and_pipes(folder: str, names: list[str]) -> list[str]:
+    kinds = {name: (Path(folder) / name).lstat().st_mode for name in names}
+    return [name for name, mode in kinds.items() if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)]
+
+
+def _open(path: Path, flags: int, mode: int = 0) -> int:
+    """A descriptor of a regular file; never waits, as opening a pipe would."""
+    fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EISDIR if path.is_dir() else errno.EINVAL, "not a regular file", str(path))
+    return fd
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    with os.fdopen(_open(path, os.O_RDONLY), "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"{path} holds more than {max_bytes} bytes")
+    return data
+
+
+def _info(path: Path) -> FileInfo:
+    found = path.lstat()
+    # Not `path.readlink()`, which would tidy it up.
+    target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""  # noqa: PTH115
+    return FileInfo.of(path.name, found.st_mode, found.st_size, found.st_mtime_ns, target)
+
+
+def _list(path: Path, max_entries: int) -> list[FileInfo]:
+    found: list[FileInfo] = []
+    for entry in path.iterdir():
+        if len(found) == max_entries:
+            raise ValueError(f"{path} holds more than {max_entries} entries")
+        with contextlib.suppress(FileNotFoundError):  # it has just been removed
+            found.append(_info(entry))
+    return sorted(found, key=lambda info: info.name)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with os.fdopen(_open(path, os.O_WRONLY | os.O_CREAT, mode), "wb") as file:
+        file.truncate()
+        file.write(data)
+    path.chmod(mode)

@@ -1,0 +1,163 @@
+"""A shell of this machine that lives from command to command; `executor/session.c` is its sibling in a container."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import termios
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from sandboxes.base import ExecResult, SandboxDied
+from sandboxes.local.pump import Pump
+from sandboxes.local.sweep import Moment, kill_marked
+from sandboxes.output import BoundedOutput
+from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
+from sandboxes.shielding import finish
+
+_SAVING_S = 1.0
+
+
+@dataclass(slots=True)
+class _Shell:
+    process: asyncio.subprocess.Process
+    control: int
+    report: asyncio.StreamReader
+    transport: asyncio.ReadTransport
+    pump: Pump
+
+    def let_it_save(self) -> None:
+        """Wait while it is busy with the state that the command before has left."""
+        patience = time.monotonic() + _SAVING_S
+        while any(fcntl.ioctl(self.control, termios.FIONREAD, bytes(4))) and time.monotonic() < patience:
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        os.close(self.control)
+        self.transport.close()
+
+
+class LocalSession:
+    """Made by `LocalSandbox.session`.
+
+    directory: a private one; marker: "NAME=value", in the environment of all that the session starts.
+    """
+
+    def __init__(self, directory: Path, cwd: Path, env: Mapping[str, str], marker: str) -> None:
+        name, _, value = marker.partition("=")
+        self._directory = directory
+        self._cwd = cwd
+        self._env = dict(env) | {LOOP_VARIABLE: LOOP, name: value}
+        self._marker = marker
+        self._turn = asyncio.Lock()
+        self._shell: _Shell | None = None
+        self._saved: int | None = None
+        self._pumps: list[Pump] = []
+        self._closed = False
+
+    async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
+        if "\0" in command:
+            raise ValueError("a command cannot hold NUL characters")
+        output = BoundedOutput(max_output)
+        async with self._turn:
+            if self._closed:
+                raise SandboxDied("the session was closed")
+            start = time.monotonic()
+            shell = await self._ready()
+            shell.pump.take_what_is_there()
+            shell.pump.output = output
+            moment = Moment.now(shell.process.pid)
+            timed_out = False
+            try:
+                code = await asyncio.wait_for(self._run(shell, command), timeout)
+            except (TimeoutError, asyncio.CancelledError) as error:
+                await finish(self._kill(shell, moment))
+                if not isinstance(error, TimeoutError):
+                    raise
+                code, timed_out = 124, True
+            finally:
+                shell.pump.take_what_is_there()
+                shell.pump.output = None
+        if self._closed:
+            raise SandboxDied("the sandbox was stopped")
+        raw, truncated = output.result()
+        return ExecResult(code, raw, timed_out, truncated, time.monotonic() - start, self._shell is None)
+
+    async def close(self) -> None:
+        self._closed = True
+        await asyncio.to_thread(kill_marked, self._marker)
+        for pump in self._pumps:
+            pump.close()
+        shell, self._shell = self._shell, None
+        if shell is not None:
+            await shell.process.wait()
+            shell.close()
+
+    async def _run(self, shell: _Shell, command: str) -> int:
+        slot = 1 if self._saved == 0 else 0
+        self._directory.mkdir(parents=True, exist_ok=True)
+        (self._directory / "text").write_bytes(command.encode(errors="surrogateescape"))
+        os.write(shell.control, f"{slot}\n".encode())
+        ended = await shell.report.readline()
+        if ended.startswith(b"ended "):
+            self._saved = slot
+            return int(ended.split()[1])
+        code = await shell.process.wait()  # the command has ended or replaced the shell
+        self._forget(shell)
+        return 128 - code if code < 0 else code
+
+    async def _kill(self, shell: _Shell, moment: Moment) -> None:
+        await asyncio.to_thread(shell.let_it_save)
+        await asyncio.to_thread(kill_marked, self._marker, since=moment)
+        await shell.process.wait()
+        self._forget(shell)
+
+    def _forget(self, shell: _Shell) -> None:
+        if self._shell is shell:
+            shell.close()
+            self._shell = None
+
+    async def _ready(self) -> _Shell:
+        if self._shell is not None and self._shell.process.returncode is not None:
+            self._forget(self._shell)  # something killed it between two commands
+        if self._shell is None:
+            self._shell = await self._start()
+            if self._saved is not None:
+                os.write(self._shell.control, f"-{self._saved}\n".encode())
+        return self._shell
+
+    async def _start(self) -> _Shell:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        control, report = self._directory / "control", self._directory / "report"
+        for pipe in (control, report):
+            pipe.unlink(missing_ok=True)
+            os.mkfifo(pipe, 0o600)
+        writes, reads = os.open(control, os.O_RDWR | os.O_CLOEXEC), os.open(report, os.O_RDONLY | os.O_NONBLOCK)
+        output, out = os.pipe()
+        pump = Pump(output)
+        self._pumps.append(pump)
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb")
+        )
+        redirect = 'd=$1; shift; exec "$@" 3<"$d/control" 4>"$d/report"'
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *("/bin/sh", "-c", redirect, "sh", str(self._directory), *session_argv(str(self._directory))),
+                env=self._env,
+                cwd=self._cwd,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        except BaseException:
+            os.close(writes)
+            transport.close()
+            raise
+        finally:
+            os.close(out)
+        return _Shell(process, writes, reader, transport, pump)
