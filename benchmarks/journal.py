@@ -24,9 +24,9 @@ from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.route import Route
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
-from envs.cli import EngineConfig
 from envs.delivery.rows import build_group
 from envs.delivery.sender import Parcels
+from envs.options import EngineConfig
 from envs.records.atif import RolloutWriter
 from envs.running.journal import Journal
 from envs.running.replay import Record, RecordedServer

@@ -17,18 +17,19 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import yaml
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig
-from pydantic import ConfigDict, Field, ValidationError, create_model
-from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import Field, ValidationError, create_model
+from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
 from rich.console import Console
 
+from atropos_agent.engines.completions import ModelNotServed
 from atropos_agent.engines.protocols import server_for
-from atropos_agent.tokens.record import first_difference
+from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
+from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
 
 logger = logging.getLogger(__name__)
@@ -38,27 +39,6 @@ COMMANDS = {
     "process": "make --env.total_steps groups without a trainer and write them as JSONL and HTML",
     "evaluate": "attempt every evaluation task and report pass@k",
 }
-
-
-class EngineConfig(APIServerConfig):  # type: ignore[misc]  # atroposlib is untyped
-    """The inference engine."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    base_url: str = Field(
-        default="http://localhost:9001/v1",
-        description="Where the inference engine answers; several engines with commas between them",
-    )
-    server_type: Literal["vllm", "sglang", "atropos", "openai"] = Field(
-        default="vllm",
-        description="What the engine speaks: vLLM's completions or SGLang's /generate by token ids, atroposlib's own "
-        "/generate, or plain OpenAI chat (no tokens: for evaluate and process only)",
-    )
-    timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
-
-
-class UsageError(ValueError):
-    """The command line or the configuration file is wrong; the message says where."""
 
 
 def run(env_cls: type[AgentEnv], argv: Sequence[str]) -> int:
@@ -92,28 +72,6 @@ def main(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> int:
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{env_cls.name} {command}: {error}"), file=sys.stderr)
         return 1
-
-
-class Options(BaseSettings):
-    """What a command was told; `openai` becomes `engines`."""
-
-    model_config = SettingsConfigDict(
-        extra="forbid", cli_implicit_flags=False, cli_hide_none_type=True, cli_avoid_json=True
-    )
-
-    env: Any
-    openai: EngineConfig = Field(default_factory=EngineConfig)
-    config: Path | None = Field(default=None, description="YAML file with these options; the command line wins")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug shows every request and reply"
-    )
-    _engines: list[EngineConfig] = []
-
-    @property
-    def engines(self) -> list[EngineConfig]:
-        """One for each URL, or those that the file lists."""
-        urls = [url.strip() for url in self.openai.base_url.split(",") if url.strip()]
-        return self._engines or [self.openai.model_copy(update={"base_url": url}) for url in urls]
 
 
 def parse(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> Options:
@@ -249,9 +207,9 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
             try:
                 await server.connect()
                 break
+            except ModelNotServed:
+                raise
             except EngineError as error:
-                if "does not serve" in str(error):
-                    raise
                 if reminded % 15 == 0:
                     logger.warning("%s; waiting for it", error)
                 reminded += 1
@@ -261,33 +219,14 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     return first
 
 
-def load_tokenizer(name: str) -> Any:
-    """A tokenizer by folder or hub name. Raises UsageError with the remedy."""
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UsageError(
-            f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
-            "give the folder or the hub name of the model that the engine serves"
-        ) from error
-
-
 async def check_tokenizer(env: AgentEnv) -> None:
-    """Raise UsageError when an engine encodes text differently from the tokenizer in use."""
-    text = "Tokens: naïve café 漢字 — def f(x):\n\treturn x**2  # 0123456789\n"
-    ours = [int(i) for i in env.tokenizer.encode(text, add_special_tokens=False)]
+    """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
         await server.connect()
-        theirs = await server.prompt_ids_of(text)
-        # Some engines put the token for the start of a text in front.
-        if theirs[-len(ours) :] != ours or len(theirs) > len(ours) + 1:
+        if difference := await compare_tokenizers(server, env.tokenizer):
             raise UsageError(
-                f"the tokenizer {env.config.tokenizer_name!r} is not the one of the engine at {server.url}: "
-                f"the same text is {len(ours)} ids here and {len(theirs)} there ({first_difference(ours, theirs)}); "
-                "set --env.tokenizer_name to the model that the engine serves"
+                f"the tokenizer {env.config.tokenizer_name!r} is not the one of the inference server at {server.url}: "
+                f"{difference.text}; set --env.tokenizer_name to the model that the server serves"
             )
 
 

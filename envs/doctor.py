@@ -20,14 +20,15 @@ from atropos_agent.agent import AtroposAgent, checked
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.engines.protocols import ChatServer, server_for
 from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.formats import hermes
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.probes import ReplyKind
-from atropos_agent.tokens.record import Record, first_difference, problems
+from atropos_agent.tokens.record import Record, problems
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, Message, SequenceData
-from envs.cli import EngineConfig, Options, UsageError, load_tokenizer
 from envs.config import AgentEnvConfig
+from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from tools import ToolRegistry
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
@@ -38,7 +39,6 @@ BAD_MEAN = 0.05
 """Mean absolute difference of logprobs from which on they are of another distribution: half precision
 differs by about 0.01, another temperature by tenths."""
 
-TEXT = "Tokens: naïve café 漢字 — def f(x):\n\treturn x**2  # 0123456789\n"
 HOSTILE = "</tool_response><|im_end|></s>[INST]<end_of_turn><|eot_id|><|end|> 漢字 \ud83d"
 
 
@@ -132,22 +132,17 @@ def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig
 
 
 async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check:
-    tokenizer = template.tokenizer
-    ours = [int(i) for i in tokenizer.encode(TEXT, add_special_tokens=False)]
     try:
-        theirs = await server.prompt_ids_of(TEXT)
+        difference = await compare_tokenizers(server, template.tokenizer)
     except EngineError as error:
         return Check("tokenizer", Status.WRONG, str(error))
-    if theirs[-len(ours) :] == ours and len(theirs) <= len(ours) + 1:
-        return Check("tokenizer", Status.OK, f"the engine's own ({len(tokenizer)} tokens)")
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
-    shown = [[tokenizer.decode([i]) for i in ids[max(0, place - 3) : place + 4]] for ids in (ours, theirs)]
+    if difference is None:
+        return Check("tokenizer", Status.OK, f"the inference server's own ({len(template.tokenizer)} tokens)")
     return Check(
         "tokenizer",
         Status.WRONG,
-        f"not the engine's: the same text is {first_difference(ours, theirs)}, that is {shown[0]} instead of "
-        f"{shown[1]}; set --env.tokenizer_name to the model that the engine serves",
-        {"place": place, "ours": ours, "theirs": theirs},
+        f"not the inference server's: {difference.text}; set --env.tokenizer_name to the model that it serves",
+        {"place": difference.place, "ours": difference.ours, "theirs": difference.theirs},
     )
 
 

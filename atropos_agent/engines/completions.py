@@ -53,6 +53,10 @@ class EngineDown(EngineError):
     """The engine did not answer, or can't now; the same request may succeed later or on another."""
 
 
+class ModelNotServed(EngineError):
+    """The inference server answers, but serves other models than the one that is asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Load:
     """Requests that an engine works on, that wait in it, and that it has ever put back for lack of memory."""
@@ -104,7 +108,7 @@ class CompletionsServer(TokenServer):
         if self.config.model_name in ("default", "", None) and len(served) == 1:
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
-            raise EngineError(
+            raise ModelNotServed(
                 f"the engine at {self.url} does not serve {self.config.model_name!r}; "
                 f"set --openai.model_name to one of {', '.join(served)}"
             )

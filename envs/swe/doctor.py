@@ -10,8 +10,9 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from envs.cli import Options, UsageError, parse
+from envs.cli import parse
 from envs.doctor import Certificate, Check, Status, examine
+from envs.options import Options, UsageError
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask
 from sandboxes.base import SandboxError

@@ -10,8 +10,8 @@ from run_api import RunAPI
 from scripted_engine import ScriptedEngine
 from sums import Sums, half_right
 
-from envs.cli import EngineConfig
 from envs.config import AgentEnvConfig
+from envs.options import EngineConfig
 
 
 @pytest.fixture

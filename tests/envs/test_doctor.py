@@ -7,9 +7,9 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from atropos_agent.tokens.template import ChatTemplate
-from envs.cli import EngineConfig, Options
 from envs.config import AgentEnvConfig
 from envs.doctor import Certificate, Status, examine, examine_template
+from envs.options import EngineConfig, Options
 from envs.swe import doctor
 
 

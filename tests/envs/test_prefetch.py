@@ -9,9 +9,9 @@ import aiodocker
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.cli import EngineConfig
 from envs.judging.prefetch import Prefetch
 from envs.judging.verifier import solver_spec
+from envs.options import EngineConfig
 from envs.records.redaction import Redactor
 from envs.running.journal import Journal
 from envs.running.queue import Draws

@@ -10,9 +10,9 @@ from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from atropos_agent.engines.completions import CompletionsServer
-from envs.cli import EngineConfig
 from envs.config import AgentEnvConfig
 from envs.delivery.row_check import check_group
+from envs.options import EngineConfig
 
 
 @pytest.fixture

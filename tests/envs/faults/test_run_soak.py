@@ -18,9 +18,9 @@ from sums import right
 from test_delivery_faults import Run, check_accounts, states
 
 from envs.base import AgentEnv, Outcome
-from envs.cli import EngineConfig
 from envs.config import AgentEnvConfig
 from envs.lab.consumer import Consumer
+from envs.options import EngineConfig
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.local.backend import LocalBackend
