@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +19,8 @@ from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import RetryError
 
 from atropos_agent.engines.completions import ContextOverflow
-from atropos_agent.formats import hermes
+from atropos_agent.formats.base import Reply, ToolFormat
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.chat import ChatLog, read_chat
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.record import Record, first_difference
@@ -30,6 +30,7 @@ from atropos_agent.types import (
     AgentError,
     AgentResult,
     AgentStep,
+    Counts,
     EngineError,
     Message,
     SequenceData,
@@ -51,6 +52,7 @@ class AtroposAgent:
     tools: what the model may call.
     tokenizer: of the model that the engine serves; `template` may be given in its place, so that
         many agents share one. Neither is used without token ids.
+    tool_format: how the model calls tools; Hermes when None.
     execute_tool: runs a call; `tools.execute` when None. What it raises is a failure of ours.
     """
 
@@ -63,6 +65,7 @@ class AtroposAgent:
         execute_tool: ExecuteTool | None = None,
         *,
         template: ChatTemplate | None = None,
+        tool_format: ToolFormat | None = None,
         split: str = "train",
     ) -> None:
         self.server = server
@@ -78,6 +81,7 @@ class AtroposAgent:
                     f"the chat template takes no messages of role {self.config.tool_role!r}; "
                     'set AgentConfig.tool_role to "user"'
                 )
+        self.tool_format = tool_format or Hermes()
         self._execute = execute_tool or self.tools.execute
         self.split = split
 
@@ -122,7 +126,7 @@ class AtroposAgent:
             raise ValueError("a conversation needs at least one message")
         opening = [{**message, "content": message.get("content") or ""} for message in messages]
         if opening[0]["role"] != "system":
-            system = hermes.system_prompt(
+            system = self.tool_format.system_prompt(
                 self.tools.schemas, preamble=self.config.system_prompt, working_dir=self.config.working_dir
             )
             opening = [{"role": "system", "content": system}, *opening]
@@ -130,8 +134,8 @@ class AtroposAgent:
             return ChatLog(opening)
         for message in opening:
             ours = message["role"] in ("system", "assistant")
-            message["content"] = self.template.quote(message["content"], keep=hermes.TAGS if ours else ())
-        return Conversation(self.template, opening)
+            message["content"] = self.template.quote(message["content"], keep=self.tool_format.control if ours else ())
+        return Conversation(self.template, opening, self.tool_format.frame)
 
 
 class _Run:
@@ -144,7 +148,7 @@ class _Run:
         self.conversation = conversation
         self.record = Record()
         self.steps: list[AgentStep] = []
-        self.counts: Counter[str] = Counter()
+        self.counts = Counts()
         self.final = ""
         self.thinking_open = agent.template is not None and agent.template.opens_thinking
         seconds = self.config.max_seconds
@@ -190,42 +194,57 @@ class _Run:
 
     async def act(self, step: AgentStep) -> StopReason | None:
         """Run a reply's calls and tell the model what came of them."""
-        template = self.agent.template
-        content = step.response if template is None else template.content_of(step.response)
-        reply = hermes.parse(content, first_id=self.counts["tool_calls"], thinking_open=self.thinking_open)
-        problems = list(reply.problems)
-        if step.finish_reason == "length" and (problems or not reply.calls):
-            problems.append(f"the reply was cut off after {step.completion_tokens} tokens; be shorter")
-        self.counts["tool_calls"] += len(reply.calls)
-        self.counts["malformed_calls"] += len(problems)
+        reply = self.read(step)
+        step = replace(step, thinking=reply.thinking, content=reply.content, calls=reply.calls)
         self.final = reply.content
-        step = replace(step, thinking=reply.thinking, calls=reply.calls)
-        if not reply.calls and not problems:
+        if not reply.calls and not reply.problems:
             self.steps.append(step)
             return StopReason.ANSWERED
         started = time.monotonic()
+        results, reason = await self.execute_all(reply.calls)
+        correction = self.agent.tool_format.correction(reply.problems) if reply.problems else None
+        tools_s = time.monotonic() - started
+        self.steps.append(replace(step, results=tuple(results), correction=correction, tools_s=tools_s))
+        self.counts += Counts(
+            tool_errors=sum(result.is_error for result in results),
+            malformed_calls=sum(result.malformed for result in results),
+        )
+        if reason is None:
+            self.tell(results, correction)
+        return reason
+
+    def read(self, step: AgentStep) -> Reply:
+        """Take a reply apart. One that was cut off before it called anything is a problem too."""
+        template = self.agent.template
+        content = step.response if template is None else template.content_of(step.response)
+        reply = self.agent.tool_format.parse(content, first_id=self.counts.tool_calls, thinking_open=self.thinking_open)
+        if step.finish_reason == "length" and (reply.problems or not reply.calls):
+            cut = f"the reply was cut off after {step.completion_tokens} tokens; be shorter"
+            reply = replace(reply, problems=(*reply.problems, cut))
+        self.counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
+        return reply
+
+    async def execute_all(self, calls: Sequence[ToolCall]) -> tuple[list[ToolResult], StopReason | None]:
+        """Run calls in order. Returns their results, and why the run ends with them, or None."""
         results: list[ToolResult] = []
-        reason: StopReason | None = None
-        for call in reply.calls:
+        for call in calls:
             try:
                 result = await self.execute(call)
             except _OutOfTime:
-                reason = StopReason.TIME
-                break
+                return results, StopReason.TIME
             results.append(result)
             if result.done:
                 self.final = result.content
-                reason = StopReason.SUBMITTED
-                break
-        told = hermes.correction(problems) if problems else None
-        self.steps.append(replace(step, results=tuple(results), correction=told, tools_s=time.monotonic() - started))
-        self.counts["tool_errors"] += sum(result.is_error for result in results)
-        self.counts["malformed_calls"] += sum(bool(result.metadata.get("malformed")) for result in results)
-        contents = [result.content for result in results] + ([told] if told else [])
-        if reason is None:
-            quoted = contents if template is None else [template.quote(content) for content in contents]
-            self.conversation.add_messages([{"role": self.config.tool_role, "content": hermes.responses(quoted)}])
-        return reason
+                return results, StopReason.SUBMITTED
+        return results, None
+
+    def tell(self, results: Sequence[ToolResult], correction: str | None) -> None:
+        """Show results and a correction to the model, as text that can't write control tokens."""
+        if (template := self.agent.template) is not None:
+            results = [replace(result, content=template.quote(result.content)) for result in results]
+            correction = None if correction is None else template.quote(correction)
+        shown = self.agent.tool_format.messages(results, correction, role=self.config.tool_role)
+        self.conversation.add_messages(shown)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
         """One reply to `prompt`, checked against what was asked."""
@@ -251,7 +270,7 @@ class _Run:
         except TimeoutError as error:
             # The wall time is the model's: what an engine that is down has cost is not taken from it.
             self.deadline += _outage_s(server) - outage_s
-            self.counts["abandoned_requests"] += 1
+            self.counts += Counts(abandoned_requests=1)
             if self.remaining() <= 0 and await _alive(server):
                 raise _OutOfTime from error
             raise EngineError(f"the engine did not answer within {limit:.0f} s") from error
@@ -263,7 +282,7 @@ class _Run:
         try:
             completion = checked(answer, sent)
         except TokenMismatch:
-            self.counts["refused_tokens"] += sum(len(ids) for ids in answer[1])
+            self.counts += Counts(refused_tokens=sum(len(ids) for ids in answer[1]))
             raise
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
@@ -308,8 +327,9 @@ class _Run:
             segments=self.rows,
             messages=tuple(self.conversation.plain_messages()),
             error=error,
-            metadata=dict(self.counts) if self.agent.template else {**self.counts, "without_tokens": True},
             record=tuple(self.record.exchanges),
+            counts=self.counts,
+            carries_tokens=self.agent.template is not None,
         )
 
     def publish(self) -> None:
@@ -320,7 +340,7 @@ class _Run:
                 tokens=list(row.tokens),
                 masked_tokens=list(row.masked_tokens),
                 logprobs=list(row.logprobs),
-                metadata=dict(row.metadata),
+                metadata={"segment": row.segment, "turns": row.turns, "policy_version": row.policy_version},
             )
             for row in self.rows
         ]

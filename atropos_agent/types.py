@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from tools.base import ToolCall, ToolResult
 
 Message = dict[str, str]
 """A chat message: `role` and `content`."""
+
+THINK, THINK_END = "<think>", "</think>"
+"""What stands around a reply's thinking. Chat templates know these tags, whichever the tool format."""
 
 IGNORED = -100
 """The value in `masked_tokens` of a token that is not trained."""
@@ -84,6 +88,10 @@ class SequenceData:
     masked_tokens: per token the id where the engine sampled it, else -100 (IGNORED).
     logprobs: per token the engine's logprob where it sampled it, else 1.0 (NO_LOGPROB).
     full_text: `tokens` decoded, special tokens kept.
+    segment: number of the row in its rollout, from 0; segments in which nothing was sampled have no row.
+    turns: replies that the row holds.
+    policy_version: of the oldest weights that had a part in a reply; None where the inference server
+        does not say.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -93,7 +101,9 @@ class SequenceData:
     tokens: Sequence[int]
     masked_tokens: Sequence[int]
     logprobs: Sequence[float]
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    segment: int = 0
+    turns: int = 0
+    policy_version: int | None = None
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):
@@ -127,6 +137,7 @@ class AgentStep:
 
     response: the reply as sampled, without the end-of-turn token.
     thinking: its `<think>` part; None when there was none.
+    content: the rest of it, without calls.
     calls, results: in the order in which they ran.
     correction: what the model was told about malformed calls; None when there were none.
     prompt_tokens, completion_tokens: token counts of the request. The ids themselves are in the
@@ -146,6 +157,7 @@ class AgentStep:
     completion_tokens: int = 0
     engine_s: float = 0.0
     tools_s: float = 0.0
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +176,27 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """What is counted in a run; two parts of a run are added.
+
+    tool_calls: well-formed calls.
+    malformed_calls: what could not be read as a call, or named no tool, or had wrong arguments.
+    tool_errors: calls whose result is an error.
+    refused_tokens: sampled tokens in no row, because the answer contradicted its request.
+    abandoned_requests: requests whose run was over before the answer came.
+    """
+
+    tool_calls: int = 0
+    malformed_calls: int = 0
+    tool_errors: int = 0
+    refused_tokens: int = 0
+    abandoned_requests: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*map(operator.add, astuple(self), astuple(other)))
+
+
+@dataclass(frozen=True, slots=True)
 class AgentResult:
     """What an agent did, from its first message to its last.
 
@@ -172,10 +205,8 @@ class AgentResult:
     segments: rows that hold every sampled token exactly once. One row normally; a new one starts
         where the chat template rewrites history.
     record: every request and its reply, by which the rows can be checked (`record.problems`).
-    metadata: counts such as `malformed_calls`, `tool_errors`, `tool_calls`; of what was sampled and
-        is in no row, `refused_tokens` (the engine's answer contradicted the request) and
-        `abandoned_requests` (the run was over before the answer came); `without_tokens` where the
-        engine gave none.
+    carries_tokens: whether the inference server gave token ids; False where there can be no rows.
+    metadata: what else a caller wants to keep with the result.
     """
 
     success: bool
@@ -187,9 +218,12 @@ class AgentResult:
     error: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     record: Sequence[Exchange] = ()
+    counts: Counts = Counts()
+    carries_tokens: bool = True
 
     @property
     def sampled_tokens(self) -> int:
+        """How many tokens the rows train."""
         return sum(segment.trained for segment in self.segments)
 
     def to_messages(self) -> list[Message]:

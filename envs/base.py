@@ -38,9 +38,10 @@ from envs.config import AgentEnvConfig
 from envs.delivery.rows import Group, build_group, has_signal
 from envs.delivery.sender import Delivery, Parcels, Registration
 from envs.delivery.trainer_api import TrainerAPI
-from envs.records.atif import RolloutWriter, read_rollouts
+from envs.records.atif import RolloutWriter
 from envs.records.disk import append_line, replace_file, until_room
 from envs.records.metrics import Metrics
+from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
 from envs.records.report import write_report
 from envs.records.stats import EvalSummary, summarise

@@ -21,7 +21,7 @@ from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.engines.protocols import ChatServer, server_for
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
-from atropos_agent.formats import hermes
+from atropos_agent.formats import ToolFormat, load_format
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.probes import ReplyKind
 from atropos_agent.tokens.record import Record, problems
@@ -29,7 +29,7 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, Message, SequenceData
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
-from tools import ToolRegistry
+from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
 """What the engine is asked in sampled rollouts."""
@@ -85,7 +85,7 @@ class Certificate:
 
 async def examine(options: Options) -> AsyncIterator[Check]:
     """Check every engine and the trainer API, going on as far as it makes sense."""
-    template: ChatTemplate | None = None
+    tool_format = load_format("hermes")
     for config in options.engines:
         server = server_for(config)
         if isinstance(server, ChatServer):
@@ -109,12 +109,12 @@ async def examine(options: Options) -> AsyncIterator[Check]:
                 yield Check("tokenizer", Status.WRONG, str(error))
                 continue
             yield await _tokenizer(server, template)
-            for check in examine_template(template, options.env.tool_role):
+            for check in examine_template(template, tool_format, options.env.tool_role):
                 yield check
             if not template.knows_role(options.env.tool_role):
                 continue
-            yield await examine_scripted(template, options.env.tool_role)
-            async for check in examine_rows(server, template, options.env):
+            yield await examine_scripted(template, tool_format, options.env.tool_role)
+            async for check in examine_rows(server, template, tool_format, options.env):
                 yield check
         finally:
             await server.close()
@@ -146,16 +146,18 @@ async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check
     )
 
 
-def examine_template(template: ChatTemplate, tool_role: str = "user") -> list[Check]:
+def examine_template(template: ChatTemplate, tool_format: ToolFormat, tool_role: str = "user") -> list[Check]:
     """What a chat template does to conversations."""
     close = None if template.close_id is None else template.tokenizer.decode([template.close_id])
     stops = sorted(template.tokenizer.decode([i]) for i in template.stop_ids)
-    result: list[Message] = [{"role": tool_role, "content": hermes.responses(["x"])}]
+    result = tool_format.messages([ToolResult("x")], None, role=tool_role)
     rewritten: list[str] = []
     folding: list[str] = []
 
     def extends(kind: ReplyKind, *, has_system: bool = True) -> bool:
-        return template.continuation(result, has_system=has_system, kinds={kind}, last=kind, end=()) is not None
+        frame = tool_format.frame
+        added = template.continuation(result, has_system=has_system, kinds={kind}, last=kind, end=(), frame=frame)
+        return added is not None
 
     if template.knows_role(tool_role):
         kinds = {"plain replies": ReplyKind.PLAIN, "replies with <think>": ReplyKind.THOUGHT}
@@ -206,16 +208,16 @@ class _Sampled:
     stops: int = 0
 
 
-async def examine_scripted(template: ChatTemplate, tool_role: str) -> Check:
+async def examine_scripted(template: ChatTemplate, tool_format: ToolFormat, tool_role: str) -> Check:
     """Rows of scripted rollouts: replies with and without stop token, cut short, thinking; hostile results."""
 
     async def echo() -> str:
         """Say something hostile."""
         return HOSTILE
 
-    call = '<tool_call>{"name": "echo", "arguments": {}}</tool_call>'
+    call = tool_format.write(ToolCall("echo", {}))
     closed = "hm\n</think>\n\n" if template.opens_thinking else "<think>\nhm\n</think>\n\n"
-    replies = [call, closed + call, " \n", "<tool_call>{", closed + call, call + "\n\n", closed + "漢字 done"]
+    replies = [call, closed + call, " \n", call[: len(call) // 2], closed + call, call + "\n\n", closed + "漢字 done"]
     faults: list[str] = []
     tokens = 0
     for sample_stop in (True, False):
@@ -223,7 +225,8 @@ async def examine_scripted(template: ChatTemplate, tool_role: str) -> Check:
             server = ScriptedServer(replies, template.tokenizer, sample_stop=sample_stop)
             config = AgentConfig(max_tokens=limit, max_steps=len(replies), tool_role=tool_role)
             try:
-                result = await AtroposAgent(server, ToolRegistry([echo]), config, template=template).run("Go.")
+                agent = AtroposAgent(server, ToolRegistry([echo]), config, template=template, tool_format=tool_format)
+                result = await agent.run("Go.")
             except AgentError as error:
                 return Check("scripted rows", Status.WRONG, str(error))
             faults += [problem for problem in problems(result.segments, result.record) if problem is not None]
@@ -234,10 +237,14 @@ async def examine_scripted(template: ChatTemplate, tool_role: str) -> Check:
     return Check("scripted rows", Status.OK, f"exact: {tokens} tokens, all of them trained", {"tokens": tokens})
 
 
-async def examine_rows(server: CompletionsServer, template: ChatTemplate, env: AgentEnvConfig) -> AsyncIterator[Check]:
+async def examine_rows(
+    server: CompletionsServer, template: ChatTemplate, tool_format: ToolFormat, env: AgentEnvConfig
+) -> AsyncIterator[Check]:
     """Rows of sampled conversations: exact, and with the logprobs that the engine gives a second time."""
     try:
-        sampled = await asyncio.gather(*(_converse(server, template, env.tool_role, task) for task in TASKS))
+        sampled = await asyncio.gather(
+            *(_converse(server, template, tool_format, env.tool_role, task) for task in TASKS)
+        )
     except AgentError as error:
         yield Check("rows", Status.WRONG, str(error))
         return
@@ -257,11 +264,13 @@ async def examine_rows(server: CompletionsServer, template: ChatTemplate, env: A
         yield await _temperature(server, template, env.temperature)
 
 
-async def _converse(server: CompletionsServer, template: ChatTemplate, tool_role: str, task: str) -> _Sampled:
+async def _converse(
+    server: CompletionsServer, template: ChatTemplate, tool_format: ToolFormat, tool_role: str, task: str
+) -> _Sampled:
     """A conversation of several turns whatever the model says, at temperature 1."""
-    system = hermes.system_prompt([])
+    system = tool_format.system_prompt([])
     asked: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
-    conversation = Conversation(template, asked)
+    conversation = Conversation(template, asked, tool_format.frame)
     found = _Sampled([], Record())
     for turn in range(TURNS):
         prompt = list(conversation.prompt)
@@ -274,8 +283,8 @@ async def _converse(server: CompletionsServer, template: ChatTemplate, tool_role
         found.stops += template.turn_end(completion.ids, completion.finish_reason) is not None
         conversation.add_reply(completion)
         if turn < TURNS - 1:
-            said = hermes.responses([template.quote(f"Go on. {HOSTILE}")])
-            conversation.add_messages([{"role": tool_role, "content": said}])
+            said = ToolResult(template.quote(f"Go on. {HOSTILE}"))
+            conversation.add_messages(tool_format.messages([said], None, role=tool_role))
     found.rows = conversation.rows()
     return found
 

@@ -44,7 +44,7 @@ def shaped(verdict: Verdict, result: AgentResult, shaping: Shaping) -> Verdict:
         # Everything passed and yet it isn't solved: the judge has its reasons.
         reward = passed / len(verdict.tests) if passed < len(verdict.tests) else 0.0
         why.append(f"{passed} of {len(verdict.tests)} tests are worth {reward:g}")
-    malformed = int(result.metadata.get("malformed_calls", 0))
+    malformed = result.counts.malformed_calls
     if taken := min(shaping.malformed_call * malformed, shaping.malformed_most):
         reward -= taken
         why.append(f"{malformed} malformed calls cost {taken:g}")

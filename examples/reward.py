@@ -8,7 +8,7 @@ from envs.swe.environment import SWEEnv
 
 class Careful(SWEEnv):
     def reward(self, task, outcome):
-        malformed = outcome.result.metadata.get("malformed_calls", 0)
+        malformed = outcome.result.counts.malformed_calls
         return outcome.verdict.reward - 0.1 * min(malformed, 3)
 
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.records.atif import read_rollouts
+from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))

@@ -57,6 +57,7 @@ class ToolCall:
 class ToolResult:
     """What the model is told. `done` ends the rollout with `content` as its final response.
 
+    malformed: the call named no tool, or had arguments that the tool does not take.
     metadata: for logs and metrics, such as an exit code; the model does not see it."""
 
     content: str
@@ -64,6 +65,7 @@ class ToolResult:
     done: bool = False
     call: ToolCall | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    malformed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,7 @@ class ToolRegistry:
             result = await tool(call.arguments)
         except ToolError as error:
             malformed = isinstance(error, MalformedCall)
-            result = ToolResult(f"Error: {error}", is_error=True, metadata={"malformed": malformed})
+            result = ToolResult(f"Error: {error}", is_error=True, malformed=malformed)
         return replace(result, call=call)
 
 

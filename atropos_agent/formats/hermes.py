@@ -1,9 +1,7 @@
-"""The Hermes tool format, both ways: tools into a prompt, a reply into calls, results into text.
+"""The Hermes tool format: JSON calls in `<tool_call>` tags, results in `<tool_response>` tags.
 
 A reply may think inside `<think>` and makes calls as
 `<tool_call>{"name": …, "arguments": {…}}</tool_call>`; results go back as `<tool_response>`.
-Nothing is repaired: a call that is not exactly this is reported, because a repaired call would
-be rewarded like a correct one.
 
 Format: NousResearch/Hermes-Function-Calling (prompt format of Hermes 2 Pro and later).
 """
@@ -11,105 +9,77 @@ Format: NousResearch/Hermes-Function-Calling (prompt format of Hermes 2 Pro and 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from atropos_agent.formats.base import Reply, ToolFormat
+from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
-THINK, THINK_END = "<think>", "</think>"
-
-TAGS = (CALL, CALL_END, RESPONSE, RESPONSE_END, THINK, THINK_END, "<tools>", "</tools>")
-"""Tags that models of this format may have as single tokens."""
-
-DEFAULT_PREAMBLE = "You are an agent that works in a Linux sandbox by calling tools."
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply, taken apart.
+class Hermes(ToolFormat):
+    """What Hermes, Qwen2.5 and Qwen3 models were trained on."""
 
-    thinking: what stood in `<think>`; None when there was none.
-    content: the rest, without calls.
-    calls: the well-formed calls, in order.
-    problems: what is wrong with each malformed call, in order.
-    """
+    control = (CALL, CALL_END, RESPONSE, RESPONSE_END, THINK, THINK_END, "<tools>", "</tools>")
+    frame = (f"{RESPONSE}\n", f"\n{RESPONSE_END}")
 
-    thinking: str | None
-    content: str
-    calls: Sequence[ToolCall]
-    problems: Sequence[str]
-
-
-def system_prompt(
-    schemas: Iterable[Mapping[str, Any]], *, preamble: str | None = None, working_dir: str | None = None
-) -> str:
-    """The system message that shows the tools' schemas (OpenAI function format) and how to call."""
-    parts = [DEFAULT_PREAMBLE if preamble is None else preamble.strip()]
-    if working_dir:
-        parts.append(f"You work in {working_dir}.")
-    lines = [json.dumps(schema, ensure_ascii=False) for schema in schemas]
-    if lines:
-        parts.append("\n".join(["You have these tools:", "<tools>", *lines, "</tools>"]))
-        parts.append(
+    def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
+        shown = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)
+        return (
+            f"You have these tools:\n<tools>\n{shown}\n</tools>\n\n"
             "To call a tool, reply with\n"
             f'{CALL}\n{{"name": <tool name>, "arguments": <object with its arguments>}}\n{CALL_END}\n'
             f"Several calls in one reply run in order. What they return comes back in {RESPONSE} tags. "
             f"You may think between {THINK} and {THINK_END} first. "
             "A reply without a call is your final answer."
         )
-    return "\n\n".join(part for part in parts if part)
+
+    def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
+        thinking, rest, problems = _split_thinking(text, thinking_open)
+        calls: list[ToolCall] = []
+        content: list[str] = []
+        position = 0
+        while (start := rest.find(CALL, position)) >= 0:
+            content.append(rest[position:start])
+            try:
+                call, position = _read_call(rest, start + len(CALL))
+            except ValueError as problem:
+                problems.append(str(problem))
+                position = _behind_malformed(rest, start)
+                continue
+            calls.append(ToolCall(call["name"], call["arguments"], f"call_{first_id + len(calls)}"))
+        remainder = rest[position:]
+        if CALL_END in remainder:
+            problems.append(f"{CALL_END} without {CALL}")
+        content.append(remainder)
+        return Reply(thinking, "".join(content).strip(), tuple(calls), tuple(problems))
+
+    def write(self, call: ToolCall) -> str:
+        text = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
+        return f"{CALL}\n{text}\n{CALL_END}"
+
+    def correction(self, problems: Sequence[str]) -> str:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        return (
+            f"Error: not run, because it was malformed:\n{listed}\n"
+            f'A call looks like this: {CALL}{{"name": "tool", "arguments": {{"key": "value"}}}}{CALL_END}'
+        )
 
 
-def parse(text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
-    """Take a reply apart.
-
-    first_id: number of the first call, for ids that are unique in a rollout.
-    thinking_open: the prompt ended inside `<think>`, so the reply starts there.
-    """
-    thinking, rest, problems = _split_thinking(text, thinking_open)
-    calls: list[ToolCall] = []
-    content: list[str] = []
-    position = 0
-    while (start := rest.find(CALL, position)) >= 0:
-        content.append(rest[position:start])
-        try:
-            arguments, position = _read_call(rest, start + len(CALL))
-        except ValueError as problem:
-            problems.append(str(problem))
-            end = rest.find(CALL_END, start)
-            following = rest.find(CALL, start + len(CALL))
-            if end >= 0 and (following < 0 or end < following):
-                position = end + len(CALL_END)
-            else:
-                position = following if following >= 0 else len(rest)
-            continue
-        calls.append(ToolCall(arguments["name"], arguments["arguments"], f"call_{first_id + len(calls)}"))
-    remainder = rest[position:]
-    if CALL_END in remainder:
-        problems.append(f"{CALL_END} without {CALL}")
-    content.append(remainder)
-    return Reply(thinking, "".join(content).strip(), tuple(calls), tuple(problems))
-
-
-def correction(problems: Sequence[str]) -> str:
-    """What the model is told about its malformed calls."""
-    listed = "\n".join(f"- {problem}" for problem in problems)
-    return (
-        f"Error: not run, because it was malformed:\n{listed}\n"
-        f'A call looks like this: {CALL}{{"name": "tool", "arguments": {{"key": "value"}}}}{CALL_END}'
-    )
-
-
-def responses(contents: Iterable[str]) -> str:
-    """Results as the content of one chat message."""
-    return "\n".join(f"{RESPONSE}\n{content}\n{RESPONSE_END}" for content in contents)
+def _behind_malformed(text: str, start: int) -> int:
+    """Return where reading goes on behind the malformed call at `start`: at its end, else at the next call."""
+    end = text.find(CALL_END, start)
+    following = text.find(CALL, start + len(CALL))
+    if end >= 0 and (following < 0 or end < following):
+        return end + len(CALL_END)
+    return following if following >= 0 else len(text)
 
 
 def _split_thinking(text: str, thinking_open: bool) -> tuple[str | None, str, list[str]]:
-    """The thinking, the text outside it, and calls that stood inside it, which do not run."""
+    """Return the thinking, the text outside it, and what is wrong with it: calls inside it do not run."""
     thoughts: list[str] = []
     outside: list[str] = []
     problems: list[str] = []
@@ -149,7 +119,7 @@ def _partition_outside_calls(text: str) -> tuple[str, str, str]:
 
 
 def _read_call(text: str, start: int) -> tuple[dict[str, Any], int]:
-    """The JSON object at `start` and the position behind its closing tag. Raises ValueError."""
+    """Read the JSON object at `start`; return it and the place behind its closing tag. Raises ValueError."""
     while start < len(text) and text[start] in " \t\r\n":
         start += 1
     try:

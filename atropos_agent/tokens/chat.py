@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from atropos_agent.tokens.conversation import Completion
-from atropos_agent.types import EngineError, Message, SequenceData
+from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData
 
 
 class ChatLog:
@@ -47,5 +47,5 @@ def read_chat(response: Any) -> Completion:
     content = choice.message.content or ""
     reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)
     both = reasoning and content
-    text = f"<think>\n{reasoning}\n</think>\n\n{content}" if both else content or reasoning or ""
+    text = f"{THINK}\n{reasoning}\n{THINK_END}\n\n{content}" if both else content or reasoning or ""
     return Completion((), (), choice.finish_reason or "stop", text)

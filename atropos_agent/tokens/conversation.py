@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from atropos_agent.tokens.encoding import CUT, not_text_replaced
-from atropos_agent.tokens.probes import ReplyKind
+from atropos_agent.tokens.probes import Frame, ReplyKind
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, Message, SequenceData
 
@@ -62,6 +62,8 @@ class Conversation:
     template: ChatTemplate
     messages: list[Message]
     """Content quoted by `ChatTemplate.quote` where it is not ours."""
+    frame: Frame | None = None
+    """What the tool format puts around results."""
     segments: list[_Segment] = field(default_factory=list)
     _kinds: set[ReplyKind] = field(default_factory=set)
     _last: ReplyKind = ReplyKind.PLAIN
@@ -97,6 +99,7 @@ class Conversation:
             kinds=self._kinds,
             last=self._last,
             end=self._end,
+            frame=self.frame,
         )
         self.messages += messages
         if added is None:
@@ -119,7 +122,9 @@ class Conversation:
                     segment.tokens[:end],
                     segment.masked[:end],
                     segment.logprobs[:end],
-                    {"segment": index, "turns": segment.turns, "policy_version": segment.version},
+                    segment=index,
+                    turns=segment.turns,
+                    policy_version=segment.version,
                 )
             )
         return rows

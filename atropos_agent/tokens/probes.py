@@ -10,10 +10,14 @@ import enum
 import re
 from collections.abc import Sequence
 
-from atropos_agent.types import Message
+from atropos_agent.types import THINK, THINK_END, Message
 
 MARK = "\ufdd1"
 """Begins and ends each mark. A Unicode noncharacter: valid text never holds it."""
+
+
+Frame = tuple[str, str]
+"""What a tool format puts before and behind a result (`ToolFormat.frame`)."""
 
 
 class ReplyKind(enum.Enum):
@@ -34,7 +38,7 @@ class ReplyKind(enum.Enum):
     @classmethod
     def of(cls, text: str) -> ReplyKind:
         """The kind of a reply in a template without headers."""
-        match "<think>" in text, "</think>" in text:
+        match THINK in text, THINK_END in text:
             case True, True:
                 return cls.THOUGHT
             case True, False:
@@ -45,9 +49,9 @@ class ReplyKind(enum.Enum):
 
 
 _REPLIES = {
-    ReplyKind.OPENED: "<think>\n{mark}",
-    ReplyKind.CLOSED: "{thought}\n</think>\n\n{mark}",
-    ReplyKind.THOUGHT: "<think>\n{thought}\n</think>\n\n{mark}",
+    ReplyKind.OPENED: f"{THINK}\n{{mark}}",
+    ReplyKind.CLOSED: f"{{thought}}\n{THINK_END}\n\n{{mark}}",
+    ReplyKind.THOUGHT: f"{THINK}\n{{thought}}\n{THINK_END}\n\n{{mark}}",
 }
 
 
@@ -71,21 +75,23 @@ def reply(i: int, kind: ReplyKind = ReplyKind.PLAIN) -> Message:
     return {"role": "assistant", "content": form.format(mark=mark(i), thought=mark(500 + i))}
 
 
-def shaped(messages: Sequence[Message], i: int) -> list[Message]:
-    """Marks from i on in the shape of `messages`: templates tell tool results from questions by their tags."""
+def shaped(messages: Sequence[Message], i: int, frame: Frame | None) -> list[Message]:
+    """Return marks from i on in the shape of `messages`: templates tell results from questions by their frame."""
     return [
         {
             "role": message["role"],
-            "content": f"<tool_response>\n{mark(i + n)}\n</tool_response>" if is_tagged(message) else mark(i + n),
+            "content": f"{frame[0]}{mark(i + n)}{frame[1]}" if frame and is_framed(message, frame) else mark(i + n),
         }
         for n, message in enumerate(messages)
     ]
 
 
-def is_tagged(message: Message) -> bool:
-    """Whether a message is a tool result by its content."""
+def is_framed(message: Message, frame: Frame | None) -> bool:
+    """Tell whether a message is a tool result by its content."""
+    if frame is None:
+        return False
     content = message["content"].strip()
-    return content.startswith("<tool_response>") and content.endswith("</tool_response>")
+    return content.startswith(frame[0].strip()) and content.endswith(frame[1].strip())
 
 
 def squeeze(text: str) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from jinja2 import TemplateError
 
 from atropos_agent.tokens.encoding import Encoder
-from atropos_agent.tokens.probes import ReplyKind, is_tagged, mark, marks, reply, shaped, squeeze, user
-from atropos_agent.types import Message
+from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, shaped, squeeze, user
+from atropos_agent.types import THINK, THINK_END, Message
 
 
 class ChatTemplate:
@@ -57,7 +57,7 @@ class ChatTemplate:
         self.joins_turns = not self._keeps([user(0), user(1)])
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         generation = opening[opening.index(mark(0)) :]
-        self.opens_thinking = generation.rfind("<think>") > generation.rfind("</think>")
+        self.opens_thinking = generation.rfind(THINK) > generation.rfind(THINK_END)
         self.close_id = self._find_close(later)
         self.header = self._find_header(opening, later)
         self.stop_ids = {i for i in (self.tokenizer.eos_token_id, self.close_id) if i is not None}
@@ -113,25 +113,27 @@ class ChatTemplate:
         kinds: Collection[ReplyKind],
         last: ReplyKind,
         end: Sequence[int],
+        frame: Frame | None = None,
     ) -> list[int] | None:
         """Ids that follow a reply when `messages` come next, up to the start of the next reply.
 
         kinds: of all replies so far; last: of the one that is followed.
         end: the token with which the engine ended the turn, so that it is not added again, and the
             white space that it sampled behind; empty when it did not.
+        frame: what the tool format puts around results.
         Returns None when the template then writes earlier turns differently, also by ending them
         with another token than the engine did.
         """
         if end and end[0] != self.close_id:
             return None
-        key = (has_system, frozenset(kinds), last, tuple((m["role"], is_tagged(m)) for m in messages))
+        key = (has_system, frozenset(kinds), last, frame, tuple((m["role"], is_framed(m, frame)) for m in messages))
         if key not in self._stable:
             # Twice, because a template with a date in it differs from itself at midnight.
-            self._stable[key] = any(self._is_stable(messages, has_system, kinds, last) for _ in range(2))
+            self._stable[key] = any(self._is_stable(messages, has_system, kinds, last, frame) for _ in range(2))
         if not self._stable[key]:
             return None
         head = [{"role": "system", "content": "s"}] if has_system else []
-        text = self.render([*head, user(0), reply(1), *shaped(messages, 2), reply(400), *messages])
+        text = self.render([*head, user(0), reply(1), *shaped(messages, 2, frame), reply(400), *messages])
         tail = text[text.rindex(mark(400)) + len(mark(400)) :]
         if end:
             tail = tail.lstrip().removeprefix(self._encoder.text_of(end[0])).removeprefix(self.decode(end[1:]))
@@ -159,16 +161,21 @@ class ChatTemplate:
         return fitted
 
     def _is_stable(
-        self, messages: Sequence[Message], has_system: bool, kinds: Collection[ReplyKind], last: ReplyKind
+        self,
+        messages: Sequence[Message],
+        has_system: bool,
+        kinds: Collection[ReplyKind],
+        last: ReplyKind,
+        frame: Frame | None,
     ) -> bool:
         """Whether new messages leave what stands before them as the model has it: the prompt and its reply."""
         before: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
         before.append(user(0))
         # In a fixed order, so that the answer does not depend on a hash seed.
         for n, kind in enumerate([kind for kind in ReplyKind if kind in kinds], start=1):
-            before += [reply(20 * n, kind), *shaped(messages, 20 * n + 1)]
+            before += [reply(20 * n, kind), *shaped(messages, 20 * n + 1, frame)]
         sampled = reply(400, last)
-        conversation = [*before, sampled, *shaped(messages, 401)]
+        conversation = [*before, sampled, *shaped(messages, 401, frame)]
         try:
             earlier, later = self.render(before), self.render(conversation)
         except TemplateError:

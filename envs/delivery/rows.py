@@ -69,7 +69,7 @@ def build_group(
     rewards = [rollout.verdict.reward for rollout in rollouts]
     rows: list[_Row] = []
     dropped: list[dict[str, Any]] = []
-    plain = any(rollout.result.metadata.get("without_tokens") for rollout in rollouts)
+    plain = not all(rollout.result.carries_tokens for rollout in rollouts)
     for rollout in rollouts:
         if plain:
             rows.append(_Row(rollout, SequenceData("", (), (), ()), 0.0))
@@ -92,9 +92,9 @@ def build_group(
             "group_id": group_id,
             "task_id": rollouts[0].task.id,
             "rollout_ids": [row.rollout.id for row in rows],
-            "segments": [row.segment.metadata.get("segment", 0) for row in rows],
+            "segments": [row.segment.segment for row in rows],
             "steps": [row.rollout.metadata.get("step") for row in rows],
-            "policy_versions": [row.segment.metadata.get("policy_version") for row in rows],
+            "policy_versions": [row.segment.policy_version for row in rows],
             "step": step,
             "temperature": temperature,
             "dropped": dropped,
@@ -157,7 +157,7 @@ def _add_rows(rollout: Rollout, rows: list[_Row], dropped: list[dict[str, Any]])
             rows.append(_Row(rollout, segment, segment.trained / total))
             continue
         logger.error("a row of rollout %s is dropped, it is not what was recorded: %s", rollout.id, problem)
-        number = segment.metadata.get("segment", 0)
+        number = segment.segment
         dropped.append({"rollout_id": rollout.id, "segment": number, "tokens": segment.trained, "reason": problem})
 
 
@@ -169,7 +169,7 @@ def _advantages(row: _Row, rewards: Sequence[float]) -> list[float]:
     advantages = [0.0 if mask == IGNORED else value * row.share for mask in masked]
     if verdict.turn_advantages:
         for step, own in zip(row.rollout.result.steps, verdict.turn_advantages, strict=True):
-            if step.segment == row.segment.metadata.get("segment", 0):
+            if step.segment == row.segment.segment:
                 for place in range(step.start, step.start + step.completion_tokens):
                     advantages[place] += own * row.share
     return advantages

@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from envs.records.atif import FILE_NAME, KEY
+from envs.records.read import read_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ class RolloutTail:
                         break
                     self._offset += len(line)
                     ours = orjson.loads(line)["extra"][KEY]
-                    counts = ours["result"]["metadata"]
-                    parsed = counts.get("tool_calls", 0) > 0 and not counts.get("malformed_calls", 0)
+                    counts = read_counts(ours)
+                    parsed = counts.tool_calls > 0 and not counts.malformed_calls
                     self.rollouts[ours["id"]] = Replies(ours["verdict"]["reward"], parsed)
         return self.rollouts
 

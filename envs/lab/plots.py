@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from envs.lab.curve import Curve, Evaluation, gain, rise
+from envs.records.disk import replace_file
 
 Points = Sequence[tuple[float, float]]
 
@@ -101,8 +102,8 @@ def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
         evaluations=curve.evaluations,
         tasks=sorted({name for one in curve.evaluations for name in one.rates}),
     )
-    _replace(path, page)
-    _replace(path.with_name("curve.svg"), _picture(heads))
+    replace_file(path, page.encode())
+    replace_file(path.with_name("curve.svg"), _picture(heads).encode())
 
 
 def held_out(curve: Curve) -> Markup:
@@ -149,9 +150,3 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     for name, value in config.items():
         pairs += _flat(value, f"{prefix}{name} / ") if isinstance(value, dict) else [(prefix + name, value)]
     return pairs
-
-
-def _replace(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, "utf-8")
-    temporary.replace(path)

@@ -15,13 +15,13 @@ from typing import Any
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.formats.hermes import CALL, CALL_END
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, SequenceData
 from envs.lab.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local.backend import LocalBackend
-from tools import default_tools
+from tools import ToolCall, default_tools
 
 TOOLS = ("terminal", "submit")
 """The tools that transcripts show and use."""
@@ -84,7 +84,7 @@ async def transcripts(
 
 def call(name: str, **arguments: Any) -> str:
     """A reply that makes one call."""
-    return f"{CALL}\n{json.dumps({'name': name, 'arguments': arguments}, ensure_ascii=False)}\n{CALL_END}"
+    return Hermes().write(ToolCall(name, arguments))
 
 
 async def _prepare(task: Example, sandbox: Sandbox) -> None:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from atropos_agent.formats import hermes
+from atropos_agent.formats.hermes import CALL, Hermes
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
 from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
 
@@ -136,13 +136,13 @@ def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
         texts = engine.complete(prompts, SamplingParams(max_tokens=128, seed=0))
     finally:
         engine.stop()
-    replies = [hermes.parse(text) for text in texts]
+    replies = [Hermes().parse(text) for text in texts]
     parsed = [len(reply.calls) == 1 and not reply.problems for reply in replies]
     exact = [
         good and reply.calls[0].name == TOOLS[0] and reply.calls[0].arguments == {"command": task.command}
         for good, reply, task in zip(parsed, replies, tasks, strict=True)
     ]
-    planned = [not text.lstrip().startswith(hermes.CALL) for text in texts]
+    planned = [not text.lstrip().startswith(CALL) for text in texts]
     return sum(parsed) / trials, sum(planned) / trials, sum(exact) / trials
 
 

@@ -1,15 +1,17 @@
-"""Saved rollouts: one ATIF document a line, with token ids, masks and logprobs.
+"""Write rollouts: one ATIF document a line, with token ids, masks and logprobs.
 
 ATIF is Harbor's Agent Trajectory Interchange Format (RFC 0001 of the Harbor framework), version
 1.8. A document is valid ATIF as it stands; what ATIF has no place for lies under one key of the
 `extra` objects, `"atropos_agent"`:
 
-- `extra` of the document: `format` (1), `id`, `task` (`id`, `tags`, `band`), `verdict`, `timings_s`,
-  `metadata`, `result` (how the run ended, and the chat `messages` exactly as they were) and
-  `record`: every request and its reply in token ids, by which rows are checked (`atropos_agent.tokens.record`), and
+- `extra` of the document: `format` (2), what `_rollout` says of the rollout, `result` (how the run
+  ended, what was counted, and the chat `messages` exactly as they were) and `record`: every request
+  and its reply in token ids, by which rows are checked (`atropos_agent.tokens.record`), and
   `segments`: per row of training data `tokens`, `masked_tokens` (-100 where not trained),
-  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length.
-- `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`.
+  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length, with `segment`, `turns`
+  and `policy_version`.
+- `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
+  `content` (the reply without thinking and calls).
 - `extra` of tool calls and observations: what `ToolCall` and `ToolResult` have beside ATIF's fields;
   `correction` is true where the model was told about malformed calls.
 
@@ -17,9 +19,11 @@ A step's `metrics` hold the sampled tokens (`completion_token_ids`, `logprobs`).
 `prompt_token_ids` is left out, because the history repeated in every step has quadratic size: the
 prompt of a step is `segments[segment].tokens[:start]`.
 
-`format` rises when a reader of the old format would misread the new one. Never saved: the hidden
-tests, the reference solution, and the task's own metadata, which may hold either. The verdict's
-explanation may quote the judge's output, so saved rollouts are for people, not for the model.
+`format` rises when a reader of the old format would misread the new one; `envs.records.read` reads all
+of them. Format 1 (version 0.1) had counts, segments' numbers and the like in dictionaries called
+`metadata`. Never saved: the hidden tests, the reference solution, and the task's own metadata, which
+may hold either. The verdict's explanation may quote the verifier's output, so saved rollouts are for
+people, not for the model.
 """
 
 from __future__ import annotations
@@ -27,11 +31,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
 import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from io import FileIO
 from pathlib import Path
@@ -39,42 +42,23 @@ from typing import Any, Self
 
 import orjson
 
-from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData, StopReason
+from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData
 from envs.records.disk import append, until_room
 from envs.records.plain import plain, plain_text
-from envs.types import Rollout, TestStatus, Verdict
+from envs.types import Rollout
 from tools.base import ToolCall, ToolResult
 
 SCHEMA_VERSION = "ATIF-v1.8"
-FORMAT = 1
+FORMAT = 2
 KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 
 logger = logging.getLogger(__name__)
 
 
-class UnknownFormat(ValueError):
-    """A document of another format or of a later version than this code reads."""
-
-
-@dataclass(frozen=True, slots=True)
-class SavedRollout:
-    """A rollout as read back: everything of `Rollout` but the task, of which the name is kept."""
-
-    id: str
-    task_id: str
-    result: AgentResult
-    verdict: Verdict
-    tags: Sequence[str] = ()
-    band: str = ""
-    model_name: str | None = None
-    timings_s: Mapping[str, float] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a line of `rollouts.jsonl` stands: offset and length in bytes, and its crc32."""
+    """The place of a line in `rollouts.jsonl`: offset and length in bytes, and its crc32."""
 
     offset: int
     size: int
@@ -84,15 +68,15 @@ class Place:
 def to_atif(
     rollout: Rollout, *, model_name: str | None = None, tools: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any]:
-    """A rollout as an ATIF document that `orjson.dumps` accepts.
+    """Return a rollout as an ATIF document that `orjson.dumps` accepts.
 
     tools: schemas in OpenAI's function format. Values that JSON can't hold (NaN in a call's
     arguments, integers beyond 64 bits, nesting deeper than 32) are written as text. Raises
     ValueError when the reward is not finite.
     """
-    result, verdict = rollout.result, rollout.verdict
-    if not math.isfinite(verdict.reward):
-        raise ValueError(f"rollout {rollout.id}: the reward {verdict.reward} is not finite")
+    result = rollout.result
+    if not math.isfinite(rollout.verdict.reward):
+        raise ValueError(f"rollout {rollout.id}: the reward {rollout.verdict.reward} is not finite")
     steps = [*_opening_steps(rollout), *_agent_steps(result)]
     agent: dict[str, Any] = {"name": "atropos-agent", "version": version("atropos-agent")}
     if model_name:
@@ -113,107 +97,17 @@ def to_atif(
         "extra": {
             KEY: {
                 "format": FORMAT,
-                "id": rollout.id,
-                "task": {
-                    "id": rollout.task.id,
-                    "tags": list(rollout.task.tags),
-                    "band": str(rollout.task.metadata.get("band", "")),
-                },
-                "verdict": {
-                    "reward": float(verdict.reward),
-                    "explanation": plain_text(verdict.explanation),
-                    "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
-                    "metrics": plain(verdict.metrics),
-                    "turn_advantages": list(map(float, verdict.turn_advantages)),
-                },
-                "timings_s": plain(rollout.timings_s),
-                "metadata": plain(rollout.metadata),
-                "result": {
-                    "success": result.success,
-                    "final_response": plain_text(result.final_response),
-                    "stop_reason": result.stop_reason and result.stop_reason.value,
-                    "error": None if result.error is None else plain_text(result.error),
-                    "metadata": plain(result.metadata),
-                    "messages": plain(result.messages),
-                },
-                "segments": [
-                    {
-                        "tokens": list(map(int, segment.tokens)),
-                        "masked_tokens": list(map(int, segment.masked_tokens)),
-                        "logprobs": list(map(float, segment.logprobs)),
-                        "text": plain_text(segment.full_text),
-                        "metadata": plain(segment.metadata),
-                    }
-                    for segment in result.segments
-                ],
-                "record": [
-                    {
-                        "extends": exchange.extends,
-                        "given": list(map(int, exchange.given)),
-                        "ids": list(map(int, exchange.ids)),
-                        "logprobs": list(map(float, exchange.logprobs)),
-                    }
-                    for exchange in result.record
-                ],
+                **_rollout(rollout),
+                "result": _result(result),
+                "segments": [_segment(segment) for segment in result.segments],
+                "record": [_exchange(exchange) for exchange in result.record],
             }
         },
     }
 
 
-def from_atif(document: Mapping[str, Any]) -> SavedRollout:
-    """The rollout in a document that `to_atif` made.
-
-    Raises UnknownFormat when it is of another format or a later version, ValueError when it is
-    damaged.
-    """
-    ours = _check_format(document)
-    try:
-        result = ours["result"]
-        return SavedRollout(
-            id=ours["id"],
-            task_id=ours["task"]["id"],
-            tags=tuple(ours["task"]["tags"]),
-            band=ours["task"]["band"],
-            model_name=document["agent"].get("model_name"),
-            timings_s=_floats(ours["timings_s"]),
-            metadata=ours["metadata"],
-            verdict=Verdict(
-                reward=ours["verdict"]["reward"],
-                explanation=ours["verdict"]["explanation"],
-                tests={name: TestStatus(status) for name, status in ours["verdict"]["tests"].items()},
-                metrics=_floats(ours["verdict"]["metrics"]),
-                turn_advantages=tuple(ours["verdict"].get("turn_advantages", ())),
-            ),
-            result=AgentResult(
-                success=result["success"],
-                final_response=result["final_response"],
-                steps=tuple(_read_step(step) for step in document["steps"] if KEY in step.get("extra", {})),
-                stop_reason=result["stop_reason"] and StopReason(result["stop_reason"]),
-                segments=tuple(
-                    SequenceData(
-                        full_text=segment["text"],
-                        tokens=tuple(segment["tokens"]),
-                        masked_tokens=tuple(segment["masked_tokens"]),
-                        logprobs=tuple(segment["logprobs"]),
-                        metadata=segment["metadata"],
-                    )
-                    for segment in ours["segments"]
-                ),
-                messages=tuple(result["messages"]),
-                error=result["error"],
-                metadata=result["metadata"],
-                record=tuple(
-                    Exchange(item["extends"], tuple(item["given"]), tuple(item["ids"]), tuple(item["logprobs"]))
-                    for item in ours.get("record", ())
-                ),
-            ),
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the rollout document is damaged: {type(error).__name__}: {error}") from error
-
-
 class RolloutWriter:
-    """Appends rollouts to `rollouts.jsonl` in a directory, which is created when missing.
+    """Append rollouts to `rollouts.jsonl` in a directory, which is created when missing.
 
     Used as `async with`. A line has reached the operating system when `write` returns, so that it
     survives the process. A torn last line, left by a process that died while it wrote, is closed
@@ -235,7 +129,7 @@ class RolloutWriter:
         self._lock = threading.Lock()
 
     async def __aenter__(self) -> Self:
-        """Raises OSError when the file can't be opened."""
+        """Open the file. Raises OSError when it can't be opened."""
         await asyncio.to_thread(self._open)
         return self
 
@@ -276,61 +170,64 @@ class RolloutWriter:
         return Place(offset, len(line), zlib.crc32(line))
 
 
-def read_at(directory: Path | str, place: Place) -> SavedRollout:
-    """The rollout at a place in a directory's `rollouts.jsonl`. Raises ValueError when it is damaged, OSError."""
-    with (Path(directory) / FILE_NAME).open("rb") as file:
-        file.seek(place.offset)
-        line = file.read(place.size)
-    if zlib.crc32(line) != place.crc:
-        raise ValueError(f"the rollout at byte {place.offset} of {FILE_NAME} is damaged")
-    return from_atif(orjson.loads(line))
+def _rollout(rollout: Rollout) -> dict[str, Any]:
+    """Return what is saved of a rollout beside the agent's result; `envs.records.read._rollout` reads it."""
+    verdict = rollout.verdict
+    return {
+        "id": rollout.id,
+        "task": {
+            "id": rollout.task.id,
+            "tags": list(rollout.task.tags),
+            "band": str(rollout.task.metadata.get("band", "")),
+        },
+        "verdict": {
+            "reward": float(verdict.reward),
+            "explanation": plain_text(verdict.explanation),
+            "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
+            "metrics": plain(verdict.metrics),
+            "turn_advantages": list(map(float, verdict.turn_advantages)),
+        },
+        "timings_s": plain(rollout.timings_s),
+        "metadata": plain(rollout.metadata),
+    }
 
 
-def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
-    """The rollouts of a file, or of the `rollouts.jsonl` in a directory, one at a time.
-
-    Lines that are not JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or
-    ValueError, naming the line, for a document that can't be read.
-    """
-    path = Path(path)
-    if path.is_dir():
-        path /= FILE_NAME
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                document = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
-                continue
-            try:
-                yield from_atif(document)
-            except ValueError as error:
-                raise type(error)(f"line {number} of {path}: {error}") from error
+def _result(result: AgentResult) -> dict[str, Any]:
+    return {
+        "success": result.success,
+        "final_response": plain_text(result.final_response),
+        "stop_reason": result.stop_reason and result.stop_reason.value,
+        "error": None if result.error is None else plain_text(result.error),
+        "counts": asdict(result.counts),
+        "carries_tokens": result.carries_tokens,
+        "metadata": plain(result.metadata),
+        "messages": plain(result.messages),
+    }
 
 
-def _check_format(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Our part of a document that this code can read."""
-    found = document.get("schema_version") if isinstance(document, Mapping) else None
-    schema = re.fullmatch(r"ATIF-v(\d+)\.\d+", str(found))
-    if not schema:
-        raise UnknownFormat(f"not an ATIF document: its schema_version is {found!r}")
-    if schema[1] != "1":
-        raise UnknownFormat(f"schema_version {found} is not read by this version, which reads ATIF-v1")
-    ours = (document.get("extra") or {}).get(KEY)
-    if not isinstance(ours, Mapping):
-        raise UnknownFormat(f"an ATIF document without extra.{KEY}: it holds no token rows of ours")
-    if ours.get("format") != FORMAT:
-        raise UnknownFormat(
-            f"extra.{KEY}.format is {ours.get('format')!r} and this version of atropos-agent reads {FORMAT}; "
-            "upgrade atropos-agent to read newer files"
-        )
-    return ours
+def _segment(segment: SequenceData) -> dict[str, Any]:
+    return {
+        "tokens": list(map(int, segment.tokens)),
+        "masked_tokens": list(map(int, segment.masked_tokens)),
+        "logprobs": list(map(float, segment.logprobs)),
+        "text": plain_text(segment.full_text),
+        "segment": segment.segment,
+        "turns": segment.turns,
+        "policy_version": segment.policy_version,
+    }
+
+
+def _exchange(exchange: Exchange) -> dict[str, Any]:
+    return {
+        "extends": exchange.extends,
+        "given": list(map(int, exchange.given)),
+        "ids": list(map(int, exchange.ids)),
+        "logprobs": list(map(float, exchange.logprobs)),
+    }
 
 
 def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
-    """The messages before the first sampled reply, which may hold replies given as examples."""
+    """Yield the messages before the first sampled reply, which may hold replies given as examples."""
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
@@ -367,6 +264,7 @@ def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
                     "finish_reason": step.finish_reason,
                     "engine_s": step.engine_s,
                     "tools_s": step.tools_s,
+                    "content": plain_text(step.content),
                 }
             },
         }
@@ -381,7 +279,7 @@ def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
 
 def _metrics(step: AgentStep, segments: Sequence[SequenceData]) -> dict[str, Any]:
     metrics: dict[str, Any] = {"prompt_tokens": step.prompt_tokens, "completion_tokens": step.completion_tokens}
-    row = next((row for i, row in enumerate(segments) if row.metadata.get("segment", i) == step.segment), None)
+    row = next((row for row in segments if row.segment == step.segment), None)
     if row is not None:
         reply = slice(step.start, step.start + step.completion_tokens)
         if IGNORED not in row.masked_tokens[reply]:
@@ -391,7 +289,7 @@ def _metrics(step: AgentStep, segments: Sequence[SequenceData]) -> dict[str, Any
 
 
 def _call(call: ToolCall, step: int, place: int, used: set[str]) -> dict[str, Any]:
-    """ATIF's tool call. Its id must be there and unique, which the model's own need not be."""
+    """Return ATIF's tool call. Its id must be there and unique, which the model's own need not be."""
     name = plain_text(call.id)
     if not name or name in used:
         name = f"step-{step}-call-{place}"
@@ -407,44 +305,15 @@ def _call(call: ToolCall, step: int, place: int, used: set[str]) -> dict[str, An
 def _observation(result: ToolResult, calls: Sequence[ToolCall], saved: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "content": plain_text(result.content),
-        "extra": {KEY: {"is_error": result.is_error, "done": result.done, "metadata": plain(result.metadata)}},
+        "extra": {
+            KEY: {
+                "is_error": result.is_error,
+                "done": result.done,
+                "malformed": result.malformed,
+                "metadata": plain(result.metadata),
+            }
+        },
     }
     if result.call in calls:
         entry["source_call_id"] = saved[calls.index(result.call)]["tool_call_id"]
     return entry
-
-
-def _read_step(step: Mapping[str, Any]) -> AgentStep:
-    ours, metrics = step["extra"][KEY], step["metrics"]
-    calls = {
-        call["tool_call_id"]: ToolCall(call["function_name"], call["arguments"], call["extra"][KEY]["id"])
-        for call in step.get("tool_calls", ())
-    }
-    results, correction = [], None
-    for item in step.get("observation", {}).get("results", ()):
-        extra = item["extra"][KEY]
-        if extra.get("correction"):
-            correction = item["content"]
-        else:
-            call = calls.get(item.get("source_call_id"))
-            results.append(ToolResult(item["content"], extra["is_error"], extra["done"], call, extra["metadata"]))
-    return AgentStep(
-        index=ours["index"],
-        response=step["message"],
-        thinking=step.get("reasoning_content"),
-        calls=tuple(calls.values()),
-        results=tuple(results),
-        correction=correction,
-        finish_reason=ours["finish_reason"],
-        segment=ours["segment"],
-        start=ours["start"],
-        prompt_tokens=metrics["prompt_tokens"],
-        completion_tokens=metrics["completion_tokens"],
-        engine_s=ours["engine_s"],
-        tools_s=ours["tools_s"],
-    )
-
-
-def _floats(values: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers that `plain` wrote; NaN and infinity are words there."""
-    return {name: float(value) for name, value in values.items()}

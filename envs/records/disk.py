@@ -1,4 +1,4 @@
-"""Writing to a disk that may be full: nothing is lost, everything waits until there is room."""
+"""Write to a disk that may be full: nothing is lost, everything waits until there is room."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
+from uuid import uuid4
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 PAUSE_S = 5.0
-"""Before a write is tried again, in seconds."""
+"""Pause before a write is tried again, in seconds."""
 
 
 def no_space(error: Exception) -> bool:
-    """Whether an error of the file system or of SQLite says that the disk is full."""
+    """Tell whether an error of the file system or of SQLite says that the disk is full."""
     return "disk is full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -50,7 +51,14 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old or the new content, never a part."""
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(data)
-    temporary.replace(path)
+    """Write a file so that a reader sees the old or the new content, never a part, whoever writes beside us.
+
+    Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

@@ -101,7 +101,7 @@ class Metrics:
         self.steps += len(result.steps)
         self.tokens += sum(len(segment.tokens) for segment in result.segments)
         self.tokens_sampled += result.sampled_tokens
-        self.malformed_calls += int(result.metadata.get("malformed_calls", 0))
+        self.malformed_calls += result.counts.malformed_calls
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
         for sign in signs(rollout.verdict):
             self.cheats[sign] += 1

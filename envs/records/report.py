@@ -9,10 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,20 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from atropos_agent.types import AgentStep, Message
-from envs.records.atif import SavedRollout
+from envs.records.disk import replace_file
+from envs.records.read import SavedRollout
 from envs.records.token_view import TokenView, token_view, visible
 from tools.base import ToolCall
 
 MAX_TEXT = 20_000
 """Characters of one message, reply or result; more are cut from its middle."""
 
-_MARKUP = re.compile(r"<think>.*?</think>|<tool_call>.*?</tool_call>", re.DOTALL)
-
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """A reply and what it led to. prose: the reply without thoughts and calls."""
+    """A reply and what it led to."""
 
     step: AgentStep
-    prose: str
     exchanges: Sequence[tuple[ToolCall | None, str | None, bool]]
 
 
@@ -119,9 +116,7 @@ def write_report(
     )
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(page, "utf-8", errors="replace")
-    temporary.replace(path)
+    replace_file(path, page.encode("utf-8", "replace"))
 
 
 def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
@@ -172,6 +167,7 @@ def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: in
         facts=[
             *((f"{name} time", f"{seconds:.2f} s") for name, seconds in rollout.timings_s.items()),
             *((name, f"{value:g}") for name, value in rollout.verdict.metrics.items()),
+            *((name, f"{count:,}") for name, count in asdict(result.counts).items() if count),
             *((str(name), str(value)) for name, value in {**result.metadata, **rollout.metadata}.items()),
             *([("model", rollout.model_name)] if rollout.model_name else []),
         ],
@@ -188,7 +184,7 @@ def _turn(step: AgentStep) -> _Turn:
             results.remove(mine)
         exchanges.append((call, mine.content if mine else None, mine.is_error if mine else False))
     exchanges += [(None, item.content, item.is_error) for item in results]
-    return _Turn(step, _MARKUP.sub("", step.response).strip(), exchanges)
+    return _Turn(step, exchanges)
 
 
 def _tiles(lines: Sequence[_Line]) -> list[tuple[str, str]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from envs.records.atif import read_at
 from envs.records.disk import until_room
+from envs.records.read import read_at
 from envs.records.redaction import Redactor
 from envs.running.failures import evidence, write_evidence
 from envs.running.journal import Journal, Unfinished

@@ -74,7 +74,7 @@ async def test_several_calls_in_one_reply_run_in_order(tokenizer):
     result = await agent.run("Add.")
     assert [r.content for r in result.steps[0].results] == ["3", "7"]
     assert [r.call.id for r in result.steps[0].results] == ["call_0", "call_1"]
-    assert result.metadata["tool_calls"] == 2
+    assert result.counts.tool_calls == 2
 
 
 async def test_a_finishing_tool_ends_the_rollout_and_the_calls_behind_it_do_not_run(tokenizer):
@@ -101,7 +101,7 @@ async def test_a_malformed_call_is_corrected_once_counted_and_survived(tokenizer
     agent, _ = agent_for(tokenizer, reply, "sorry")
     result = await agent.run("Add.")
     assert result.stop_reason is StopReason.ANSWERED
-    assert result.metadata["malformed_calls"] >= 1
+    assert result.counts.malformed_calls >= 1
     assert len(told(result)) == 1
     assert said in told(result)[0]
     assert not any(r.content == "2" for step in result.steps for r in step.results)
@@ -111,8 +111,8 @@ async def test_a_tool_error_is_shown_to_the_model_and_is_not_malformed(tokenizer
     agent, _ = agent_for(tokenizer, call("fail", reason="no such file"), "ok")
     result = await agent.run("Fail.")
     assert "no such file" in told(result)[0]
-    assert result.metadata["tool_errors"] == 1
-    assert result.metadata["malformed_calls"] == 0
+    assert result.counts.tool_errors == 1
+    assert result.counts.malformed_calls == 0
 
 
 async def test_a_crashing_tool_is_our_failure_and_keeps_what_was_sampled(tokenizer):

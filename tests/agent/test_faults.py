@@ -169,7 +169,9 @@ def mask_shifted(patch):
                     for t, m in zip(row.tokens, [*row.masked_tokens[1:], IGNORED], strict=True)
                 ],
                 [*row.logprobs[1:], NO_LOGPROB],
-                row.metadata,
+                row.segment,
+                row.turns,
+                row.policy_version,
             )
             for row in rows(self)
         ]

@@ -201,7 +201,7 @@ async def test_a_reply_that_comes_after_the_end_is_in_no_row_and_is_told(tokeniz
     kept = list(server.exchanges)
     await server.late
     assert_truth(tokenizer, result, kept)
-    assert result.metadata["abandoned_requests"] == 1
+    assert result.counts.abandoned_requests == 1
 
 
 async def test_what_an_engine_sampled_but_can_not_be_trained_on_is_told(tokenizer):
@@ -215,7 +215,7 @@ async def test_what_an_engine_sampled_but_can_not_be_trained_on_is_told(tokenize
     server = Positive([sampled(template, "done", "stop")])
     with pytest.raises(AgentError) as caught:
         await AtroposAgent(server, template=template).run("Go.")
-    assert caught.value.partial.metadata["refused_tokens"] == len(server.exchanges[0].ids)
+    assert caught.value.partial.counts.refused_tokens == len(server.exchanges[0].ids)
 
 
 async def test_consecutive_messages_of_one_role_are_joined_where_the_template_refuses_them(smollm2_tokenizer):

@@ -63,7 +63,7 @@ def assert_truth(tokenizer, result, exchanges, *, render=None):
 
 def assert_rows_are_the_truth(result, exchanges):
     """Each exchange's prompt and reply stand, in that place, in one row; nothing else is trained."""
-    rows = {row.metadata["segment"]: row for row in result.segments}
+    rows = {row.segment: row for row in result.segments}
     trained = {index: set() for index in rows}
     for step, exchange in zip(result.steps, exchanges, strict=True):
         if not exchange.ids:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, SequenceData, StopReason
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, Counts, SequenceData, StopReason
 from envs.types import Hidden, Rollout, Task, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
@@ -81,6 +82,7 @@ def rollout(
                     index=0,
                     response=reply,
                     thinking="look",
+                    content=Hermes().parse(reply).content,
                     calls=(call, second),
                     results=(
                         ToolResult(output, call=call, metadata={"exit_code": 0}),
@@ -96,6 +98,7 @@ def rollout(
                 AgentStep(
                     index=1,
                     response=answer,
+                    content=answer,
                     start=second_start,
                     prompt_tokens=second_start,
                     completion_tokens=len(answer) + 1,
@@ -111,7 +114,7 @@ def rollout(
                 {"role": "user", "content": f"<tool_response>{output}</tool_response>"},
                 {"role": "assistant", "content": answer},
             ),
-            metadata={"tool_calls": 2, "tool_errors": 1, "malformed_calls": 1},
+            counts=Counts(tool_calls=2, tool_errors=1, malformed_calls=1),
         ),
         verdict=Verdict(
             reward,

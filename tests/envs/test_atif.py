@@ -16,8 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import renamed, rollout, row, task
 
-from atropos_agent.types import AgentResult, AgentStep, SequenceData, StopReason
-from envs.records.atif import KEY, RolloutWriter, UnknownFormat, from_atif, read_rollouts, to_atif
+from atropos_agent.types import AgentResult, AgentStep, Counts, SequenceData, StopReason
+from envs.records.atif import KEY, RolloutWriter, to_atif
+from envs.records.read import UnknownFormat, from_atif, read_rollouts
 from envs.types import Rollout, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
@@ -84,7 +85,7 @@ def test_a_steps_metrics_are_of_its_own_segment_where_an_earlier_one_has_no_row(
     original = rollout()
     (data,) = original.result.segments
     steps = tuple(replace(step, segment=1) for step in original.result.steps)
-    later = replace(data, metadata={**data.metadata, "segment": 1})
+    later = replace(data, segment=1)
     document = through_json(replace(original, result=replace(original.result, segments=(later,), steps=steps)))
     saved = [step for step in document["steps"] if step["source"] == "agent"]
     assert sum(len(step["metrics"]["logprobs"]) for step in saved) == data.trained
@@ -153,7 +154,7 @@ def test_a_reward_that_is_not_finite_is_refused() -> None:
         ({"schema_version": None}, "not an ATIF document"),
         ({"extra": {}}, "no token rows"),
         ({"extra": None}, "no token rows"),
-        ({"extra": {KEY: {"format": 2}}}, "upgrade atropos-agent"),
+        ({"extra": {KEY: {"format": 3}}}, "upgrade atropos-agent"),
     ],
 )
 def test_other_formats_and_later_versions_are_refused_by_name(change: dict[str, Any], message: str) -> None:
@@ -236,7 +237,9 @@ def rows(draw: st.DrawFn) -> SequenceData:
         tuple(tokens),
         tuple(-100 if logprob is None else token for token, logprob in zip(tokens, odds, strict=True)),
         tuple(1.0 if logprob is None else logprob for logprob in odds),
-        draw(objects),
+        draw(st.integers(0, 2)),
+        draw(st.integers(0, 30)),
+        draw(st.none() | st.integers(0, 100)),
     )
 
 
@@ -244,7 +247,7 @@ def rows(draw: st.DrawFn) -> SequenceData:
 def steps(draw: st.DrawFn, index: int) -> AgentStep:
     calls = draw(st.lists(st.builds(ToolCall, texts, objects, texts), max_size=3))
     links: st.SearchStrategy[ToolCall | None] = st.none() | st.sampled_from(calls) if calls else st.none()
-    results = st.builds(ToolResult, texts, st.booleans(), st.booleans(), links, objects)
+    results = st.builds(ToolResult, texts, st.booleans(), st.booleans(), links, objects, st.booleans())
     return AgentStep(
         index=index,
         response=draw(texts),
@@ -259,6 +262,7 @@ def steps(draw: st.DrawFn, index: int) -> AgentStep:
         completion_tokens=draw(st.integers(0, 30)),
         engine_s=draw(finite),
         tools_s=draw(finite),
+        content=draw(texts),
     )
 
 
@@ -279,6 +283,8 @@ def rollouts(draw: st.DrawFn) -> Rollout:
             messages=tuple(draw(st.lists(messages, max_size=5))),
             error=draw(st.none() | texts),
             metadata=draw(objects),
+            counts=Counts(*draw(st.lists(st.integers(0, 10**6), min_size=5, max_size=5))),
+            carries_tokens=draw(st.booleans()),
         ),
         verdict=Verdict(
             draw(finite),

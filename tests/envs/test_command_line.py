@@ -12,7 +12,7 @@ import orjson
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.records.atif import read_rollouts
+from envs.records.read import read_rollouts
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 

@@ -6,6 +6,7 @@ from copy import deepcopy
 import pytest
 from scripted_engine import ScriptedEngine
 
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
 from envs.doctor import Certificate, Status, examine, examine_template
@@ -118,7 +119,7 @@ async def test_a_tool_role_that_the_template_drops_is_wrong(smollm2_tokenizer):
         "{{ m['content'] | trim }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
     )
-    checks = examine_template(ChatTemplate(tokenizer), "tool")
+    checks = examine_template(ChatTemplate(tokenizer), Hermes(), "tool")
     assert [check.name for check in checks if check.status is Status.WRONG] == ["tool role"]
     assert checks[0].data["trims"]
     assert checks[0].data["opens_thinking"]
@@ -134,11 +135,11 @@ def test_options_of_the_template_reach_it_and_folding_is_advised_where_it_helps(
     )
     config = AgentEnvConfig(chat_template_kwargs={"greeting": "Hello"})
     assert config.chat_template(tokenizer).render([{"role": "user", "content": "x"}]).startswith("Hello<|im_start|>")
-    history = examine_template(config.chat_template(tokenizer))[-1]
+    history = examine_template(config.chat_template(tokenizer), Hermes())[-1]
     assert history.status is Status.NOTE
     assert "plain replies and replies with <think> with --env.fold_system=true" in history.text
     folded = AgentEnvConfig(fold_system=True).chat_template(tokenizer)
-    assert examine_template(folded)[-1].status is Status.OK
+    assert examine_template(folded, Hermes())[-1].status is Status.OK
 
 
 def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_options(capsys):

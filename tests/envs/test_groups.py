@@ -21,7 +21,7 @@ def rollout(reward, segments=1, name="r", *, turn_advantages=()):
     rows, steps, record = [], [], []
     for n in range(segments):
         ids, logprobs = list(range(2, n + 4)), [-0.5] * (n + 2)
-        rows.append(SequenceData("ab", [1, *ids], [IGNORED, *ids], [1.0, *logprobs], {"segment": n}))
+        rows.append(SequenceData("ab", [1, *ids], [IGNORED, *ids], [1.0, *logprobs], segment=n))
         steps.append(AgentStep(n, "ab", segment=n, start=1, completion_tokens=len(ids)))
         record.append(Exchange(False, (1,), tuple(ids), tuple(logprobs)))
     result = AgentResult(

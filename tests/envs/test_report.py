@@ -14,7 +14,8 @@ import pytest
 from samples import decode, rollout, row, task
 
 from atropos_agent.types import SequenceData
-from envs.records.atif import SavedRollout, from_atif, to_atif
+from envs.records.atif import to_atif
+from envs.records.read import SavedRollout, from_atif
 from envs.records.report import MAX_TEXT, write_report
 from envs.records.token_view import token_view, visible
 from envs.types import Rollout

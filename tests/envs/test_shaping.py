@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from samples import rollout
 
+from atropos_agent.types import Counts
 from envs.rewards import Shaping, shaped
 from envs.types import TestStatus, Verdict
 
@@ -35,7 +36,7 @@ def test_malformed_calls_and_length_may_cost():
     assert verdict.reward == pytest.approx(0.4)
     assert verdict.solved  # a statistic of what was solved stays one
     assert "1 malformed calls cost 0.1; 10 tokens beyond" in verdict.explanation
-    many = replace(RESULT, metadata={**RESULT.metadata, "malformed_calls": 100})
+    many = replace(RESULT, counts=Counts(malformed_calls=100))
     assert shaped(SOLVED, many, Shaping(malformed_call=0.1)).reward == 0.5
 
 

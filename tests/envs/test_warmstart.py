@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from atropos_agent.formats import hermes
+from atropos_agent.formats.hermes import CALL, Hermes
 from atropos_agent.types import IGNORED
 from envs.lab.kinds import KINDS
 from envs.lab.synthetic import TOOLS, Example, examples, hasty, transcripts
@@ -52,10 +52,10 @@ async def test_every_kinds_solution_runs_and_only_the_replies_are_trained(smollm
     for task, row in zip(tasks, rows, strict=True):
         trained = smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED])
         first, second, rest = trained.split("<|im_end|>")
-        (call,) = hermes.parse(first).calls
+        (call,) = Hermes().parse(first).calls
         assert first.startswith(f"Plan: {task.plan}\n")
         assert (call.name, call.arguments) == (TOOLS[0], {"command": task.command})
-        assert hermes.parse(second).calls[0].name == "submit"
+        assert Hermes().parse(second).calls[0].name == "submit"
         assert rest == ""
         assert row.full_text.count(task.instruction) == 1
         assert "<tool_response>\n(no output)\n</tool_response>" in row.full_text
@@ -64,7 +64,7 @@ async def test_every_kinds_solution_runs_and_only_the_replies_are_trained(smollm
 async def test_one_who_acts_at_once_says_nothing_and_is_mostly_wrong(smollm2_tokenizer: Any) -> None:
     rng = random.Random(0)
     tasks = examples(100, 2)
-    replies = [hermes.parse(hasty(task, rng)[0]) for task in tasks]
+    replies = [Hermes().parse(hasty(task, rng)[0]) for task in tasks]
     assert all(reply.content == "" for reply in replies)
     right = sum(r.calls[0].arguments["command"] == task.command for r, task in zip(replies, tasks, strict=True))
     assert 10 < right < 40
@@ -75,7 +75,7 @@ async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokeniz
     trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
     decided = [text for text in trained if text.startswith("Plan: ")]
     begun = [text for text in trained if text.startswith(": ")]
-    hasty = [text for text in trained if text.startswith(hermes.CALL)]
+    hasty = [text for text in trained if text.startswith(CALL)]
     assert len(decided) + len(begun) + len(hasty) == 120
     assert len(begun) > len(hasty) > 0.8 * len(decided) > 5
     assert [text.count("submit") for text in trained] == [int(place % 4 == 0) for place in range(120)]

@@ -251,13 +251,13 @@ async def test_a_registry_turns_the_model_s_mistakes_into_results():
     assert (await registry.execute(ToolCall("weather", {"city": 1}))).is_error
 
 
-async def test_metadata_tell_a_malformed_call_from_a_tool_that_refused():
+async def test_a_result_tells_a_malformed_call_from_a_tool_that_refused():
     async def picky(n: int) -> str:
         raise ToolError("not today")
 
     registry = ToolRegistry([picky])
     calls = [ToolCall("picky", {"n": 1}), ToolCall("picky", {"n": "1"}), ToolCall("piccy", {"n": 1})]
-    assert [(await registry.execute(call)).metadata["malformed"] for call in calls] == [False, True, True]
+    assert [(await registry.execute(call)).malformed for call in calls] == [False, True, True]
 
 
 async def test_a_registry_raises_what_is_not_the_model_s_mistake():

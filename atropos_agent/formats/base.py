@@ -1,0 +1,93 @@
+"""The seam between the agent and how a model is shown tools, calls them and hears of their results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from atropos_agent.types import Message
+from tools.base import ToolCall, ToolResult
+
+DEFAULT_PREAMBLE = "You are an agent that works in a Linux sandbox by calling tools."
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply, taken apart.
+
+    thinking: what stood in `<think>`; None when there was none.
+    content: the rest, without calls.
+    calls: the well-formed calls, in order.
+    problems: what is wrong with each malformed call, in order.
+    """
+
+    thinking: str | None
+    content: str
+    calls: Sequence[ToolCall]
+    problems: Sequence[str]
+
+
+class ToolFormat(ABC):
+    """How a model calls tools: what it is shown, how its replies are read, what it is answered.
+
+    A subclass defines `instructions`, `parse`, `write` and `correction`. It keeps nothing between calls: one
+    object serves every rollout. Nothing is to be repaired: a call that is not exactly what the format
+    asks for is a problem, because a repaired call would be rewarded like a correct one.
+
+    control: the format's own strings that a tokenizer may hold as single tokens. They stay control text
+        in system messages and in replies given as examples; everywhere else they are encoded as text.
+    frame: what stands before and behind a result in a message's content, by which chat templates tell
+        results from questions; None where the role alone tells them.
+    """
+
+    control: Sequence[str] = ()
+    frame: tuple[str, str] | None = None
+
+    @abstractmethod
+    def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
+        """Return how the prompt shows tools, given by schemas in OpenAI's function format, and how to call them."""
+
+    @abstractmethod
+    def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
+        """Take a reply apart, whatever is in it. Raises nothing.
+
+        first_id: number of the first call, for ids (`call_0`) that are unique in a rollout.
+        thinking_open: the prompt ended inside `<think>`, so the reply starts there.
+        """
+
+    @abstractmethod
+    def write(self, call: ToolCall) -> str:
+        """Return a call as a model writes it, so that `parse` reads it back."""
+
+    @abstractmethod
+    def correction(self, problems: Sequence[str]) -> str:
+        """Return what the model is told about its malformed calls."""
+
+    def system_prompt(
+        self,
+        schemas: Sequence[Mapping[str, object]],
+        *,
+        preamble: str | None = None,
+        working_dir: str | None = None,
+    ) -> str:
+        """Return the system message: the preamble, where the model works, and its tools.
+
+        preamble: replaces the default; working_dir: named to the model; None leaves it out.
+        """
+        parts = [
+            DEFAULT_PREAMBLE if preamble is None else preamble.strip(),
+            f"You work in {working_dir}." if working_dir else "",
+            self.instructions(schemas) if schemas else "",
+        ]
+        return "\n\n".join(part for part in parts if part)
+
+    def messages(self, results: Sequence[ToolResult], correction: str | None, *, role: str) -> list[Message]:
+        """Return the messages that carry results, and what is said of malformed calls, to the model.
+
+        results: in the order of their calls (`ToolResult.call`), contents quoted already.
+        role: the chat role that the configuration wants results in.
+        """
+        before, behind = self.frame or ("", "")
+        contents = [result.content for result in results] + ([] if correction is None else [correction])
+        return [{"role": role, "content": "\n".join(f"{before}{content}{behind}" for content in contents)}]

@@ -1,0 +1,224 @@
+"""Read rollouts that were saved by this or an earlier version (`envs.records.atif`)."""
+
+from __future__ import annotations
+
+import logging
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.types import AgentResult, AgentStep, Counts, Exchange, SequenceData, StopReason
+from envs.records.atif import FILE_NAME, FORMAT, KEY, Place
+from envs.types import TestStatus, Verdict
+from tools.base import ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
+
+OLD_FORMATS = (1,)
+"""What version 0.1 wrote."""
+
+
+_COUNTS = tuple(field.name for field in fields(Counts))
+
+
+class UnknownFormat(ValueError):
+    """A document of another format or of a later version than this code reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRollout:
+    """A rollout as read back: everything of `Rollout` but the task, of which the name is kept."""
+
+    id: str
+    task_id: str
+    result: AgentResult
+    verdict: Verdict
+    tags: Sequence[str] = ()
+    band: str = ""
+    model_name: str | None = None
+    timings_s: Mapping[str, float] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+def from_atif(document: Mapping[str, Any]) -> SavedRollout:
+    """Return the rollout in a document that `to_atif` made, in this version or an earlier one.
+
+    Raises UnknownFormat when it is of another format or a later version, ValueError when it is
+    damaged.
+    """
+    ours = _check_format(document)
+    try:
+        return _rollout(ours, document)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the rollout document is damaged: {type(error).__name__}: {error}") from error
+
+
+def read_at(directory: Path | str, place: Place) -> SavedRollout:
+    """Return the rollout at a place in a directory's `rollouts.jsonl`. Raises ValueError when damaged, OSError."""
+    with (Path(directory) / FILE_NAME).open("rb") as file:
+        file.seek(place.offset)
+        line = file.read(place.size)
+    if zlib.crc32(line) != place.crc:
+        raise ValueError(f"the rollout at byte {place.offset} of {FILE_NAME} is damaged")
+    return from_atif(orjson.loads(line))
+
+
+def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
+    """Yield the rollouts of a file, or of the `rollouts.jsonl` in a directory, one at a time.
+
+    Lines that are not JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or
+    ValueError, naming the line, for a document that can't be read.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path /= FILE_NAME
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                document = orjson.loads(line)
+            except orjson.JSONDecodeError as error:
+                logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
+                continue
+            try:
+                yield from_atif(document)
+            except ValueError as error:
+                raise type(error)(f"line {number} of {path}: {error}") from error
+
+
+def read_counts(ours: Mapping[str, Any]) -> Counts:
+    """Return what was counted in a run, from a document's `extra.atropos_agent`."""
+    result = ours["result"]
+    # Format 1 had them among the metadata.
+    saved = result["counts"] if "counts" in result else result["metadata"]
+    return Counts(**{name: int(saved.get(name, 0)) for name in _COUNTS})
+
+
+def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollout:
+    """Read what `envs.records.atif._rollout` wrote, and the agent's result."""
+    verdict = ours["verdict"]
+    return SavedRollout(
+        id=ours["id"],
+        task_id=ours["task"]["id"],
+        tags=tuple(ours["task"]["tags"]),
+        band=ours["task"]["band"],
+        model_name=document["agent"].get("model_name"),
+        timings_s=_floats(ours["timings_s"]),
+        metadata=ours["metadata"],
+        verdict=Verdict(
+            reward=verdict["reward"],
+            explanation=verdict["explanation"],
+            tests={name: TestStatus(status) for name, status in verdict["tests"].items()},
+            metrics=_floats(verdict["metrics"]),
+            turn_advantages=tuple(verdict.get("turn_advantages", ())),
+        ),
+        result=_result(ours, document["steps"]),
+    )
+
+
+def _result(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> AgentResult:
+    result = ours["result"]
+    extras = result["metadata"]
+    if ours["format"] in OLD_FORMATS:
+        extras = {name: value for name, value in extras.items() if name not in {*_COUNTS, "without_tokens"}}
+    return AgentResult(
+        success=result["success"],
+        final_response=result["final_response"],
+        steps=tuple(_step(step) for step in steps if KEY in step.get("extra", {})),
+        stop_reason=result["stop_reason"] and StopReason(result["stop_reason"]),
+        segments=tuple(_segment(segment, place) for place, segment in enumerate(ours["segments"])),
+        messages=tuple(result["messages"]),
+        error=result["error"],
+        metadata=extras,
+        record=tuple(
+            Exchange(item["extends"], tuple(item["given"]), tuple(item["ids"]), tuple(item["logprobs"]))
+            for item in ours.get("record", ())
+        ),
+        counts=read_counts(ours),
+        carries_tokens=result.get("carries_tokens", not result["metadata"].get("without_tokens", False)),
+    )
+
+
+def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
+    # Format 1 had its number and the like among the metadata.
+    said = segment.get("metadata", segment)
+    return SequenceData(
+        full_text=segment["text"],
+        tokens=tuple(segment["tokens"]),
+        masked_tokens=tuple(segment["masked_tokens"]),
+        logprobs=tuple(segment["logprobs"]),
+        segment=said.get("segment", place),
+        turns=said.get("turns", 0),
+        policy_version=said.get("policy_version"),
+    )
+
+
+def _step(step: Mapping[str, Any]) -> AgentStep:
+    ours, metrics = step["extra"][KEY], step["metrics"]
+    calls = {
+        call["tool_call_id"]: ToolCall(call["function_name"], call["arguments"], call["extra"][KEY]["id"])
+        for call in step.get("tool_calls", ())
+    }
+    results, correction = [], None
+    for item in step.get("observation", {}).get("results", ()):
+        extra = item["extra"][KEY]
+        if extra.get("correction"):
+            correction = item["content"]
+        else:
+            call = calls.get(item.get("source_call_id"))
+            results.append(_observation(item["content"], extra, call))
+    return AgentStep(
+        index=ours["index"],
+        response=step["message"],
+        thinking=step.get("reasoning_content"),
+        calls=tuple(calls.values()),
+        results=tuple(results),
+        correction=correction,
+        finish_reason=ours["finish_reason"],
+        segment=ours["segment"],
+        start=ours["start"],
+        prompt_tokens=metrics["prompt_tokens"],
+        completion_tokens=metrics["completion_tokens"],
+        engine_s=ours["engine_s"],
+        tools_s=ours["tools_s"],
+        # Format 1 did not say it, and knew no tool format but Hermes.
+        content=ours["content"] if "content" in ours else Hermes().parse(step["message"]).content,
+    )
+
+
+def _observation(content: str, extra: Mapping[str, Any], call: ToolCall | None) -> ToolResult:
+    metadata = dict(extra["metadata"])
+    # Format 1 had it among the metadata.
+    malformed = extra["malformed"] if "malformed" in extra else bool(metadata.pop("malformed", False))
+    return ToolResult(content, extra["is_error"], extra["done"], call, metadata, malformed)
+
+
+def _floats(values: Mapping[str, Any]) -> dict[str, float]:
+    """Return numbers that `plain` wrote; NaN and infinity are words there."""
+    return {name: float(value) for name, value in values.items()}
+
+
+def _check_format(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return our part of a document that this code can read. Raises UnknownFormat."""
+    found = document.get("schema_version") if isinstance(document, Mapping) else None
+    schema = re.fullmatch(r"ATIF-v(\d+)\.\d+", str(found))
+    if not schema:
+        raise UnknownFormat(f"not an ATIF document: its schema_version is {found!r}")
+    if schema[1] != "1":
+        raise UnknownFormat(f"schema_version {found} is not read by this version, which reads ATIF-v1")
+    ours = (document.get("extra") or {}).get(KEY)
+    if not isinstance(ours, Mapping):
+        raise UnknownFormat(f"an ATIF document without extra.{KEY}: it holds no token rows of ours")
+    if ours.get("format") not in (*OLD_FORMATS, FORMAT):
+        raise UnknownFormat(
+            f"extra.{KEY}.format is {ours.get('format')!r} and this version of atropos-agent reads up to {FORMAT}; "
+            "upgrade atropos-agent to read newer files"
+        )
+    return ours
