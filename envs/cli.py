@@ -1,8 +1,9 @@
 """The command line of an environment: `serve`, `process` and `evaluate`.
 
-Options are `--env.NAME` for the environment and `--openai.NAME` for the engine, as in atroposlib,
-and may stand in a YAML file given with `--config`; the command line wins. atroposlib's own parser
-ignores misspelt YAML keys, turns W&B on by itself, and takes a single engine for a cluster of
+Options are `--env.NAME` for the environment and `--openai.NAME` for the inference server, as in atroposlib,
+and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
+working directory count as if they were set, where they are not. atroposlib's own parser
+ignores misspelt YAML keys, turns W&B on by itself, and takes a single server for a cluster of
 four, so the parsing is done here, with pydantic-settings.
 """
 
@@ -12,6 +13,7 @@ import asyncio
 import json
 import logging
 import os
+import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -20,9 +22,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
+from dotenv import load_dotenv
 from pydantic import Field, ValidationError, create_model
 from pydantic_settings import BaseSettings, CliSettingsSource, PydanticBaseSettingsSource
 from rich.console import Console
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
 
 from atropos_agent.engines.completions import ModelNotServed
 from atropos_agent.engines.protocols import server_for
@@ -31,6 +37,7 @@ from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
+from envs.running.commands import evaluate_once, process_groups, serve_trainer
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +48,9 @@ COMMANDS = {
 }
 
 
-def run(env_cls: type[AgentEnv], argv: Sequence[str]) -> int:
-    """Run the command that `argv` begins with. Returns the exit status."""
+def run(env_cls: type[AgentEnv[Any]], argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
     if argv and argv[0] in COMMANDS:
         return main(env_cls, argv[0], argv[1:])
     asked = bool(argv) and argv[0] in ("-h", "--help")
@@ -51,8 +59,9 @@ def run(env_cls: type[AgentEnv], argv: Sequence[str]) -> int:
     return 0 if asked else 2
 
 
-def main(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> int:
+def main(env_cls: type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> int:
     """Run one command to its end. Returns the exit status."""
+    load_dotenv(Path(".env"))
     try:
         options = parse(env_cls, command, argv)
     except UsageError as error:
@@ -74,8 +83,8 @@ def main(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> int:
         return 1
 
 
-def parse(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> Options:
-    """Options from the command line and the file that it names.
+def parse(env_cls: type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> Options:
+    """Return the options on the command line and in the file that it names.
 
     Raises UsageError with every problem; SystemExit after `--help`."""
     file = _config_file(argv)
@@ -100,7 +109,9 @@ def parse(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> Options
             return arguments, File(settings_cls)
 
     env = (env_cls.env_config_cls, Field(default_factory=dict, validate_default=True))
-    about = COMMANDS.get(command, "examine engine, tokenizer, template, sandboxes and trainer API; --json for programs")
+    about = COMMANDS.get(
+        command, "examine inference server, tokenizer, template, sandboxes and trainer API; --json for programs"
+    )
     model: Any = create_model("Options", __base__=Sources, __doc__=about, env=env)
     try:
         options: Options = model()
@@ -110,33 +121,42 @@ def parse(env_cls: type[AgentEnv], command: str, argv: Sequence[str]) -> Options
     return options
 
 
-async def _run(env_cls: type[AgentEnv], command: str, options: Options, redactor: Redactor) -> int:
-    running = asyncio.current_task()
-    assert running is not None  # noqa: S101 - a coroutine runs in a task
+def load_environment(path: str) -> type[AgentEnv[Any]]:
+    """Return the environment at a dotted path such as `package.module:Class`. Raises UsageError with the remedy."""
+    try:
+        found = pkgutil.resolve_name(path) if ":" in path else None
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"the environment {path!r} can't be imported ({error}); is it installed, or here?") from error
+    if not (isinstance(found, type) and issubclass(found, AgentEnv)):
+        raise UsageError(f"{path!r} is no environment; give swe, or package.module:Class of a subclass of AgentEnv")
+    return found
+
+
+async def _run(env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor) -> int:
+    running = asyncio.ensure_future(_run_command(env_cls, command, options, redactor))
     on_signal(running.cancel)
+    return await running
+
+
+async def _run_command(env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor) -> int:
     await check(env_cls, options)
     env = await open_env(env_cls, command, options)
     env.redactor = redactor
     logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
-    if command != "evaluate":
-        on_signal(lambda: env.stop() or running.cancel())
-    match command:
-        case "serve":
-            await env.env_manager()
-        case "process":
-            env.n_groups_to_process = options.env.total_steps
-            env.group_size_to_process = options.env.group_size
-            await env.process_manager()
-            print(f"groups: {env.groups_path}")
-        case "evaluate":
-            summary = await env._run_evaluate()
-            Console().print(summary.render())
+    if command == "evaluate":
+        summary = await evaluate_once(env)
+        Console().print(summary.render())
+    else:
+        running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
+        on_signal(lambda: env.stopping.ask() or running.cancel())
+        if (path := await running) is not None:
+            print(f"groups: {path}")
     print(f"results: {env.run_dir}")
-    return 130 if env.stopped else 0
+    return 130 if env.stopping.asked else 0
 
 
-async def check(env_cls: type[AgentEnv], options: Options) -> None:
-    """Find out now what would fail later: tasks, sandbox engine, tokenizer, run directory. Raises
+async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+    """Find out now what would fail later: tasks, sandboxes, tokenizer, run directory. Raises
     UsageError with every problem and its remedy."""
 
     async def tokenizer() -> None:
@@ -167,8 +187,8 @@ async def check(env_cls: type[AgentEnv], options: Options) -> None:
         raise UsageError(f"{len(problems)} things are wrong:\n{listed}") from problems[0]
 
 
-async def open_env(env_cls: type[AgentEnv], command: str, options: Options) -> AgentEnv:
-    """The environment, with engines that answer and a tokenizer that is theirs. Raises UsageError."""
+async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
+    """Make the environment, with inference servers that answer and a tokenizer that is theirs. Raises UsageError."""
     tokenizer = options.env.tokenizer_name
     if tokenizer:
         load_tokenizer(tokenizer)
@@ -176,7 +196,7 @@ async def open_env(env_cls: type[AgentEnv], command: str, options: Options) -> A
         if command == "serve":
             raise UsageError(
                 "--openai.server_type openai gives no token ids and no logprobs, so nothing can be trained on its "
-                "replies; serve needs an engine that does: vllm, sglang or atropos (evaluate and process work)"
+                "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
@@ -188,17 +208,14 @@ async def open_env(env_cls: type[AgentEnv], command: str, options: Options) -> A
 
 
 def write_empty_tokenizer(folder: str) -> str:
-    """A tokenizer that knows no text, for atroposlib, which loads one even where nothing is encoded."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from transformers import PreTrainedTokenizerFast
-
+    """Write a tokenizer that knows no text, for atroposlib, which loads one even where nothing is encoded.
+    Returns its folder."""
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"?": 0}, unk_token="?"))).save_pretrained(folder)
     return folder
 
 
 async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
-    """Wait until every engine answers. Returns the model (a folder or a name) that the first serves."""
+    """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
     first = ""
     for config in configs:
         server = server_for(config)
@@ -219,7 +236,7 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     return first
 
 
-async def check_tokenizer(env: AgentEnv) -> None:
+async def check_tokenizer(env: AgentEnv[Any]) -> None:
     """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
         await server.connect()
@@ -231,7 +248,7 @@ async def check_tokenizer(env: AgentEnv) -> None:
 
 
 def on_signal(do: Callable[[], object]) -> None:
-    """What SIGTERM and Ctrl-C do from now on."""
+    """Set what SIGTERM and Ctrl-C do from now on."""
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, do)
 

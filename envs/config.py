@@ -40,19 +40,24 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
         default=64,
         ge=1,
         description="Rollouts (and so sandboxes) that run at the same time, at most; within it their number follows "
-        "the engines' load",
+        "the inference servers' load",
     )
     max_token_length: int = Field(
         default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
     )
     max_reply_tokens: int = Field(default=1024, ge=1, description="Token budget of one reply")
-    max_steps: int = Field(default=20, ge=1, description="Replies in one rollout")
+    max_steps: int = Field(default=20, ge=1, description="Turns in one rollout")
     rollout_timeout_s: float = Field(
         default=900.0, gt=0, description="Wall time of a rollout in seconds; what there is then is graded"
     )
-    request_timeout_s: float = Field(default=600.0, gt=0, description="Wall time of one engine request in seconds")
+    request_timeout_s: float = Field(
+        default=600.0, gt=0, description="Wall time of one request to the inference server in seconds"
+    )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
+    tool_format: str = Field(
+        default="hermes", description="How the model calls tools: hermes, or package.module:Class of one's own"
+    )
     tool_role: Literal["user", "tool"] = Field(
         default="user", description='Chat role that carries tool results; "tool" for Hermes models'
     )
@@ -67,7 +72,9 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     attempts: int = Field(
         default=3, ge=1, description="How often a rollout that failed by our fault is tried before its task is put back"
     )
-    task_failures: int = Field(default=3, ge=1, description="How often a task may be put back before it is set aside")
+    task_failures: int = Field(
+        default=3, ge=1, description="How often a task's group may be put back before the task is quarantined"
+    )
     failure_rate: float = Field(
         default=0.5,
         gt=0,
@@ -77,7 +84,7 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     overtime_s: float = Field(
         default=3600.0,
         gt=0,
-        description="Seconds that a rollout may take beyond its own time and its judge's before it counts as hung",
+        description="Seconds that a rollout may take beyond its own time and its verifier's before it counts as hung",
     )
     equal_rewards: Literal["drop", "send", "resample"] = Field(
         default="drop", description="What becomes of a group whose rewards are all equal; resample tries twice more"
@@ -98,7 +105,8 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     )
     seed: int = Field(default=0, description="Seed of the order of tasks")
     tokenizer_name: str = Field(
-        default="", description="Tokenizer (a folder or a hub name); empty takes the one that the engine names"
+        default="",
+        description="Tokenizer (a folder or a hub name); empty takes the one that the inference server names",
     )
     use_wandb: bool = Field(default=False, description="Log to Weights & Biases")
     include_messages: bool = Field(default=False, description="Send the chat messages to the trainer as well")
@@ -135,7 +143,7 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
         return self
 
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
-        """The agent's part of these options; `more` are fields of AgentConfig that differ."""
+        """Return the agent's part of these options; `more` are fields of AgentConfig that differ."""
         own = AgentConfig(
             temperature=self.eval_temperature if evaluating else self.temperature,
             top_p=self.top_p,
@@ -150,5 +158,5 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
         return replace(own, **more)
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
-        """The tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
+        """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
         return ChatTemplate(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)

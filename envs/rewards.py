@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from atropos_agent.types import AgentResult
-from envs.types import TestStatus, Verdict
-
-JUDGED = "judged"
-"""Metric that keeps the judge's own reward."""
+from envs.types import Reward, TestStatus, Verdict
 
 
 class Shaping(BaseModel):
@@ -36,12 +32,12 @@ class Shaping(BaseModel):
     )
 
 
-def shaped(verdict: Verdict, result: AgentResult, shaping: Shaping) -> Verdict:
-    """The verdict with its reward, turn advantages and explanation as `shaping` wants them."""
+def shaped(verdict: Verdict, result: AgentResult, shaping: Shaping) -> Reward:
+    """Return the reward of a rollout as `shaping` wants it."""
     reward, why = verdict.reward, []
     if shaping.tests == "fraction" and verdict.tests and not verdict.solved:
         passed = sum(status is TestStatus.PASSED for status in verdict.tests.values())
-        # Everything passed and yet it isn't solved: the judge has its reasons.
+        # Everything passed and yet it isn't solved: the verifier has its reasons.
         reward = passed / len(verdict.tests) if passed < len(verdict.tests) else 0.0
         why.append(f"{passed} of {len(verdict.tests)} tests are worth {reward:g}")
     malformed = result.counts.malformed_calls
@@ -52,18 +48,9 @@ def shaped(verdict: Verdict, result: AgentResult, shaping: Shaping) -> Verdict:
     if taken := shaping.long_reply * beyond / 1000:
         reward -= taken
         why.append(f"{beyond} tokens beyond {shaping.free_tokens} cost {taken:g}")
-    turns = [
+    turns = tuple(
         -shaping.turn_malformed * (step.correction is not None)
         - shaping.turn_error * any(item.is_error for item in step.results)
         for step in result.steps
-    ]
-    if not why and not any(turns):
-        return verdict
-    said = f"Reward {reward:g} ({'; '.join(why)}). " if why else ""
-    return replace(
-        verdict,
-        reward=reward,
-        explanation=said + verdict.explanation,
-        metrics={**verdict.metrics, JUDGED: verdict.reward},
-        turn_advantages=tuple(turns) if any(turns) else verdict.turn_advantages,
     )
+    return Reward(reward, turns if any(turns) else (), "; ".join(why))

@@ -1,4 +1,4 @@
-"""The nouns of an environment: the task, what judges it, and the verdict."""
+"""The nouns of an environment: the task, a rollout's seat, the verdict, the reward, and our own failure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from atropos_agent.types import AgentResult
 from sandboxes.base import Limits
+
+if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
+    from atropos_agent.agent import ExecuteTool
+    from atropos_agent.engines.route import Route
+    from atropos_agent.engines.token_server import TokenServer
 
 
 class BadTask(ValueError):
@@ -75,49 +80,156 @@ class TestStatus(enum.StrEnum):
     MISSING = "missing"
 
 
+class Recording(Protocol):
+    """Keeps a rollout's turns while it is made, so that an interrupted rollout goes on at its last turn."""
+
+    def serving(self, route: Route) -> TokenServer:
+        """Return a server that asks `route` only for replies that are not recorded yet."""
+        ...
+
+    def executing(self, execute: ExecuteTool) -> ExecuteTool:
+        """Return `execute`, with results told as they were before where only their times differ."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A rollout's place in the run: what it is made for, and under which conditions.
+
+    group, member: the group's number in the run and the rollout's in the group; None in evaluations.
+    step: the trainer's when the rollout began.
+    evaluating: sampled as evaluations are, and never trained on.
+    max_tokens: longest row that can be used, prompt and replies together; None for the configuration's own.
+    recording: where its turns are kept; None where an interrupted rollout begins anew.
+    """
+
+    group: int | None = None
+    member: int | None = None
+    step: int = 0
+    evaluating: bool = False
+    max_tokens: int | None = None
+    recording: Recording | None = field(default=None, repr=False, compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge found.
+    """What the verifier found.
 
-    reward: finite; 1.0 is solved.
+    reward: finite; at least 1.0 is solved.
     tests: status per test where the task reports tests.
-    explanation: why, in a sentence or two, with the end of the judge's output.
-    turn_advantages: one a reply, finite, added to the advantage that comes from the rewards; none
-        where turns aren't told apart.
+    explanation: why, in a sentence or two, with the end of the verifier's output.
     """
 
     reward: float
     explanation: str
     tests: Mapping[str, TestStatus] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
-    turn_advantages: Sequence[float] = ()
 
     @property
     def solved(self) -> bool:
-        """Whether the judge gave at least 1, however the reward was shaped afterwards."""
-        return self.metrics.get("judged", self.reward) >= 1.0
+        """Whether the task was solved, however the rollout is rewarded."""
+        return self.reward >= 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """What a rollout is worth in training.
+
+    value: finite; compared with the group's other rewards.
+    turn_advantages: one a turn, finite, added to the advantage that comes from the rewards; none where
+        turns are not told apart.
+    explanation: in what it differs from the verifier's own reward.
+    """
+
+    value: float
+    turn_advantages: Sequence[float] = ()
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attempt at a task came to. timings_s: seconds by phase, beside the agent's own."""
+
+    result: AgentResult
+    verdict: Verdict
+    timings_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One agent's work on one task, judged."""
+    """One agent's work on one task, judged.
+
+    verdict: the verifier's. reward: what it is worth in training; the verdict's own in evaluations.
+    """
 
     id: str
     task: Task
     result: AgentResult
     verdict: Verdict
+    reward: Reward
+    seat: Seat = Seat()
     timings_s: Mapping[str, float] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+class GroupState(enum.StrEnum):
+    """What became of a group."""
+
+    WORKING = "working"
+    OUTBOX = "outbox"
+    """Complete; its rows wait for the trainer API."""
+    DELIVERED = "delivered"
+    SAVED = "saved"
+    """Written to the file of groups; no trainer was asked for."""
+    EQUAL = "equal"
+    """Dropped, because all rewards are equal."""
+    EMPTY = "empty"
+    """Dropped, because no row was sound."""
+    STALE = "stale"
+    """Kept aside: the trainer had gone on too far."""
+    REFUSED = "refused"
+    """Kept aside: the trainer API did not take it."""
+    UNCERTAIN = "uncertain"
+    """Kept aside: the trainer API has lost it, perhaps after a batch had it."""
+    CORRUPT = "corrupt"
+    """Kept aside: what is on disk is damaged."""
+    QUARANTINED = "quarantined"
+    """Its task failed by our fault too often."""
+    SKIPPED = "skipped"
+    """Its task had been quarantined before."""
+    GONE = "gone"
+    """Its task is not among those of the run any more."""
+
+
+class Failure(enum.StrEnum):
+    """Which part of ours failed."""
+
+    ENGINE = "engine"
+    """An inference server."""
+    SANDBOX = "sandbox"
+    VERIFIER = "verifier"
+    TOKENS = "tokens"
+    """What the inference server answered contradicts what it was asked."""
+    TASK = "task"
+    """The task can't be made as it is, or no task is left."""
+    ENVIRONMENT = "environment"
+    """Our own code, or what nobody told apart."""
+    SUSPENDED = "suspended"
+    """The whole process stood still during the rollout."""
+    ROW = "row"
+    """A row that is not what was recorded."""
+    TRAINER = "trainer"
+    """The trainer API."""
 
 
 class InfraError(RuntimeError):
-    """A failure of ours in a rollout. Never a reward.
+    """An infrastructure failure in a rollout. It is retried and counted, never a reward.
 
-    kind: "engine", "sandbox", "judge", "tokens", "task" or "environment"; counted by it.
     unexpected: nothing tells whose fault it was; its traceback is logged.
+
+    Raises ValueError for a kind that is no `Failure`.
     """
 
-    def __init__(self, kind: str, message: str, *, unexpected: bool = False) -> None:
+    def __init__(self, kind: Failure | str, message: str, *, unexpected: bool = False) -> None:
         super().__init__(f"{kind}: {message}")
-        self.kind = kind
+        self.kind = Failure(kind)
         self.unexpected = unexpected

@@ -4,9 +4,11 @@ python examples/environment.py process --openai.base_url http://localhost:9001/v
 """
 
 import random
+import sys
 
-from envs.base import AgentEnv, Outcome
-from envs.types import Task, Verdict
+from envs.base import AgentEnv
+from envs.cli import run
+from envs.types import Outcome, Task, Verdict
 from tools import ToolRegistry, calculator
 
 
@@ -20,11 +22,11 @@ class Sums(AgentEnv):
         tasks = [Task(f"sum-{a}-{b}", f"What is {a} * {b}?", metadata={"answer": a * b}) for a, b in pairs]
         return tasks[:100], tasks[100:]
 
-    async def attempt(self, task, *, evaluating=False):
-        result = await self.agent(ToolRegistry([calculator]), evaluating=evaluating).run(task.instruction)
+    async def attempt(self, task, seat):
+        result = await self.agent(seat, ToolRegistry([calculator])).run(task.instruction)
         right = str(task.metadata["answer"]) in result.final_response
         return Outcome(result, Verdict(float(right), "the product is in the answer" if right else "it is not"))
 
 
 if __name__ == "__main__":
-    Sums.cli()
+    sys.exit(run(Sums))

@@ -3,6 +3,9 @@
 python examples/reward.py process --openai.base_url http://localhost:9001/v1 --env.total_steps 1
 """
 
+import sys
+
+from envs.cli import run
 from envs.swe.environment import SWEEnv
 
 
@@ -13,4 +16,4 @@ class Careful(SWEEnv):
 
 
 if __name__ == "__main__":
-    Careful.cli()
+    sys.exit(run(Careful))

@@ -4,8 +4,10 @@ python examples/sandbox_backend.py process --openai.base_url http://localhost:90
 """
 
 import logging
+import sys
 from contextlib import asynccontextmanager
 
+from envs.cli import run
 from envs.swe.environment import SWEEnv
 from sandboxes.docker.backend import DockerBackend
 
@@ -36,4 +38,4 @@ class LoggedSWE(SWEEnv):
 
 
 if __name__ == "__main__":
-    LoggedSWE.cli()
+    sys.exit(run(LoggedSWE))

@@ -3,6 +3,9 @@
 python examples/tool.py process --openai.base_url http://localhost:9001/v1 --env.total_steps 1
 """
 
+import sys
+
+from envs.cli import run
 from envs.swe.environment import SWEEnv
 from tools import ToolError, ToolRegistry
 
@@ -31,4 +34,4 @@ class WithPython(SWEEnv):
 
 
 if __name__ == "__main__":
-    WithPython.cli()
+    sys.exit(run(WithPython))

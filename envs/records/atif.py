@@ -75,8 +75,9 @@ def to_atif(
     ValueError when the reward is not finite.
     """
     result = rollout.result
-    if not math.isfinite(rollout.verdict.reward):
-        raise ValueError(f"rollout {rollout.id}: the reward {rollout.verdict.reward} is not finite")
+    for reward in (rollout.verdict.reward, rollout.reward.value):
+        if not math.isfinite(reward):
+            raise ValueError(f"rollout {rollout.id}: the reward {reward} is not finite")
     steps = [*_opening_steps(rollout), *_agent_steps(result)]
     agent: dict[str, Any] = {"name": "atropos-agent", "version": version("atropos-agent")}
     if model_name:
@@ -172,7 +173,7 @@ class RolloutWriter:
 
 def _rollout(rollout: Rollout) -> dict[str, Any]:
     """Return what is saved of a rollout beside the agent's result; `envs.records.read._rollout` reads it."""
-    verdict = rollout.verdict
+    verdict, reward, seat = rollout.verdict, rollout.reward, rollout.seat
     return {
         "id": rollout.id,
         "task": {
@@ -185,10 +186,14 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "explanation": plain_text(verdict.explanation),
             "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
             "metrics": plain(verdict.metrics),
-            "turn_advantages": list(map(float, verdict.turn_advantages)),
         },
+        "reward": {
+            "value": float(reward.value),
+            "turn_advantages": list(map(float, reward.turn_advantages)),
+            "explanation": plain_text(reward.explanation),
+        },
+        "seat": {"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
         "timings_s": plain(rollout.timings_s),
-        "metadata": plain(rollout.metadata),
     }
 
 

@@ -97,7 +97,7 @@ class Metrics:
         result = rollout.result
         self.rollouts += 1
         self.solved += rollout.verdict.solved
-        self.reward_sum += rollout.verdict.reward
+        self.reward_sum += rollout.reward.value
         self.steps += len(result.steps)
         self.tokens += sum(len(segment.tokens) for segment in result.segments)
         self.tokens_sampled += result.sampled_tokens
@@ -105,7 +105,7 @@ class Metrics:
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
         for sign in signs(rollout.verdict):
             self.cheats[sign] += 1
-            _count_at(self.cheats_by_step, rollout.metadata.get("step", 0), sign)
+            _count_at(self.cheats_by_step, rollout.seat.step, sign)
         for phase, seconds in rollout.timings_s.items():
             self.phases_s[phase] = self.phases_s.get(phase, 0.0) + seconds
         for step in result.steps:
@@ -128,8 +128,8 @@ class Metrics:
 
     def count_failure(self, kind: str, *, step: int = 0) -> None:
         """Count a failure of ours (see `InfraError.kind`); `step`: the trainer's."""
-        self.failures[kind] += 1
-        _count_at(self.failures_by_step, step, kind)
+        self.failures[str(kind)] += 1  # an enumeration's member is no key of a JSON object
+        _count_at(self.failures_by_step, step, str(kind))
 
     @property
     def reward_mean(self) -> float | None:

@@ -15,7 +15,7 @@ import orjson
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import AgentResult, AgentStep, Counts, Exchange, SequenceData, StopReason
 from envs.records.atif import FILE_NAME, FORMAT, KEY, Place
-from envs.types import TestStatus, Verdict
+from envs.types import Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -39,11 +39,12 @@ class SavedRollout:
     task_id: str
     result: AgentResult
     verdict: Verdict
+    reward: Reward
+    seat: Seat = Seat()
     tags: Sequence[str] = ()
     band: str = ""
     model_name: str | None = None
     timings_s: Mapping[str, float] = field(default_factory=dict)
-    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def from_atif(document: Mapping[str, Any]) -> SavedRollout:
@@ -111,16 +112,31 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
         band=ours["task"]["band"],
         model_name=document["agent"].get("model_name"),
         timings_s=_floats(ours["timings_s"]),
-        metadata=ours["metadata"],
+        reward=_reward(ours),
+        seat=_seat(ours),
         verdict=Verdict(
-            reward=verdict["reward"],
+            # Format 1 kept the verifier's reward apart where the reward was shaped.
+            reward=float(verdict["metrics"].get("judged", verdict["reward"])),
             explanation=verdict["explanation"],
             tests={name: TestStatus(status) for name, status in verdict["tests"].items()},
             metrics=_floats(verdict["metrics"]),
-            turn_advantages=tuple(verdict.get("turn_advantages", ())),
         ),
         result=_result(ours, document["steps"]),
     )
+
+
+def _reward(ours: Mapping[str, Any]) -> Reward:
+    if ours["format"] in OLD_FORMATS:
+        return Reward(ours["verdict"]["reward"], tuple(ours["verdict"].get("turn_advantages", ())))
+    reward = ours["reward"]
+    return Reward(reward["value"], tuple(reward["turn_advantages"]), reward["explanation"])
+
+
+def _seat(ours: Mapping[str, Any]) -> Seat:
+    if ours["format"] in OLD_FORMATS:
+        said = ours["metadata"]
+        return Seat(step=int(said.get("step", 0)), evaluating=bool(said.get("evaluating", False)))
+    return Seat(**ours["seat"])
 
 
 def _result(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> AgentResult:

@@ -135,7 +135,7 @@ def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
         id=rollout.id,
         task_id=rollout.task_id,
         band=rollout.band or ", ".join(rollout.tags),
-        reward=rollout.verdict.reward,
+        reward=rollout.reward.value,
         solved=rollout.verdict.solved,
         stop=result.stop_reason.value if result.stop_reason else "error",
         steps=len(result.steps),
@@ -143,9 +143,14 @@ def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
         sampled=result.sampled_tokens,
         seconds=rollout.timings_s.get("total", sum(rollout.timings_s.values())),
         troubles=troubles,
-        explanation=rollout.verdict.explanation,
+        explanation=_explanation(rollout),
         detail=detail,
     )
+
+
+def _explanation(rollout: SavedRollout) -> str:
+    shaped = rollout.reward.explanation
+    return f"{f'Reward {rollout.reward.value:g} ({shaped}). ' if shaped else ''}{rollout.verdict.explanation}"
 
 
 def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: int) -> _Detail:
@@ -168,7 +173,7 @@ def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: in
             *((f"{name} time", f"{seconds:.2f} s") for name, seconds in rollout.timings_s.items()),
             *((name, f"{value:g}") for name, value in rollout.verdict.metrics.items()),
             *((name, f"{count:,}") for name, count in asdict(result.counts).items() if count),
-            *((str(name), str(value)) for name, value in {**result.metadata, **rollout.metadata}.items()),
+            *((str(name), str(value)) for name, value in result.metadata.items()),
             *([("model", rollout.model_name)] if rollout.model_name else []),
         ],
     )

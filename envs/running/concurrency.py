@@ -16,8 +16,8 @@ from envs.types import InfraError
 logger = logging.getLogger(__name__)
 
 
-class Brake:
-    """Notices that rollouts fail by our fault more often than they may, and spaces their starts.
+class CircuitBreaker:
+    """Opens when rollouts fail by our fault more often than they may; while it is open, their starts are spaced.
 
     share: of the last 40 rollouts (at least 16 of them) that may fail.
     """
@@ -37,15 +37,16 @@ class Brake:
         self._raised = 0.0
 
     @property
-    def on(self) -> bool:
+    def is_open(self) -> bool:
+        """Whether starts are spaced now."""
         return self.pause_s > 0
 
     def note(self, error: InfraError | None) -> None:
-        """Take in how a rollout ended: None is well."""
+        """Take in how a rollout ended; None is well."""
         self._last.append(None if error is None else error.kind)
         failed = Counter(kind for kind in self._last if kind is not None)
         if error is None:
-            if self.on and all(kind is None for kind in list(self._last)[-3:]):
+            if self.is_open and all(kind is None for kind in list(self._last)[-3:]):
                 logger.warning("rollouts succeed again; they are started at full speed")
                 self.pause_s = 0.0
                 self._last.clear()
@@ -60,7 +61,7 @@ class Brake:
                 kinds = ", ".join(f"{kind}: {count}" for kind, count in failed.most_common())
                 logger.error(
                     "%d of the last %d rollouts failed by our fault (%s), the last one by %s. Until they succeed, "
-                    "one is started every %.0f s, and no task is set aside for it",
+                    "one is started every %.0f s, and no task is quarantined for it",
                     failed.total(),
                     len(self._last),
                     kinds,
@@ -70,10 +71,10 @@ class Brake:
 
 
 @dataclass(slots=True)
-class Climb:
-    """Looks for the number of rollouts at which the engines sample most tokens a second.
+class HillClimb:
+    """Looks for the number of rollouts at which the inference servers sample most tokens a second.
 
-    It grows by a quarter while that helps and shrinks by a fifth when requests queue in an engine or
+    It grows by a quarter while that helps and shrinks by a fifth when requests queue in a server or
     are put back for lack of memory. When growing did not help, it goes back and waits 12 looks.
     """
 
@@ -97,28 +98,28 @@ class Climb:
         return self.limit
 
 
-class Admission:
-    """Lets rollouts start. start, most: rollouts at the same time, at first and ever."""
+class ConcurrencyLimiter:
+    """Lets rollouts start. start, most: rollouts at the same time, at first and ever; breaker: spaces their starts."""
 
     look_s = 10.0
     """Between two changes of the limit, in seconds."""
     samples = 5
-    """Looks at the engines in that time: requests that wait in each of them queue, others came in a burst."""
+    """Looks at the inference servers in that time: requests that wait in each of them queue, others came in a burst."""
 
-    def __init__(self, *, start: int, most: int, brake: Brake) -> None:
-        self.climb = Climb(min(start, most), most)
-        self.brake = brake
+    def __init__(self, *, start: int, most: int, breaker: CircuitBreaker) -> None:
+        self.climb = HillClimb(min(start, most), most)
+        self.breaker = breaker
         self.active = 0
         self.tokens = 0
-        """Sampled so far; counted by the environment."""
+        """Sampled so far; counted by whoever makes the rollouts."""
         self._most_active = 0
         self._turnstile = asyncio.Lock()
         self._freed = asyncio.Event()
 
     @property
-    def free(self) -> int:
-        """How many more may start."""
-        return max(0, self.climb.limit - self.active)
+    def limit(self) -> int:
+        """Rollouts that may run at the same time now."""
+        return self.climb.limit
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
@@ -127,8 +128,8 @@ class Admission:
             while self.active >= self.climb.limit:
                 self._freed.clear()
                 await self._freed.wait()
-            if self.brake.on:
-                await asyncio.sleep(self.brake.pause_s)
+            if self.breaker.is_open:
+                await asyncio.sleep(self.breaker.pause_s)
             self.active += 1
         self._most_active = max(self._most_active, self.active)
         try:
@@ -138,7 +139,7 @@ class Admission:
             self._freed.set()
 
     async def follow(self, load: Callable[[], Awaitable[Load | None]]) -> None:
-        """Adapt the limit to what the engines say (`load`), for ever."""
+        """Adapt the limit to what the inference servers say (`load`), for ever."""
         preempted, tokens = 0.0, self.tokens
         while True:
             seen = []

@@ -1,41 +1,78 @@
-"""Who failed: the errors that reach the edge of a rollout, told apart, and the evidence of those tasks
-that fail again and again."""
+"""Infrastructure failures: told apart by who failed, counted, and kept as evidence of tasks that are quarantined."""
 
 from __future__ import annotations
 
+import logging
 import traceback
-from collections.abc import Sequence
+from collections import deque
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
+from envs.records.disk import append_line, until_room
+from envs.records.metrics import Metrics
 from envs.records.plain import plain_text
 from envs.records.redaction import Redactor
-from envs.types import InfraError, Task
+from envs.running.concurrency import CircuitBreaker
+from envs.types import Failure, InfraError, Task
 from sandboxes.base import SandboxError
+
+logger = logging.getLogger(__name__)
+
+KEPT = 4
+"""Failures of a task that evidence shows, the last ones."""
 
 KEPT_MESSAGES = 6
 """The last messages of a conversation that evidence shows."""
 
 
 def attribute(error: Exception) -> InfraError:
-    """A failure of ours, by who failed; `unexpected` where nothing tells."""
+    """Return the infrastructure failure that an exception is, by who failed; `unexpected` where nothing tells."""
     if isinstance(error, InfraError):
         return error
     if isinstance(error, EngineError):
-        return InfraError("engine", str(error))
+        return InfraError(Failure.ENGINE, str(error))
     if isinstance(error, TokenMismatch):
-        return InfraError("tokens", str(error))
+        return InfraError(Failure.TOKENS, str(error))
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
     if isinstance(cause, SandboxError):
-        return InfraError("sandbox", f"{type(cause).__name__}: {cause}")
-    return InfraError("environment", f"{type(cause).__name__}: {cause}", unexpected=True)
+        return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")
+    return InfraError(Failure.ENVIRONMENT, f"{type(cause).__name__}: {cause}", unexpected=True)
 
 
-def evidence(error: InfraError) -> dict[str, Any]:
-    """What is kept of a failure: its message, its traceback, the end of the conversation."""
+class FailureLog:
+    """What failed by our fault in a run. path: where the evidence of quarantined tasks is written, as JSONL."""
+
+    def __init__(self, path: Path, metrics: Metrics, breaker: CircuitBreaker, redactor: Redactor) -> None:
+        self.path = path
+        self.breaker = breaker
+        self._metrics = metrics
+        self._redactor = redactor
+        self._last: dict[str, deque[dict[str, Any]]] = {}
+
+    def note(self, task: Task, error: InfraError, *, step: int) -> None:
+        """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's."""
+        if error.unexpected:
+            logger.error("an unexpected failure in a rollout", exc_info=error)
+        self._metrics.count_failure(error.kind, step=step)
+        self.breaker.note(error)
+        self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
+
+    def forget(self, task: Task) -> None:
+        """Drop the evidence of a task."""
+        self._last.pop(task.id, None)
+
+    async def write(self, task: Task) -> None:
+        """Append a task's evidence to the file, waiting while the disk is full."""
+        record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
+        line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
+        await until_room(self.path, lambda: append_line(self.path, line))
+
+
+def _evidence(error: InfraError) -> dict[str, Any]:
+    """A failure's message, its traceback, and the end of the conversation."""
     partial = getattr(error.__cause__, "partial", None)
     return {
         "kind": error.kind,
@@ -43,10 +80,3 @@ def evidence(error: InfraError) -> dict[str, Any]:
         "traceback": "".join(traceback.format_exception(error)),
         "messages": [dict(message) for message in partial.messages[-KEPT_MESSAGES:]] if partial else [],
     }
-
-
-def write_evidence(path: Path, task: Task, failures: Sequence[dict[str, Any]], redactor: Redactor) -> None:
-    """Append a task that was set aside, with its failures, to a JSONL file."""
-    line = orjson.dumps({"task": plain_text(task.id), "failures": failures}, default=str).decode()
-    with path.open("ab") as file:
-        file.write(redactor.text(line).encode() + b"\n")

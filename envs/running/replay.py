@@ -1,8 +1,8 @@
-"""A rollout's exchanges with the engine, journalled turn by turn, and given again when it is begun anew.
+"""A rollout's turns, journalled one by one, and given again when it is begun anew.
 
-A rollout that was cut short (our process was killed, an engine or a judge failed) is begun anew in a
+A rollout that was cut short (our process was killed, an inference server or the verifier failed) is begun anew in a
 fresh sandbox. As long as its prompts come out the same, which they do while the tools answer the
-same, it gets the replies that were sampled before, with their ids and logprobs, and the engine is not
+same, it gets the replies that were sampled before, with their ids and logprobs, and no server is
 asked. From the first prompt that differs on, replies are sampled as usual. Either way each
 reply was sampled for exactly the prompt that it follows.
 
@@ -26,7 +26,6 @@ from atropos_agent.agent import ExecuteTool
 from atropos_agent.engines.completions import Answer
 from atropos_agent.engines.route import Route
 from atropos_agent.engines.token_server import TokenServer
-from envs.records.atif import Place
 from envs.running.journal import Journal
 from tools.base import ToolCall, ToolResult
 
@@ -36,12 +35,12 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
 """How long something took: "passed in 0.12s", "Ran 3 tests in 0.001s", "real 0m1.20s"."""
 
 
-class Record:
-    """What the engine was asked and answered in one member of a group (its `slot`)."""
+class TurnRecording:
+    """What the inference server was asked and answered in one member of a group."""
 
-    def __init__(self, journal: Journal, number: int, slot: int) -> None:
+    def __init__(self, journal: Journal, number: int, member: int) -> None:
         self._journal = journal
-        self._key = (number, slot)
+        self._key = (number, member)
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)
         self._known: list[int] = []
         """The last prompt and reply, of which the next prompt is normally a continuation."""
@@ -53,7 +52,7 @@ class Record:
         self._timed: dict[str, str] = {}
         """What was told before that holds times, by the number of the call."""
         self._told: dict[str, str] = {}
-        """The same of this attempt, since the last exchange."""
+        """The same of this attempt, since the last turn."""
 
     async def rewind(self) -> None:
         """Give what is journalled to the next attempt."""
@@ -76,8 +75,12 @@ class Record:
         for table in (self._answers, self._timed, self._told):
             table.clear()
 
+    def serving(self, route: Route) -> RecordedServer:
+        """Return a server that asks `route` only for replies that are not recorded yet."""
+        return RecordedServer(route, self)
+
     def executing(self, execute: ExecuteTool) -> ExecuteTool:
-        """Runs a call by `execute`, and tells its result as before where only times differ."""
+        """Return `execute`, with results told as they were before where only their times differ."""
 
         async def executed(call: ToolCall) -> ToolResult:
             result = await execute(call)
@@ -92,12 +95,8 @@ class Record:
 
         return executed
 
-    async def judged(self, place: Place) -> None:
-        """The member was judged and written to `place`."""
-        await self._journal.add_member(*self._key, place)
-
     def recall(self, prompt: list[int], options: dict[str, Any]) -> Answer | None:
-        """The reply that was sampled for this prompt before; None when there is none (left)."""
+        """Return the reply that was sampled for this prompt before; None when there is none (left)."""
         found = self._answers.get(self._name(prompt, options)) if self._answers else None
         if not found:
             return None
@@ -108,7 +107,7 @@ class Record:
         return again
 
     def add(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
-        """Journal an exchange. The prompt is kept as what it adds to the last one and its reply: the
+        """Journal a turn. The prompt is kept as what it adds to the last one and its reply: the
         results of tools, normally."""
         seen, (ids,), (logprobs,), (reason,) = answer
         if seen != prompt:
@@ -130,7 +129,7 @@ class Record:
         self._told.clear()
 
     def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
-        """Tells this request from others; the prompt becomes what is known."""
+        """Return what tells this request from others; the prompt becomes what is known."""
         if prompt is not self._known:  # else it was looked for just now
             self._kept = len(self._known)
             if prompt[: self._kept] != self._known:
@@ -143,13 +142,13 @@ class Record:
 
 
 class RecordedServer(TokenServer):
-    """The engines of one rollout, by way of its record."""
+    """The inference servers of one rollout, by way of its recording."""
 
-    def __init__(self, route: Route, record: Record) -> None:
+    def __init__(self, route: Route, recording: TurnRecording) -> None:
         super().__init__(route.config)
         self.initialized = True
         self._route = route
-        self._record = record
+        self._recording = recording
 
     @property
     def outage_s(self) -> float:
@@ -166,8 +165,8 @@ class RecordedServer(TokenServer):
         """See `Route`."""
         prompt = kwargs["input_ids"]
         options = {name: kwargs.get(name) for name in ("temperature", "top_p", "stop")}
-        answer = self._record.recall(prompt, options)
+        answer = self._recording.recall(prompt, options)
         if answer is None:
             answer = await self._route.tokens_and_logprobs_completion(**kwargs)
-            self._record.add(prompt, options, answer)
+            self._recording.add(prompt, options, answer)
         return answer

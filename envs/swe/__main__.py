@@ -13,6 +13,7 @@ python -m envs.swe COMMAND [OPTIONS]
   evaluate   attempt every evaluation task; pass@k with standard errors
   doctor     is everything there, and would training be right? A certificate, also with --json
   demo       everything at once, on this machine: engine, trainer API, environment, a stand-in trainer
+  groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
   tasks      `tasks check FOLDER`, `tasks forge PACKAGE...`, `tasks convert FORMAT SOURCE`
   warmstart  train the small model's adapter for the demo
@@ -23,6 +24,7 @@ COMMAND --help shows the options of each.
 MODULES = {
     "demo": "envs.lab.demo",
     "doctor": "envs.swe.doctor",
+    "groups": "envs.running.groups",
     "learn": "envs.lab.learn",
     "tasks": "envs.swe.tasks",
     "warmstart": "envs.lab.warm_start",

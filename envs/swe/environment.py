@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import ClassVar
 
 from pydantic import Field
 
-from envs.base import AgentEnv, Outcome
+from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
@@ -19,14 +19,12 @@ from envs.rewards import Shaping, shaped
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
-from envs.types import Task
+from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 from sandboxes.docker.backend import DockerBackend
 from sandboxes.docker.daemon import connect
 from sandboxes.docker.pool import PoolLimits
 from tools import ToolRegistry, default_tools
-
-logger = logging.getLogger(__name__)
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -75,16 +73,14 @@ class SWEEnvConfig(AgentEnvConfig):
     )
 
 
-class SWEEnv(AgentEnv):
+class SWEEnv(AgentEnv[SWEEnvConfig]):
     """Agents fix repositories in containers; what they changed is judged in a fresh one."""
 
     name: ClassVar[str] = "swe"
     env_config_cls = SWEEnvConfig
-    config: SWEEnvConfig
 
     @classmethod
-    def load_tasks(cls, config: AgentEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
-        assert isinstance(config, SWEEnvConfig)  # noqa: S101 - env_config_cls says so
+    def load_tasks(cls, config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
         tasks = _load(config.tasks, config.manifest)
         others = _load(config.eval_tasks, None) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
@@ -96,8 +92,7 @@ class SWEEnv(AgentEnv):
         return train, evaluate
 
     @classmethod
-    async def preflight(cls, config: AgentEnvConfig) -> None:
-        assert isinstance(config, SWEEnvConfig)  # noqa: S101 - env_config_cls says so
+    async def preflight(cls, config: SWEEnvConfig) -> None:
         problems: list[Exception] = []
         try:
             await super().preflight(config)
@@ -123,16 +118,18 @@ class SWEEnv(AgentEnv):
         """The tools of one rollout."""
         return default_tools(sandbox, self.config.tools)
 
-    async def setup(self) -> None:
-        self.backend = self.make_backend()
-        await self.resources.enter_async_context(self.backend)
-        self.prefetch = await self.resources.enter_async_context(Prefetch(self.backend, self.config.warm_sandboxes))
+    async def setup(self, resources: AsyncExitStack) -> None:
+        self.backend = await resources.enter_async_context(self.make_backend())
+        self.prefetch = await resources.enter_async_context(Prefetch(self.backend, self.config.warm_sandboxes))
         self.starts = StartTrees(self.backend)
 
     def expect(self, task: Task) -> None:
         self.prefetch.begin(task)
 
-    async def attempt(self, task: Task, *, evaluating: bool = False) -> Outcome:
+    def reward(self, task: Task, outcome: Outcome) -> Reward:
+        return shaped(outcome.verdict, outcome.result, self.config.shaping)
+
+    async def attempt(self, task: Task, seat: Seat) -> Outcome:
         image = await self.backend.ensure_image(task.image, task.context)
         start = await self.starts.get(task, image)
         began = time.monotonic()
@@ -141,8 +138,8 @@ class SWEEnv(AgentEnv):
                 opened = time.monotonic()
                 seconds = self.config.rollout_timeout_s
                 agent = self.agent(
+                    seat,
                     self.make_tools(sandbox),
-                    evaluating=evaluating,
                     working_dir=sandbox.workdir,
                     max_seconds=seconds if task.timeout_s is None else min(seconds, task.timeout_s),
                 )
@@ -150,8 +147,6 @@ class SWEEnv(AgentEnv):
                 worked = time.monotonic()
                 changes = await collect_changes(sandbox, start, task.hidden.territory)
             verdict = with_signs(await judge(changes), result, changes)
-        if not evaluating:
-            verdict = shaped(verdict, result, self.config.shaping)
         timings = {"open": opened - began, "agent": worked - opened, "judge": time.monotonic() - worked}
         return Outcome(result, verdict, timings)
 

@@ -6,19 +6,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
-from envs.base import AgentEnv, Outcome
+from envs.base import AgentEnv
 from envs.cli import check_tokenizer
 from envs.config import AgentEnvConfig
 from envs.lab import smoke
 from envs.lab.curve import Rise, rise
 from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.options import EngineConfig
-from envs.types import Task, Verdict
+from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
 from sandboxes.local.backend import LocalBackend
 from tools import default_tools
@@ -36,12 +36,12 @@ class Lesson(AgentEnv):
             Task(task.instruction, task.instruction) for task in held_out
         ]
 
-    async def setup(self) -> None:
-        self.backend = await self.resources.enter_async_context(LocalBackend())
+    async def setup(self, resources: AsyncExitStack) -> None:
+        self.backend = await resources.enter_async_context(LocalBackend())
 
-    async def attempt(self, task: Task, *, evaluating: bool = False) -> Outcome:
+    async def attempt(self, task: Task, seat: Seat) -> Outcome:
         async with self.backend.open(SandboxSpec("", workdir=WORKING_DIR)) as sandbox:
-            agent = self.agent(default_tools(sandbox, TOOLS), evaluating=evaluating, working_dir=WORKING_DIR)
+            agent = self.agent(seat, default_tools(sandbox, TOOLS), working_dir=WORKING_DIR)
             result = await agent.run(task.instruction)
             made = await sandbox.exec("test -f ready -a ! -s ready")
         return Outcome(result, Verdict(float(made.exit_code == 0), ""))

@@ -10,7 +10,7 @@ from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, Counts, SequenceData, StopReason
-from envs.types import Hidden, Rollout, Task, TestStatus, Verdict
+from envs.types import Hidden, Reward, Rollout, Seat, Task, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
 VOCABULARY = ["<|im_start|>", "<|im_end|>", "\n"]
@@ -55,7 +55,7 @@ def rollout(
     output: str = "def sum(a, b): return a - b\n",
     explanation: str = "2 of 2 tests passed",
     stop: StopReason | None = StopReason.ANSWERED,
-    metadata: dict[str, Any] | None = None,
+    seat: Seat = Seat(7, 1, step=3),  # noqa: B008 - frozen
 ) -> Rollout:
     """Two replies, the first with a tool call, an erroneous one and a correction."""
     of = of or task()
@@ -122,8 +122,9 @@ def rollout(
             tests={"test_adds": TestStatus.PASSED, "test_zero": TestStatus.MISSING},
             metrics={"share": 0.5},
         ),
+        reward=Reward(reward),
+        seat=seat,
         timings_s={"sandbox": 0.75, "agent": 2.0, "judge": 1.5},
-        metadata={"group": "g-1", "attempt": 1} if metadata is None else metadata,
     )
 
 

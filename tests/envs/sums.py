@@ -1,11 +1,13 @@
-"""An environment that adds numbers, and the policies that its engine follows."""
+"""An environment that adds numbers, the policies that its inference server follows, and runs of it."""
 
 import asyncio
 import random
 from collections import Counter
 
-from envs.base import AgentEnv, Outcome
-from envs.types import Task, Verdict
+from envs.base import AgentEnv
+from envs.records.metrics import Metrics
+from envs.running.commands import CountPace
+from envs.types import Outcome, Task, Verdict
 from sandboxes.base import SandboxDied
 from tools import ToolRegistry, calculator
 
@@ -23,14 +25,14 @@ class Sums(AgentEnv):
     def failing(self, task, attempt):
         return False
 
-    async def setup(self):
+    async def setup(self, resources):
         self.attempts = Counter()
 
-    async def attempt(self, task, *, evaluating=False):
+    async def attempt(self, task, seat):
         self.attempts[task.id] += 1
         if self.failing(task, self.attempts[task.id]):
             raise SandboxDied("the sandbox is gone")
-        result = await self.agent(ToolRegistry([calculator]), evaluating=evaluating).run(task.instruction)
+        result = await self.agent(seat, ToolRegistry([calculator])).run(task.instruction)
         n = int(task.id.split("-")[1])
         return Outcome(result, Verdict(float(result.final_response.strip() == str(2 * n)), "compared"))
 
@@ -51,6 +53,18 @@ def right(prompt):
     return prompt.rsplit("<tool_response>\n", 1)[1].split("\n")[0]
 
 
+async def fill(run, group=None):
+    """Make a group, the next one when None is given. Returns it, and its wire form when it was completed."""
+    group = group or await run.next_group()
+    scored = await run.fill(group, CountPace(run, 1))
+    return group, scored and scored.to_wire()
+
+
+def metrics_of(env):
+    """What a run has counted, when it is over."""
+    return Metrics.from_json((env.run_dir / "metrics.json").read_bytes())
+
+
 async def pulled(consumer, groups, env):
     """Run the environment until the consumer has pulled some groups. Returns them."""
     running = asyncio.create_task(env.env_manager())
@@ -58,6 +72,8 @@ async def pulled(consumer, groups, env):
     try:
         async with asyncio.timeout(60):
             async for batch in consumer.batches():
+                if running.done():
+                    running.result()
                 found += batch.groups
                 assert not batch.problems
                 if len(found) >= groups:

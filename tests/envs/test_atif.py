@@ -19,7 +19,7 @@ from samples import renamed, rollout, row, task
 from atropos_agent.types import AgentResult, AgentStep, Counts, SequenceData, StopReason
 from envs.records.atif import KEY, RolloutWriter, to_atif
 from envs.records.read import UnknownFormat, from_atif, read_rollouts
-from envs.types import Rollout, TestStatus, Verdict
+from envs.types import Reward, Rollout, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
 
@@ -34,7 +34,7 @@ def assert_same(original: Rollout) -> None:
     assert saved.verdict == original.verdict
     assert (saved.id, saved.task_id, saved.tags) == (original.id, original.task.id, tuple(original.task.tags))
     assert saved.timings_s == original.timings_s
-    assert saved.metadata == original.metadata
+    assert (saved.reward, saved.seat) == (original.reward, original.seat)
 
 
 def test_a_rollout_is_read_back_as_it_was() -> None:
@@ -292,8 +292,9 @@ def rollouts(draw: st.DrawFn) -> Rollout:
             draw(st.dictionaries(texts, st.sampled_from(TestStatus), max_size=3)),
             draw(st.dictionaries(texts, finite, max_size=3)),
         ),
+        reward=Reward(draw(finite), tuple(draw(st.lists(finite, max_size=3))), draw(texts)),
+        seat=Seat(draw(st.none() | st.integers(0, 99)), step=draw(st.integers(0, 99)), evaluating=draw(st.booleans())),
         timings_s=draw(st.dictionaries(texts, finite, max_size=3)),
-        metadata=draw(objects),
     )
 
 

@@ -8,7 +8,7 @@ from samples import rollout
 from envs.judging.changes import Changes
 from envs.judging.cheating import signs, with_signs
 from envs.records.metrics import Metrics
-from envs.types import Verdict
+from envs.types import Seat, Verdict
 
 
 def found(command: str, changes: Changes = Changes()) -> tuple[str, ...]:  # noqa: B008 - frozen
@@ -62,9 +62,9 @@ def test_changes_in_the_judges_territory_are_a_sign():
 
 def test_signs_are_counted_at_their_step():
     metrics = Metrics()
-    cheat = rollout(metadata={"step": 3})
+    cheat = rollout(seat=Seat(step=3))
     cheat = replace(cheat, verdict=replace(cheat.verdict, metrics={"cheat/looked for tests": 1.0}))
-    for one in (cheat, cheat, rollout(metadata={"step": 3})):
+    for one in (cheat, cheat, rollout(seat=Seat(step=3))):
         metrics.count_rollout(one)
     assert metrics.cheats == {"looked for tests": 2}
     assert metrics.cheats_by_step == {"3": {"looked for tests": 2}}

@@ -4,9 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from sums import Sums, pulled
+from sums import Sums, fill, metrics_of, pulled
 
 from envs.lab.consumer import Consumer
+from envs.running.commands import evaluate_once, process_groups
+from envs.running.run import open_run
 from envs.types import InfraError
 
 
@@ -33,15 +35,16 @@ async def test_a_member_that_fails_by_our_fault_is_tried_again_and_never_scored(
     async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
         groups = await pulled(consumer, 3, env)
     assert all(len(group["tokens"]) == 4 for group in groups)
-    assert env.metrics.failures["sandbox"] > 0
-    assert env.metrics.rollouts >= 12
+    metrics = metrics_of(env)
+    assert metrics.failures["sandbox"] > 0
+    assert metrics.rollouts >= 12
 
 
 async def test_a_row_that_is_not_what_was_recorded_is_not_sent_and_is_counted(make_env, run_api):
     class Careless(Sums):
-        async def attempt(self, task, *, evaluating=False):
+        async def attempt(self, task, seat):
             first = not self.attempts[task.id]
-            outcome = await super().attempt(task, evaluating=evaluating)
+            outcome = await super().attempt(task, seat)
             if not first:
                 return outcome
             (row,) = outcome.result.segments
@@ -51,7 +54,7 @@ async def test_a_row_that_is_not_what_was_recorded_is_not_sent_and_is_counted(ma
     env = make_env(Careless, rollout_server_url=run_api.url, ensure_scores_are_not_same=False)
     async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
         groups = await pulled(consumer, 3, env)
-    assert env.metrics.failures["row"] >= 3, "one in each group"
+    assert metrics_of(env).failures["row"] >= 3, "one in each group"
     assert all(row[0] == 1 for group in groups for row in group["tokens"]), "<|im_start|>, as it was sent"
 
 
@@ -61,22 +64,22 @@ async def test_a_group_that_can_not_be_completed_keeps_its_good_members_for_the_
             return 3 < attempt <= 5
 
     env = make_env(OneDown, attempts=1)
-    async with env.running():
-        draw = await env.get_next_item()
-        task = draw.task
-        group, (draw,) = await env.collect_trajectories(draw)
-        assert group is None
-        assert len(draw.members) == 3
+    async with open_run(env) as run:
+        group, wire = await fill(run)
+        task = group.task
+        assert wire is None
+        assert len(group.members) == 3
         assert env.attempts[task.id] == 4
-        group, (draw,) = await env.collect_trajectories(draw)
-        assert group is None, "the fifth attempt fails too"
-        group, put_back = await env.collect_trajectories(draw)
-        assert not put_back
-        assert len(group["tokens"]) == 4
+        again, wire = await fill(run)
+        assert again is group, "it was put back"
+        assert wire is None, "the fifth attempt fails too"
+        again, wire = await fill(run)
+        assert again is group
+        assert len(wire["tokens"]) == 4
         assert env.attempts[task.id] == 6
 
 
-async def test_a_task_that_always_fails_by_our_fault_is_set_aside_and_the_others_go_on(make_env, run_api):
+async def test_a_task_that_always_fails_by_our_fault_is_quarantined_and_the_others_go_on(make_env, run_api):
     class Broken(Sums):
         def failing(self, task, attempt):
             return task.id == "sum-1"
@@ -95,10 +98,9 @@ async def test_when_every_task_fails_by_our_fault_the_run_ends_with_the_reason(m
         def failing(self, task, attempt):
             return True
 
-    env = make_env(AllBroken, attempts=1, task_failures=1)
-    env.n_groups_to_process, env.group_size_to_process = 1, 2
-    with pytest.raises(InfraError, match="every task was set aside"):
-        await env.process_manager()
+    env = make_env(AllBroken, attempts=1, task_failures=1, group_size=2, total_steps=1)
+    with pytest.raises(InfraError, match="every task is quarantined"):
+        await process_groups(env)
 
 
 async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
@@ -118,10 +120,10 @@ async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
 async def test_an_engine_that_fails_for_a_moment_costs_nothing(make_env, engine):
     env = make_env(attempts=1)
     engine.faults = [500, 503, 429]
-    async with env.running():
-        group, _ = await env.collect_trajectories(env.train_tasks[0])
-    assert len(group["tokens"]) == 4
-    assert not env.metrics.failures
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert len(wire["tokens"]) == 4
+    assert not run.metrics.failures
 
 
 async def test_group_sizes_that_never_fill_a_batch_are_refused_at_once(make_env, run_api):
@@ -135,6 +137,19 @@ async def test_group_sizes_that_never_fill_a_batch_are_refused_at_once(make_env,
 
 async def test_an_evaluation_reports_pass_at_k_over_its_tasks(make_env):
     env = make_env(eval_samples=4, eval_ks=[1, 2], eval_temperature=1.0)
-    summary = await env._run_evaluate()
+    summary = await evaluate_once(env)
     assert (env.run_dir / "eval-0.json").exists()
     assert {"pass@1", "pass@2"} <= {key.split("/")[-1] for key in summary.metrics()}
+
+
+async def test_the_reward_hook_shapes_training_and_leaves_evaluations_alone(make_env, engine):
+    class Strict(Sums):
+        def reward(self, task, outcome):
+            return outcome.verdict.reward - 2.0
+
+    env = make_env(Strict, group_size=2, eval_samples=8, eval_temperature=1.0)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert all(score < 0 for score in wire["scores"])
+    summary = await evaluate_once(env)
+    assert sum(task.solved for task in summary.tasks) > 0, "half of the answers are right"

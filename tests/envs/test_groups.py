@@ -1,17 +1,20 @@
 """Rows for the trainer: each rollout counts once in the baseline, and every row reaches a batch."""
 
+import gzip
 import math
 import statistics
 from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, Exchange, SequenceData, StopReason
+from envs.delivery.packing import RowPacker
 from envs.delivery.row_check import check_group
-from envs.delivery.rows import Packer, build_group, has_signal
-from envs.types import Rollout, Task, Verdict
+from envs.delivery.rows import Origin, score_group
+from envs.types import Reward, Rollout, Task, Verdict
 
 TASK = Task("t", "Do it.")
 
@@ -33,19 +36,33 @@ def rollout(reward, segments=1, name="r", *, turn_advantages=()):
         ({"role": "user", "content": "x"},),
         record=tuple(record),
     )
-    return Rollout(name, TASK, result, Verdict(reward, "said", turn_advantages=turn_advantages))
+    return Rollout(name, TASK, result, Verdict(reward, "said"), Reward(reward, turn_advantages))
+
+
+def score(rollouts, number=0):
+    return score_group(rollouts, Origin(number, f"g{number}", TASK.id))
 
 
 def group_of(*rollouts):
-    return build_group([rollout(*r, name=f"r{i}") for i, r in enumerate(rollouts)], group_id="g")
+    return score([rollout(*r, name=f"r{i}") for i, r in enumerate(rollouts)]).to_wire()
+
+
+def sent(packet):
+    """What a trainer gets of a packet."""
+    return orjson.loads(b"{" + gzip.decompress(packet.body))
 
 
 def test_a_group_of_single_rows_passes_as_it_is():
-    group = group_of((1.0,), (0.0,))
+    scored = score([rollout(1.0, name="a"), rollout(0.0, name="b")])
+    group = scored.to_wire()
     assert group["scores"] == [1.0, 0.0]
     assert group["advantages"] is None
     assert check_group(group) == []
-    assert Packer(2).add(group) == [group]
+    (packet,), waiting = RowPacker(2).add(scored, step=0)
+    arrived = sent(packet)
+    assert arrived["generation_params"].pop("delivery_id") == packet.name
+    assert arrived == group
+    assert not waiting
 
 
 def weight_in_the_loss(group, name):
@@ -95,7 +112,7 @@ def test_each_row_says_whose_it_is_and_with_which_weights_it_was_sampled():
 
 def test_turns_may_have_advantages_of_their_own():
     members = [rollout(1.0, 2, "r0", turn_advantages=(0.5, -1.0)), rollout(0.0, 1, "r1")]
-    group = build_group(members, group_id="g")
+    group = score(members).to_wire()
     share = [2 / 5, 3 / 5]
     assert group["advantages"][0] == pytest.approx([0.0, *[1.5 * share[0]] * 2])
     assert group["advantages"][1] == pytest.approx([0.0, *[0.0 * share[1]] * 3])
@@ -105,7 +122,7 @@ def test_turns_may_have_advantages_of_their_own():
 @pytest.mark.parametrize("given_advantages", [(0.5,), (0.5, math.nan)])
 def test_turn_advantages_that_fit_no_turns_are_refused(given_advantages):
     with pytest.raises(ValueError, match="turn advantage"):
-        build_group([rollout(1.0, 2, turn_advantages=given_advantages)], group_id="g")
+        score([rollout(1.0, 2, turn_advantages=given_advantages)])
 
 
 @pytest.mark.parametrize(
@@ -126,7 +143,7 @@ def test_a_row_that_is_not_what_was_recorded_is_dropped_with_its_reason(field, c
     members = [rollout(1.0, 2, "r0"), rollout(0.0, 1, "r1"), rollout(0.0, 1, "r2")]
     good = members[0].result
     bad = replace(good, segments=(good.segments[0], change(good.segments[1])))
-    group = build_group([replace(members[0], result=bad), *members[1:]], group_id="g")
+    group = score([replace(members[0], result=bad), *members[1:]]).to_wire()
     assert group["generation_params"]["rollout_ids"] == ["r0", "r1", "r2"]
     (dropped,) = group["generation_params"]["dropped"]
     assert (dropped["rollout_id"], dropped["segment"], dropped["tokens"]) == ("r0", 1, bad.segments[1].trained)
@@ -137,15 +154,15 @@ def test_a_row_that_is_not_what_was_recorded_is_dropped_with_its_reason(field, c
 def test_a_turn_that_is_in_no_row_is_noticed():
     one = rollout(1.0, 2, "r0")
     lost = replace(one, result=replace(one.result, segments=one.result.segments[:1]))
-    group = build_group([lost, rollout(0.0, 1, "r1")], group_id="g")
+    group = score([lost, rollout(0.0, 1, "r1")]).to_wire()
     assert group["generation_params"]["rollout_ids"] == ["r1"]
     assert "1 rows of 2 sequences" in group["generation_params"]["dropped"][0]["reason"]
 
 
 def test_equal_rewards_give_no_advantage():
-    group = group_of((1.0, 2), (1.0, 1))
-    assert not has_signal(group)
-    assert all(value == 0.0 for row in group["advantages"] for value in row)
+    scored = score([rollout(1.0, 2, "a"), rollout(1.0, 1, "b")])
+    assert not scored.has_signal
+    assert all(value == 0.0 for row in scored.rows for value in row.advantages)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])
@@ -163,13 +180,31 @@ def test_a_rollout_without_a_sampled_token_has_no_row_but_counts_in_the_baseline
 
 @given(st.lists(st.lists(st.integers(1, 5), min_size=4, max_size=4), max_size=8))
 def test_every_row_leaves_in_a_group_of_the_registered_size_or_waits(sizes):
-    packer = Packer(4)
-    sent, rows = [], 0
-    for segments in sizes:
-        group = group_of(*[(float(i % 2), n) for i, n in enumerate(segments)])
-        rows += len(group["tokens"])
-        sent += packer.add(group)
-    assert all(len(group["tokens"]) == 4 for group in sent)
-    assert all(check_group(group) == [] for group in sent)
-    assert sum(len(group["tokens"]) for group in sent) + len(packer.waiting) == rows
-    assert len(packer.waiting) < 4
+    packer = RowPacker(4)
+    groups, rows, waiting = [], 0, []
+    for number, segments in enumerate(sizes):
+        scored = score([rollout(float(i % 2), n, f"g{number}r{i}") for i, n in enumerate(segments)], number)
+        rows += len(scored.rows)
+        packets, waiting = packer.add(scored, step=0)
+        assert all(sum(packet.rows.values()) == 4 for packet in packets)
+        groups += map(sent, packets)
+    assert all(len(group["tokens"]) == 4 for group in groups)
+    assert all(check_group(group) == [] for group in groups)
+    assert sum(len(group["tokens"]) for group in groups) + len(waiting) == rows
+    assert len(waiting) < 4
+
+
+def test_rows_that_wait_for_others_go_on_waiting_after_a_restart():
+    first = score([rollout(float(i % 2), 1 + i // 4, f"a{i}") for i in range(5)], 7)  # six rows
+    packets, waiting = RowPacker(4).add(first, step=0)
+    assert [dict(p.rows) for p in packets] == [{7: 4}]
+    assert [dict(p.rows) for p in waiting] == [{7: 1}, {7: 1}]
+    second = score([rollout(1.0, 2, "b")], 8)
+    packets, waiting = RowPacker(4, waiting).add(second, step=0)
+    assert [dict(p.rows) for p in packets] == [{7: 2, 8: 2}]
+    assert not waiting
+    arrived = sent(packets[0])
+    assert arrived["generation_params"]["rollout_ids"] == ["a4", "a4", "b", "b"]
+    assert arrived["generation_params"]["group_id"] is None, "they are of two groups"
+    assert arrived["generation_params"]["temperature"] == 1.0
+    assert check_group(arrived) == []

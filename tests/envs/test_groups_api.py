@@ -6,10 +6,11 @@ import random
 
 import httpx
 import pytest
-from test_groups import rollout
+from test_groups import TASK, rollout, sent
 
 from atropos_agent.types import IGNORED
-from envs.delivery.rows import Packer, build_group
+from envs.delivery.packing import RowPacker
+from envs.delivery.rows import Origin, score_group
 from envs.lab.consumer import Consumer
 
 SIZE, BATCH = 4, 8
@@ -28,14 +29,16 @@ def groups():
             )
             for i, segments in enumerate(cut)
         ]
-        made.append(build_group(members, group_id=f"g{g}", step=g))
+        made.append(score_group(members, Origin(g, f"g{g}", TASK.id, step=g)))
     return made
 
 
 async def through_the_api(url, groups):
-    """Send the groups as an environment does. Returns the rows that a trainer gets, and the packer."""
-    packer, rows = Packer(SIZE), []
-    sent = [packed for group in groups for packed in packer.add(group)]
+    """Send the groups as an environment does. Returns the rows that a trainer gets, and how many still wait."""
+    packer, rows, packed, waiting = RowPacker(SIZE), [], [], []
+    for group in groups:
+        packets, waiting = packer.add(group, step=0)
+        packed += map(sent, packets)
     async with (
         httpx.AsyncClient(base_url=url, timeout=60) as http,
         Consumer(url, batch_size=BATCH, poll_s=0.1) as trainer,
@@ -45,11 +48,11 @@ async def through_the_api(url, groups):
         env = {"max_token_length": 99, "desired_name": "g", "weight": 1.0, "group_size": SIZE}
         while (answer := (await http.post("/register-env", json=env)).json())["status"] != "success":  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.05)
-        for group in sent:
+        for group in packed:
             body = {**group, "env_id": answer["env_id"]}
             assert (await http.post("/scored_data", json=body)).json()["status"] == "received"
         batches = [await first]
-        for _ in range(len(sent) * SIZE // BATCH - 1):
+        for _ in range(len(packed) * SIZE // BATCH - 1):
             batches.append(await asyncio.wait_for(anext(pulled), 30))
     for batch in batches:
         assert not batch.problems
@@ -66,18 +69,13 @@ async def through_the_api(url, groups):
                 }
                 for i in range(len(group["tokens"]))
             ]
-    return rows, packer
+    return rows, len(waiting)
 
 
 async def test_every_row_reaches_a_batch_and_each_member_counts_once(run_api, groups):
-    rows, packer = await through_the_api(run_api.url, groups)
-    made = {
-        (r, s)
-        for g in groups
-        for r, s in zip(*(g["generation_params"][k] for k in ("rollout_ids", "segments")), strict=True)
-    }
+    rows, waiting = await through_the_api(run_api.url, groups)
+    made = {(row.rollout_id, row.segment) for group in groups for row in group.rows}
     arrived = [(row["rollout"], row["segment"]) for row in rows]
-    waiting = sum(len(group["tokens"]) for group in packer.waiting)
     assert len(set(arrived)) == len(arrived)
     assert set(arrived) <= made
     # What does not fill a batch yet waits: less than a group here and less than a batch there.

@@ -12,12 +12,16 @@ from scripted_engine import ScriptedEngine
 from envs.judging.prefetch import Prefetch
 from envs.judging.verifier import solver_spec
 from envs.options import EngineConfig
+from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
+from envs.running.concurrency import CircuitBreaker
+from envs.running.failures import FailureLog
 from envs.running.journal import Journal
-from envs.running.queue import Draws
+from envs.running.queue import TaskQueue
+from envs.running.run import open_run
 from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
-from envs.types import Task
+from envs.types import Seat, Task
 from sandboxes.base import ImageMissing
 from sandboxes.docker.build import pack_context
 from sandboxes.local.backend import LocalBackend
@@ -46,22 +50,22 @@ async def test_the_next_tasks_image_is_built_while_the_firsts_rollouts_run(
             "run_dir": tmp_path / "run",
         }
         env = SWEEnv(SWEEnvConfig(**options), [EngineConfig(base_url=engine.url, model_name="scripted")])
-        async with env.running(), aiodocker.Docker() as client:
-            first = (await env.get_next_item()).task
-            (other,) = [task for task in env.train_tasks if task.id != first.id]
-            rollout = asyncio.create_task(env.rollout(first))
+        async with open_run(env) as run, aiodocker.Docker() as client:
+            first = (await run.next_group()).task
+            (other,) = [task for task in env.tasks()[0] if task.id != first.id]
+            making = asyncio.create_task(run.rollouts.make(first, Seat()))
             image = f"atropos-task:{pack_context(other.context, base_image)[1]}"
             spec = solver_spec(other, image)
             try:
                 async with asyncio.timeout(60):
                     while not (engine.requests and env.backend.ready(spec)):
-                        assert not rollout.done()
+                        assert not making.done()
                         await asyncio.sleep(0.05)
                 assert (await client.images.inspect(image))["Id"]
             finally:
                 go_on.set()
-                verdict = (await rollout).verdict
-        assert verdict.reward == 0
+                rollout, _ = await making
+        assert rollout.verdict.reward == 0
         async with aiodocker.Docker() as client:
             for task in (first, other):
                 await client.images.delete(f"atropos-task:{pack_context(task.context, base_image)[1]}", force=True)
@@ -70,17 +74,19 @@ async def test_the_next_tasks_image_is_built_while_the_firsts_rollouts_run(
 async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
     tasks = [Task(str(n), "") for n in range(3)]
     async with Journal(tmp_path) as journal:
-        draws = await Draws.open(journal, tasks, seed=0, run_dir=tmp_path, task_failures=1)
-        assert draws.coming() is None  # nothing was drawn yet
-        draw = await draws.next()
+        failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
+        queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=1)
+        assert queue.coming() is None  # nothing was drawn yet
+        group = await queue.next()
         for _ in range(7):  # over the end of an epoch
-            coming = draws.coming()
-            draw = await draws.next()
-            assert draw.task is coming
-        draws.again(draw)
-        assert draws.coming() is draw.task
-        assert await draws.blame(draw, Redactor())
-        assert draws.coming() is None  # it was set aside
+            coming = queue.coming()
+            group = await queue.next()
+            assert group.task is coming
+        queue.put_back(group)
+        assert queue.coming() is group.task
+        await queue.give_up(group)
+        assert group.state == "quarantined"
+        assert queue.coming() is None
 
 
 class Slow(LocalBackend):

@@ -183,7 +183,6 @@ def test_nothing_that_a_model_or_program_wrote_becomes_markup(text: str, tmp_pat
         command=text,
         output=text,
         explanation=text,
-        metadata={text: text},
     )
     shown = page(tmp_path, original, title=text, summary={text: text})
     plain = page(tmp_path / "plain", rollout(metadata={"note": "text"}), summary={"note": "text"})

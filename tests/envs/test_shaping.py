@@ -7,7 +7,7 @@ from samples import rollout
 
 from atropos_agent.types import Counts
 from envs.rewards import Shaping, shaped
-from envs.types import TestStatus, Verdict
+from envs.types import Reward, TestStatus, Verdict
 
 PASSED, FAILED = TestStatus.PASSED, TestStatus.FAILED
 RESULT = rollout().result  # two replies, the first with a malformed call and one that a tool refused
@@ -15,32 +15,28 @@ SOLVED = Verdict(1.0, "fine", {"a": PASSED})
 
 
 def test_nothing_is_shaped_unless_it_is_asked_for():
-    assert shaped(SOLVED, RESULT, Shaping()) is SOLVED
+    assert shaped(SOLVED, RESULT, Shaping()) == Reward(1.0)
 
 
 def test_a_fraction_of_the_tests_may_count():
     half = Verdict(0.0, "half", {"a": PASSED, "b": FAILED})
-    verdict = shaped(half, RESULT, Shaping(tests="fraction"))
-    assert (verdict.reward, verdict.metrics["judged"], verdict.solved) == (0.5, 0.0, False)
-    assert verdict.explanation == "Reward 0.5 (1 of 2 tests are worth 0.5). half"
+    assert shaped(half, RESULT, Shaping(tests="fraction")) == Reward(0.5, (), "1 of 2 tests are worth 0.5")
 
 
-def test_a_judge_that_refuses_what_passed_is_believed():
+def test_a_verifier_that_refuses_what_passed_is_believed():
     forced = Verdict(0.0, "a passes whatever it expects", {"a": PASSED})
-    assert shaped(forced, RESULT, Shaping(tests="fraction")).reward == 0.0
+    assert shaped(forced, RESULT, Shaping(tests="fraction")).value == 0.0
 
 
 def test_malformed_calls_and_length_may_cost():
     shaping = Shaping(malformed_call=0.1, long_reply=50, free_tokens=RESULT.sampled_tokens - 10)
-    verdict = shaped(SOLVED, RESULT, shaping)
-    assert verdict.reward == pytest.approx(0.4)
-    assert verdict.solved  # a statistic of what was solved stays one
-    assert "1 malformed calls cost 0.1; 10 tokens beyond" in verdict.explanation
+    reward = shaped(SOLVED, RESULT, shaping)
+    assert reward.value == pytest.approx(0.4)
+    assert "1 malformed calls cost 0.1; 10 tokens beyond" in reward.explanation
     many = replace(RESULT, counts=Counts(malformed_calls=100))
-    assert shaped(SOLVED, many, Shaping(malformed_call=0.1)).reward == 0.5
+    assert shaped(SOLVED, many, Shaping(malformed_call=0.1)).value == 0.5
 
 
 def test_a_turn_may_cost_its_own_tokens():
-    verdict = shaped(SOLVED, RESULT, Shaping(turn_malformed=0.25, turn_error=0.5))
-    assert verdict.turn_advantages == (-0.75, 0.0)
-    assert verdict.reward == 1.0
+    reward = shaped(SOLVED, RESULT, Shaping(turn_malformed=0.25, turn_error=0.5))
+    assert reward == Reward(1.0, (-0.75, 0.0))

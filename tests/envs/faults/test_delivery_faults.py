@@ -6,11 +6,12 @@ from collections import Counter
 import pytest
 from proxy import Proxy
 from scripted_engine import ScriptedEngine
-from sums import right
+from sums import metrics_of, right
 
-from envs.delivery.sender import Delivery
+from envs.delivery.sender import Sender
 from envs.delivery.trainer_api import TrainerAPI
 from envs.lab.consumer import Consumer
+from envs.running.group import count_states
 from envs.running.journal import Journal
 
 
@@ -22,8 +23,8 @@ def engine(smollm2_tokenizer):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(Delivery, "poll_s", 0.1)
-    monkeypatch.setattr(Delivery, "longest_pause_s", 1.0)
+    monkeypatch.setattr(Sender, "poll_s", 0.1)
+    monkeypatch.setattr(Sender, "longest_pause_s", 1.0)
     monkeypatch.setattr(TrainerAPI, "poll_s", 0.1)
 
 
@@ -66,7 +67,7 @@ class Run:
 
 async def states(env):
     async with Journal(env.run_dir) as journal:
-        return await journal.counts()
+        return await count_states(journal)
 
 
 async def check_accounts(run):
@@ -75,7 +76,7 @@ async def check_accounts(run):
     counts = await states(run.env)
     # What may have been in a batch when the API died counts as uncertain, also where a trainer has it.
     assert counts["delivered"] + counts["uncertain"] >= len(run.numbers)
-    known = {"working", "spooled", "delivered", "stale", "refused", "uncertain", "skipped"}
+    known = {"working", "outbox", "delivered", "stale", "refused", "uncertain", "skipped"}
     assert set(counts) <= known
     first_open = max(run.numbers) + 1 - len(run.numbers)
     assert first_open <= counts.total() - len(run.numbers), "what was not pulled is counted otherwise"
@@ -138,9 +139,9 @@ async def test_groups_wait_on_disk_while_the_api_is_down_and_new_ones_stop_at_th
             await run.pulled(2)
             run_api.stop()
             await asyncio.sleep(4.0)
-            made = env.metrics.groups
+            made = metrics_of(env).groups
             await asyncio.sleep(1.0)
-            assert env.metrics.groups <= made + env.config.max_num_workers
+            assert metrics_of(env).groups <= made + env.config.max_num_workers
             run_api.start()
             await run.pulled(8)
     await check_accounts(run)
@@ -153,5 +154,5 @@ async def test_a_stale_group_is_kept_aside(make_env, run_api):
             await run.pulled(12)
     await check_accounts(run)
     stale = (await states(env))["stale"]
-    assert env.metrics.failures["trainer"] >= stale
+    assert metrics_of(env).failures["trainer"] >= stale
     assert (run.kept_aside() == {"stale"}) == (stale > 0)

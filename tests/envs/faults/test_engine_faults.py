@@ -7,12 +7,14 @@ from contextlib import asynccontextmanager
 import pytest
 from proxy import Proxy
 from scripted_engine import ScriptedEngine
-from sums import Sums, right
+from sums import Sums, fill, metrics_of, right
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.delivery.row_check import check_group
 from envs.options import EngineConfig
+from envs.running.commands import process_groups
+from envs.running.run import open_run
 
 
 @pytest.fixture
@@ -40,14 +42,13 @@ async def spoilt(engine):
 
 async def one_group(env):
     """A group, each of whose rollouts is two replies, the second of them the truth."""
-    async with env.running(), asyncio.timeout(60):
-        group, put_back = await env.collect_trajectories(await env.get_next_item())
-    assert not put_back
-    assert check_group(group) == []
-    assert group["scores"] == [1.0, 1.0], "a fault of ours is no reward of 0"
-    first, second = group["tokens"]
+    async with open_run(env) as run, asyncio.timeout(60):
+        _, wire = await fill(run)
+    assert wire is not None
+    assert check_group(wire) == []
+    assert wire["scores"] == [1.0, 1.0], "a fault of ours is no reward of 0"
+    first, second = wire["tokens"]
     assert first == second, "no token is lost or doubled"
-    return group
 
 
 @pytest.mark.parametrize("fault", [500, 502, 503, 429, "refuse", "reset", "truncate", "garbage", "lost answer", "slow"])
@@ -56,7 +57,7 @@ async def test_a_request_that_fails_is_sent_again_with_the_same_ids(engine, make
         proxy.plan.extend([None, fault, fault])
         env = make_env(proxy.url)
         await one_group(env)
-    assert not env.metrics.failures, "the rollouts themselves went on"
+    assert not metrics_of(env).failures, "the rollouts themselves went on"
     assert sum(env.attempts.values()) == 2
 
 
@@ -70,7 +71,7 @@ async def test_an_engine_that_hangs_with_its_connections_open_is_noticed(engine,
         await asyncio.sleep(2.0)
         proxy.always = None
         await making
-    assert not env.metrics.failures
+    assert not metrics_of(env).failures
 
 
 async def test_a_request_that_is_never_answered_fails_and_the_rollout_is_repeated_up_to_there(engine, make_env):
@@ -78,7 +79,7 @@ async def test_a_request_that_is_never_answered_fails_and_the_rollout_is_repeate
         proxy.plan.extend([None, None, "hang"])
         env = make_env(proxy.url, request_timeout_s=2.0)
         await one_group(env)
-    assert env.metrics.failures == {"engine": 1}
+    assert metrics_of(env).failures == {"engine": 1}
     assert engine.requests == 4, "the reply before the hang was not sampled again"
 
 
@@ -87,7 +88,7 @@ async def test_an_answer_to_other_ids_is_not_trained_on(engine, make_env):
         proxy.plan.append("wrong ids")
         env = make_env(proxy.url)
         await one_group(env)
-    assert env.metrics.failures == {"tokens": 1}
+    assert metrics_of(env).failures == {"tokens": 1}
 
 
 async def test_rollouts_wait_for_an_engine_that_restarts_and_its_downtime_is_not_their_time(engine, make_env):
@@ -99,7 +100,7 @@ async def test_rollouts_wait_for_an_engine_that_restarts_and_its_downtime_is_not
         await asyncio.sleep(4.0)
         proxy.always = None
         await making
-    assert not env.metrics.failures
+    assert not metrics_of(env).failures
     assert sum(env.attempts.values()) == 2, "the rollouts kept their sandboxes"
 
 
@@ -112,8 +113,8 @@ async def test_an_engine_down_beyond_a_rollouts_time_is_a_failure_of_ours_and_no
         await asyncio.sleep(3.0)
         proxy.always = None
         await making
-    assert set(env.metrics.failures) == {"engine"}
-    assert not env.metrics.stops["time"]
+    assert set(metrics_of(env).failures) == {"engine"}
+    assert not metrics_of(env).stops["time"]
 
 
 @pytest.mark.parametrize("fault", [500, 400, "refuse", "wrong ids"])
@@ -122,26 +123,24 @@ async def test_beside_a_sick_engine_the_others_do_its_work(engine, make_env, fau
         sick.always = fault
         env = make_env(sick.url, well.url)
         await one_group(env)
-    assert not env.metrics.failures
+    assert not metrics_of(env).failures
     assert well.requests >= 4
 
 
 async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(engine, make_env, caplog):
     async with spoilt(engine) as proxy:
         proxy.always = 400
-        env = make_env(proxy.url, attempts=1, task_failures=5)
-        async with env.running():
-            env.n_groups_to_process = 10
-            making = asyncio.create_task(env._produce(env._missing, []))
-            await asyncio.sleep(6.0)
-            refused, started = proxy.requests, time.monotonic()
-            await asyncio.sleep(3.0)
-            rate = (proxy.requests - refused) / (time.monotonic() - started)
-            assert rate < 2, "starts are spaced"
-            assert "failed by our fault (engine:" in caplog.text
-            assert not any(env.draws.is_set_aside(task) for task in env.train_tasks)
-            proxy.always = None
-            async with asyncio.timeout(90):
-                await making
-        assert env.metrics.groups >= 10
+        env = make_env(proxy.url, attempts=1, task_failures=5, total_steps=10)
+        making = asyncio.create_task(process_groups(env))
+        await asyncio.sleep(6.0)
+        refused, started = proxy.requests, time.monotonic()
+        await asyncio.sleep(3.0)
+        rate = (proxy.requests - refused) / (time.monotonic() - started)
+        assert rate < 2, "starts are spaced"
+        assert "failed by our fault (engine:" in caplog.text
+        assert not (env.run_dir / "quarantined.jsonl").exists()
+        proxy.always = None
+        async with asyncio.timeout(90):
+            await making
+        assert metrics_of(env).groups >= 10
     assert "rollouts succeed again" in caplog.text

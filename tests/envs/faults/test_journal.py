@@ -11,9 +11,13 @@ import textwrap
 
 import pytest
 
-from envs.delivery.sender import Parcels
+from envs.delivery.packing import Packet
 from envs.records.atif import Place
-from envs.running.journal import Journal, Packet, RunDirectoryError
+from envs.running.database import RunDirectoryError
+from envs.running.group import Group, count_states, fates, unfinished
+from envs.running.journal import Journal
+from envs.running.outbox import Outbox
+from envs.types import GroupState, Reward, Rollout, Task, Verdict
 
 PLACE = Place(0, 10, 7)
 
@@ -22,77 +26,92 @@ def packet(number, *, rows=4, step=0):
     return Packet(f"p{number}", step, {number: rows}, b"x" * 500)
 
 
-async def spool(journal, numbers):
+def a_task(number):
+    return Task(f"task-{number}", "")
+
+
+async def draw(journal):
+    return await Group.draw(journal, a_task)
+
+
+async def fill_outbox(journal, numbers):
+    outbox = Outbox(journal)
     for number in numbers:
-        assert await journal.start_group(lambda n: f"task-{n}") == number
-        await journal.finish_group(number, "spooled", packets=[packet(number)])
+        group = await draw(journal)
+        assert group.number == number
+        await outbox.add(group, [packet(number)], [])
+    return outbox
 
 
 async def test_a_group_goes_from_its_task_to_its_confirmation(tmp_path):
     async with Journal(tmp_path) as journal:
-        number = await journal.start_group(lambda n: f"task-{n}")
-        await journal.add_member(number, 1, PLACE)
-        (left,) = await journal.unfinished()
+        group, outbox = await draw(journal), Outbox(journal)
+        await group.add(1, Rollout("r", group.task, None, Verdict(1.0, ""), Reward(0.5)), PLACE)
+        (left,) = await unfinished(journal)
         assert (left.number, left.task, left.members) == (0, "task-0", {1: PLACE})
-        await journal.finish_group(number, "spooled", packets=[packet(number)])
-        assert await journal.counts() == {"spooled": 1}
-        ready = await journal.next_ready()
-        await journal.confirm(ready)
-        assert await journal.counts() == {"delivered": 1}
-        assert await journal.next_ready() is None
+        await outbox.add(group, [packet(group.number)], [])
+        assert await count_states(journal) == {"outbox": 1}
+        await outbox.confirm(await outbox.next_ready())
+        assert await count_states(journal) == {"delivered": 1}
+        assert await outbox.next_ready() is None
+    (fate,) = fates(tmp_path)
+    assert (fate.number, fate.task, fate.state, list(fate.rewards)) == (0, "task-0", "delivered", [0.5])
+    assert fate.reason == "confirmed by the trainer API"
 
 
 async def test_a_group_whose_rows_went_into_two_packets_is_delivered_with_the_second(tmp_path):
     async with Journal(tmp_path) as journal:
-        for _ in range(2):
-            await journal.start_group(lambda n: f"task-{n}")
+        groups, outbox = [await draw(journal) for _ in range(2)], Outbox(journal)
         first, second = Packet("a", 0, {0: 3, 1: 1}, b"a"), Packet("b", 0, {1: 4}, b"b")
-        await journal.finish_group(0, "spooled", waiting=[Packet("w", 0, {0: 3}, b"w")])
-        await journal.finish_group(1, "spooled", packets=[first, second])
-        assert await journal.waiting() == [], "what waited is in a packet now"
-        await journal.confirm(await journal.next_ready())
-        assert (await journal.counts())["delivered"] == 1
-        await journal.confirm(await journal.next_ready())
-        assert (await journal.counts())["delivered"] == 2
+        await outbox.add(groups[0], [], [Packet("w", 0, {0: 3}, b"w")])
+        await outbox.add(groups[1], [first, second], [])
+        assert await outbox.waiting() == [], "what waited is in a packet now"
+        await outbox.confirm(await outbox.next_ready())
+        assert (await count_states(journal))["delivered"] == 1
+        await outbox.confirm(await outbox.next_ready())
+        assert (await count_states(journal))["delivered"] == 2
 
 
 @pytest.mark.parametrize(("queued", "again", "aside"), [(3, 3, 0), (4, 0, 4), (6, 2, 4)])
 async def test_what_the_api_lost_is_sent_again_unless_it_may_have_been_in_a_batch(tmp_path, queued, again, aside):
     async with Journal(tmp_path) as journal:
-        await spool(journal, range(queued))
+        outbox = await fill_outbox(journal, range(queued))
         for _ in range(queued):
-            await journal.confirm(await journal.next_ready())
-        assert await journal.lost_by_api(batch=4) == (again, aside)
-        assert await journal.counts() == {
-            state: count for state, count in (("spooled", again), ("uncertain", aside)) if count
+            await outbox.confirm(await outbox.next_ready())
+        assert await outbox.lost_by_api(batch=4) == (again, aside)
+        assert await count_states(journal) == {
+            state: count for state, count in (("outbox", again), ("uncertain", aside)) if count
         }
         assert len(list((tmp_path / "aside").glob("uncertain-*"))) == aside
+    kept = [tmp_path / fate.evidence for fate in fates(tmp_path, [GroupState.UNCERTAIN])]
+    assert len(kept) == aside
+    assert all(path.is_file() for path in kept), "the evidence is where the journal says"
 
 
 async def test_what_the_api_has_handed_on_is_not_sent_again(tmp_path):
     async with Journal(tmp_path) as journal:
-        await spool(journal, range(3))
+        outbox = await fill_outbox(journal, range(3))
         for _ in range(3):
-            await journal.confirm(await journal.next_ready())
-        await journal.handed_on(left=1)
-        assert await journal.lost_by_api(batch=4) == (1, 0)
+            await outbox.confirm(await outbox.next_ready())
+        await outbox.handed_on(left=1)
+        assert await outbox.lost_by_api(batch=4) == (1, 0)
 
 
 async def test_a_damaged_packet_costs_its_own_group(tmp_path):
     async with Journal(tmp_path) as journal:
-        await spool(journal, range(3))
+        await fill_outbox(journal, range(3))
     with sqlite3.connect(tmp_path / "state.db") as db:
         db.execute("UPDATE packets SET body = ? WHERE id = 1", (b"y" * 500,))
     db.close()
     async with Journal(tmp_path) as journal:
-        assert (await journal.next_ready()).rows == {1: 4}
-        assert await journal.counts() == {"corrupt": 1, "spooled": 2}
+        assert (await Outbox(journal).next_ready()).rows == {1: 4}
+        assert await count_states(journal) == {"corrupt": 1, "outbox": 2}
 
 
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     async with Journal(tmp_path) as journal:
-        await spool(journal, range(40))
+        await fill_outbox(journal, range(40))
     path, rng = tmp_path / "state.db", random.Random(seed)
     data = bytearray(path.read_bytes())
     if seed % 3 == 0:
@@ -102,13 +121,13 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
         data[place : place + 50] = rng.randbytes(50)
     path.write_bytes(data)
     async with Journal(tmp_path) as journal:
-        sent = 0
-        while (ready := await journal.next_ready()) is not None:
+        outbox, sent = Outbox(journal), 0
+        while (ready := await outbox.next_ready()) is not None:
             assert ready.body == b"x" * 500
-            await journal.confirm(ready)
+            await outbox.confirm(ready)
             sent += 1
-        counts = await journal.counts()
-        number = await journal.start_group(lambda n: f"task-{n}")
+        counts = await count_states(journal)
+        number = (await draw(journal)).number
     assert counts["delivered"] == sent
     assert set(counts) <= {"delivered", "corrupt"}
     assert number == counts.total() <= 40, "every group that is known of is accounted for"
@@ -117,18 +136,18 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
 async def test_a_full_disk_makes_everything_wait_and_loses_nothing(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(Journal, "full_pause_s", 0.05)
     async with Journal(tmp_path) as journal:
-        await spool(journal, range(3))
+        outbox = await fill_outbox(journal, range(3))
         pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
         journal._db.execute(f"PRAGMA max_page_count = {pages}")
-        number = await journal.start_group(lambda n: f"task-{n}")
-        big = Packet("big", 0, {number: 4}, b"z" * 100_000)
-        writing = asyncio.create_task(journal.finish_group(number, "spooled", packets=[big]))
+        group = await draw(journal)
+        big = Packet("big", 0, {group.number: 4}, b"z" * 100_000)
+        writing = asyncio.create_task(outbox.add(group, [big], []))
         await asyncio.sleep(0.3)
         assert not writing.done()
         assert "everything waits until there is room" in caplog.text
         journal._db.execute("PRAGMA max_page_count = 1000000")
         await writing
-        assert await journal.counts() == {"spooled": 4}
+        assert await count_states(journal) == {"outbox": 4}
 
 
 async def test_a_directory_is_worked_in_by_one_process(tmp_path):
@@ -148,7 +167,7 @@ async def test_a_run_is_continued_only_with_the_options_that_decide_about_it(tmp
 
 async def test_turns_that_were_damaged_are_not_repeated(tmp_path):
     async with Journal(tmp_path) as journal:
-        number = await journal.start_group(lambda n: "t")
+        number = (await draw(journal)).number
         for body in (b"one", b"two"):
             journal.add_turn(number, 0, body)
         assert await journal.turns(number, 0) == [b"one", b"two"]
@@ -164,14 +183,19 @@ def test_what_was_noted_survives_kill_9(tmp_path):
         """
         import asyncio, sys
         from pathlib import Path
-        from envs.running.journal import Journal, Packet
+        from envs.delivery.packing import Packet
+        from envs.running.group import Group
+        from envs.running.journal import Journal
+        from envs.running.outbox import Outbox
+        from envs.types import Task
 
         async def main():
             async with Journal(Path(sys.argv[1])) as journal:
+                outbox = Outbox(journal)
                 for i in range(100000):
-                    number = await journal.start_group(lambda n: f"task-{n}")
-                    await journal.finish_group(number, "spooled", packets=[Packet(str(i), 0, {number: 4}, b"x" * 5000)])
-                    print(number, flush=True)
+                    group = await Group.draw(journal, lambda n: Task(f"task-{n}", ""))
+                    await outbox.add(group, [Packet(str(i), 0, {group.number: 4}, b"x" * 5000)], [])
+                    print(group.number, flush=True)
 
         asyncio.run(main())
         """
@@ -183,23 +207,75 @@ def test_what_was_noted_survives_kill_9(tmp_path):
 
     async def found():
         async with Journal(tmp_path) as journal:
-            return await journal.counts(), await journal.spooled()
+            outbox = Outbox(journal)
+            await outbox.next_ready()
+            return await count_states(journal), outbox.ready
 
-    counts, (ready, _) = asyncio.run(found())
-    assert counts["spooled"] == ready >= noted + 1
+    counts, ready = asyncio.run(found())
+    assert counts["outbox"] == ready >= noted + 1
     assert counts["working"] <= 1
 
 
-def test_rows_that_wait_for_others_go_on_waiting_after_a_restart():
-    def group(name, rows):
-        params = {"rollout_ids": [name] * rows, "segments": [0] * rows, "steps": [0] * rows}
-        params |= {"policy_versions": [None] * rows, "group_id": name, "task_id": "t", "step": 0}
-        keys = ("tokens", "masks", "scores", "advantages", "inference_logprobs")
-        return {key: [[1]] * rows for key in keys} | {"messages": None, "generation_params": params}
+VERSION_0_1 = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE groups (
+    number INTEGER PRIMARY KEY, task TEXT NOT NULL, state TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE members (
+    number INTEGER NOT NULL, slot INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY (number, slot));
+CREATE TABLE turns (
+    number INTEGER NOT NULL, slot INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX turns_of ON turns (number, slot);
+CREATE TABLE packets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
+    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO groups VALUES (0, 'a', 'delivered', 0), (1, 'b', 'flat', 0), (2, 'c', 'failed', 0), (3, 'd', 'spooled', 4);
+INSERT INTO groups VALUES (4, 'e', 'working', 0);
+INSERT INTO members VALUES (4, 1, 0, 10, 7);
+INSERT INTO turns VALUES (4, 0, x'01', 2768625435);
+INSERT INTO packets VALUES (1, 'ready', 'p', 0, '{"3": 4}', x'01', 2768625435);
+"""
 
-    packets, waiting = Parcels(4).add(7, group("a", 6), step=0)
-    assert [dict(p.rows) for p in packets] == [{7: 4}]
-    assert [dict(p.rows) for p in waiting] == [{7: 1}, {7: 1}]
-    packets, waiting = Parcels(4, waiting).add(8, group("b", 2), step=0)
-    assert [dict(p.rows) for p in packets] == [{7: 2, 8: 2}]
-    assert not waiting
+
+async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.executescript(VERSION_0_1)
+    db.close()
+    with pytest.raises(RunDirectoryError, match="another version"):
+        list(fates(tmp_path))
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == dict.fromkeys(
+            ("delivered", "equal", "quarantined", "outbox", "working"), 1
+        )
+        (left,) = await unfinished(journal)
+        assert left.members == {1: PLACE}
+        assert await journal.turns(4, 0) == [b"\x01"]
+        outbox = Outbox(journal)
+        assert (await outbox.next_ready()).rows == {3: 4}
+        assert (await draw(journal)).number == 5
+    assert {fate.reason for fate in fates(tmp_path, [GroupState.EQUAL])} == {
+        "noted by version 0.1, which gave no reason"
+    }
+
+
+async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
+    async with Journal(tmp_path):
+        pass
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(RunDirectoryError, match="a later version of this package"):
+        async with Journal(tmp_path):
+            pass
+
+
+async def test_the_fates_of_groups_can_be_read_while_the_run_goes_on(tmp_path):
+    with pytest.raises(RunDirectoryError, match="holds no run"):
+        list(fates(tmp_path))
+    async with Journal(tmp_path) as journal:
+        first, second = await draw(journal), await draw(journal)
+        await first.close(GroupState.EQUAL, "all rewards are 1")
+        assert [fate.reason for fate in fates(tmp_path)] == ["all rewards are 1", "its rollouts are being made"]
+        assert [fate.number for fate in fates(tmp_path, [GroupState.WORKING])] == [second.number]
+        assert [fate.number for fate in fates(tmp_path, task="task-0")] == [first.number]

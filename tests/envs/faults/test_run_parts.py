@@ -8,15 +8,20 @@ import time
 
 import pytest
 from scripted_engine import ScriptedEngine
-from sums import Sums, right
+from sums import Sums, fill, right
 
 from atropos_agent.engines.completions import Load
-from envs.base import Outcome
+from envs.delivery.packing import RowPacker
 from envs.records.redaction import Redactor
-from envs.running.concurrency import Admission, Brake, Climb
+from envs.running.commands import CountPace
+from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter, HillClimb
+from envs.running.group import count_states
+from envs.running.outbox import Outbox
+from envs.running.run import Run, open_run
+from envs.running.sinks import FileSink, GroupFile, TrainerSink
 from envs.running.watchdog import LoopWatch
 from envs.tasks.sampler import TaskOrder
-from envs.types import InfraError, Task, Verdict
+from envs.types import InfraError, Outcome, Task, Verdict
 from tools import ToolRegistry
 
 TASKS = [Task(f"t{n}", "") for n in range(7)]
@@ -36,29 +41,29 @@ def test_each_epoch_has_every_task_once_and_the_order_is_the_same_on_every_start
     assert order[:7] != order[7:14]
 
 
-def test_the_brake_takes_hold_above_the_share_and_lets_go_after_successes(caplog):
-    brake = Brake(0.5)
+def test_the_breaker_takes_hold_above_the_share_and_lets_go_after_successes(caplog):
+    breaker = CircuitBreaker(0.5)
     for n in range(16):
-        brake.note(InfraError("engine", "400") if n % 2 else None)
-    assert not brake.on, "half is allowed"
+        breaker.note(InfraError("engine", "400") if n % 2 else None)
+    assert not breaker.is_open, "half is allowed"
     for _ in range(8):
-        brake.note(InfraError("engine", "400"))
-    assert brake.pause_s == 1.0, "what failed at the same time slows the run down once"
+        breaker.note(InfraError("engine", "400"))
+    assert breaker.pause_s == 1.0, "what failed at the same time slows the run down once"
     assert "failed by our fault (engine:" in caplog.text
     for _ in range(3):
-        brake.note(None)
-    assert not brake.on
+        breaker.note(None)
+    assert not breaker.is_open
 
 
 def test_concurrency_grows_while_throughput_does_and_then_stays():
-    climb = Climb(8, 64)
+    climb = HillClimb(8, 64)
     for _ in range(60):
         climb.look(tokens_per_s=100.0 * min(climb.limit, 24), saturated=True, queueing=False)
     assert 20 <= climb.limit <= 30
 
 
 def test_concurrency_shrinks_while_requests_queue_and_never_below_one():
-    climb = Climb(16, 64)
+    climb = HillClimb(16, 64)
     assert climb.look(tokens_per_s=10, saturated=True, queueing=True) == 12
     for _ in range(30):
         climb.look(tokens_per_s=10, saturated=True, queueing=True)
@@ -69,26 +74,26 @@ def test_concurrency_shrinks_while_requests_queue_and_never_below_one():
     "waiting, shrinks", [([8, 8, 0, 8, 8], False), ([0, 0, 0, 0, 8], False), ([8, 8, 8, 8, 8], True)]
 )
 async def test_a_burst_of_requests_is_no_queue(waiting, shrinks, monkeypatch):
-    admission = Admission(start=16, most=64, brake=Brake(0.5))
-    monkeypatch.setattr(admission, "look_s", 0.05)
+    limiter = ConcurrencyLimiter(start=16, most=64, breaker=CircuitBreaker(0.5))
+    monkeypatch.setattr(limiter, "look_s", 0.05)
     looks = itertools.cycle(waiting)
 
     async def load():
         return Load(running=8, waiting=next(looks), preempted=0)
 
-    following = asyncio.create_task(admission.follow(load))
+    following = asyncio.create_task(limiter.follow(load))
     await asyncio.sleep(0.5)
     following.cancel()
-    assert (admission.climb.limit < 16) == shrinks
+    assert (limiter.limit < 16) == shrinks
 
 
 async def test_rollouts_are_let_in_up_to_the_limit_whatever_becomes_of_those_that_wait():
-    admission = Admission(start=3, most=3, brake=Brake(0.5))
+    limiter = ConcurrencyLimiter(start=3, most=3, breaker=CircuitBreaker(0.5))
     seen, rng = [], random.Random(0)
 
     async def one():
-        async with admission.slot():
-            seen.append(admission.active)
+        async with limiter.slot():
+            seen.append(limiter.active)
             await asyncio.sleep(rng.random() / 100)
 
     tasks = [asyncio.create_task(one()) for _ in range(60)]
@@ -97,7 +102,7 @@ async def test_rollouts_are_let_in_up_to_the_limit_whatever_becomes_of_those_tha
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert max(seen) == 3
-    assert admission.active == 0
+    assert limiter.active == 0
 
 
 async def test_what_blocks_the_loop_is_logged_with_its_stack(caplog):
@@ -126,38 +131,37 @@ def test_secrets_are_replaced_in_messages_tracebacks_and_addresses():
 @pytest.mark.parametrize("what", ["a rollout", "the whole group"])
 async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, make_env, what):
     env = make_env(group_size=2, attempts=3)
-    async with env.running(), asyncio.timeout(120):
+    async with open_run(env) as run, asyncio.timeout(120):
+        sink = FileSink(run, GroupFile(env.run_dir / "groups.jsonl"))
         for moment in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
-            env.n_groups_to_process = env.metrics.groups + 1
             before = asyncio.all_tasks()
-            making = asyncio.create_task(env._produce(env._missing, []))
+            making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink, []))
             await asyncio.sleep(0)
             for _ in range(moment):
                 await asyncio.sleep(0.001)
-            wanted = "_member" if what == "a rollout" else "_work"
+            wanted = Run._member if what == "a rollout" else Run.work
             for task in asyncio.all_tasks() - before:
-                if task.get_coro().__qualname__ == f"AgentEnv.{wanted}":
+                if task.get_coro().__qualname__ == wanted.__qualname__:
                     task.cancel()
                     break
             await making
-        assert env.admission.active == 0, "no slot is lost"
-        assert not env._records
-        counts = await env.journal.counts()
-    assert counts == {"delivered": 11}, "every group was completed, none twice"
-    assert env.metrics.solved == env.metrics.rollouts
+        assert run.rollouts.limiter.active == 0, "no slot is lost"
+        counts = await count_states(run.journal)
+    assert counts == {"saved": 11}, "every group was completed, none twice"
+    assert run.metrics.solved == run.metrics.rollouts
 
 
-async def test_a_failed_judge_costs_no_new_replies(engine, make_env):
+async def test_a_failed_verifier_costs_no_new_replies(engine, make_env):
     class Crashing(Sums):
-        async def attempt(self, task, *, evaluating=False):
-            outcome = await super().attempt(task, evaluating=evaluating)
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
             if self.attempts[task.id] == 1:
-                raise InfraError("judge", "it crashed")
+                raise InfraError("verifier", "it crashed")
             return outcome
 
     env = make_env(Crashing, group_size=1)
-    async with env.running():
-        await env.collect_trajectories(await env.get_next_item())
+    async with open_run(env) as run:
+        await fill(run)
     assert env.attempts.total() == 2
     assert engine.requests == 2, "the second attempt got the replies of the first"
 
@@ -174,21 +178,21 @@ async def test_times_that_tools_print_cost_no_new_replies_and_other_differences_
         return told[-1]
 
     class Timing(Sums):
-        async def attempt(self, task, *, evaluating=False):
-            result = await self.agent(ToolRegistry([calculator])).run(task.instruction)
+        async def attempt(self, task, seat):
+            result = await self.agent(seat, ToolRegistry([calculator])).run(task.instruction)
             self.results.append(result)
             if len(told) == 1:
-                raise InfraError("judge", "it crashed")
+                raise InfraError("verifier", "it crashed")
             return Outcome(result, Verdict(1.0, ""))
 
     env = make_env(Timing, group_size=1)
     env.results = []
-    async with env.running():
-        group, _ = await env.collect_trajectories(await env.get_next_item())
+    async with open_run(env) as run:
+        _, wire = await fill(run)
     assert len(set(told)) == 2
     assert engine.requests == requests
     first, second = env.results
-    (row,) = group["tokens"]
+    (row,) = wire["tokens"]
     heard = told[0] if requests == 2 else told[1]
     assert heard in env.tokenizer.decode(row), "the policy answered to what stands in its row"
     assert (second.final_response == first.final_response) == (requests == 2)
@@ -198,29 +202,23 @@ async def test_a_jump_of_the_clock_changes_nothing(engine, make_env, monkeypatch
     real, jumps = time.time, [0.0]
     monkeypatch.setattr(time, "time", lambda: real() + jumps[0])
     env = make_env(group_size=2, rollout_timeout_s=30.0)
-    async with env.running():
+    async with open_run(env) as run:
         for jump in (86400.0, -86400.0):
             jumps[0] = jump
-            group, _ = await env.collect_trajectories(await env.get_next_item())
-            assert group["scores"] == [1.0, 1.0]
-    assert not env.metrics.failures
-
-
-class Nowhere:
-    """A delivery that nothing is handed to."""
-
-    max_token_len = -1
+            _, wire = await fill(run)
+            assert wire["scores"] == [1.0, 1.0]
+    assert not run.metrics.failures
 
 
 async def test_groups_with_equal_rewards_are_made_anew_twice_where_that_is_wanted(engine, make_env):
     env = make_env(group_size=2, equal_rewards="resample")
-    async with env.running():
-        env.delivery = Nowhere()
-        draw = await env.get_next_item()
+    async with open_run(env) as run:
+        sink = TrainerSink(run, Outbox(run.journal), RowPacker(2), None)
+        group = await run.next_group()
         for again in (1, 2):
-            await env._work(draw)
-            draw = await env.draws.next()
-            assert (draw.number, draw.resampled, dict(draw.members)) == (0, again, {})
-        await env._work(draw)
-        assert await env.journal.counts() == {"flat": 1}
+            await run.work(group, CountPace(run, 1), sink)
+            group = await run.queue.next()
+            assert (group.number, group.resampled, group.members) == (0, again, {})
+        await run.work(group, CountPace(run, 1), sink)
+        assert await count_states(run.journal) == {"equal": 1}
     assert env.attempts.total() == 6

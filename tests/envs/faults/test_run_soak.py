@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from proxy import FAULTS, Proxy
 from scripted_engine import ScriptedEngine
-from sums import right
+from sums import metrics_of, right
 from test_delivery_faults import Run, check_accounts, states
 
-from envs.base import AgentEnv, Outcome
+from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.lab.consumer import Consumer
 from envs.options import EngineConfig
-from envs.types import InfraError, Task, Verdict
+from envs.types import InfraError, Outcome, Task, Verdict
 from sandboxes.base import SandboxDied, SandboxSpec
 from sandboxes.local.backend import LocalBackend
 from tools import ToolRegistry, calculator
@@ -40,22 +40,22 @@ class Chaos(AgentEnv):
         tasks = [Task(f"sum-{n}", f"What is {n} + {n}?") for n in range(200)]
         return tasks, tasks[:3]
 
-    async def setup(self):
-        self.backend = await self.resources.enter_async_context(LocalBackend())
+    async def setup(self, resources):
+        self.backend = await resources.enter_async_context(LocalBackend())
         self.rng = random.Random(1)
         self.planted = Counter()
 
-    async def attempt(self, task, *, evaluating=False):
-        fault = self.rng.choice(["died", "judge", "cancelled", "bug"]) if self.rng.random() < SHARE else None
+    async def attempt(self, task, seat):
+        fault = self.rng.choice(["died", "verifier", "cancelled", "bug"]) if self.rng.random() < SHARE else None
         self.planted[fault] += 1
         async with self.backend.open(SandboxSpec("local")) as sandbox:
-            result = await self.agent(ToolRegistry([calculator])).run(task.instruction)
+            result = await self.agent(seat, ToolRegistry([calculator])).run(task.instruction)
             await sandbox.write_file("answer", result.final_response.encode())
             match fault:
                 case "died":
                     raise SandboxDied("the sandbox is gone")
-                case "judge":
-                    raise InfraError("judge", "the judge crashed")
+                case "verifier":
+                    raise InfraError("verifier", "the verifier crashed")
                 case "cancelled":
                     asyncio.current_task().cancel()
                     await asyncio.sleep(0)
@@ -120,10 +120,10 @@ async def test_five_thousand_rollouts_with_random_faults_are_all_accounted_for(
                     print(f"{time.monotonic() - started:5.0f} s  %4d groups  %5.0f MB  %3d descriptors" % figures[-1])
             planning.cancel()
     await check_accounts(run)
-    counts, metrics = await states(env), env.metrics
+    counts, metrics = await states(env), metrics_of(env)
     print(f"states {dict(counts)}\nfailures {dict(metrics.failures)}\nplanted {dict(env.planted)}")
     assert counts["delivered"] >= groups
-    assert set(counts) <= {"delivered", "working", "spooled"}, "every group was delivered or is in work"
+    assert set(counts) <= {"delivered", "working", "outbox"}, "every group was delivered or is in work"
     assert metrics.solved == metrics.rollouts, "no rollout was scored 0 by our fault"
     (_, half, descriptors), (_, end, descriptors_at_end) = figures[4], figures[-1]
     assert end - half < 60, "memory is flat over the second half"

@@ -5,8 +5,9 @@ import signal
 
 import pytest
 from scripted_engine import ScriptedEngine
-from sums import Sums, right
+from sums import Sums, fill, right
 
+from envs.running.run import open_run
 from envs.types import InfraError
 from sandboxes.base import Limits, SandboxSpec
 from sandboxes.docker.backend import DockerBackend
@@ -37,7 +38,7 @@ class InDocker(Sums):
     backend = image = fault = None
     opened = 0
 
-    async def attempt(self, task, *, evaluating=False):
+    async def attempt(self, task, seat):
         fault = self.fault if not self.opened else None
         self.opened += 1
         limits = Limits(memory_mb=1 if fault == "start refused" else 128, disk_mb=8)
@@ -49,7 +50,7 @@ class InDocker(Sums):
             if done.timed_out:
                 raise InfraError("sandbox", "a command that does nothing timed out")
             assert done.ok == (fault not in COMMANDS), "what a command does to itself is its result"
-            return await super().attempt(task, evaluating=evaluating)
+            return await super().attempt(task, seat)
 
 
 @pytest.mark.parametrize(
@@ -67,10 +68,10 @@ class InDocker(Sums):
 async def test_a_sandbox_that_fails_costs_itself(docker_backend, base_image, engine, make_env, fault, failures):
     env = make_env(InDocker, group_size=2)
     env.backend, env.image, env.fault = docker_backend, base_image, fault
-    async with env.running(), asyncio.timeout(120):
-        group, _ = await env.collect_trajectories(await env.get_next_item())
-    assert group["scores"] == [1.0, 1.0]
-    assert env.metrics.failures == failures
+    async with open_run(env) as run, asyncio.timeout(120):
+        _, wire = await fill(run)
+    assert wire["scores"] == [1.0, 1.0]
+    assert run.metrics.failures == failures
     assert env.opened == 2 + sum(failures.values())
     assert await owned(docker_backend) == 0, "nothing is left behind"
 
@@ -80,11 +81,11 @@ class Working(Sums):
 
     backend = image = None
 
-    async def attempt(self, task, *, evaluating=False):
+    async def attempt(self, task, seat):
         async with self.backend.open(SandboxSpec(self.image)) as sandbox:
             for _ in range(6):
                 await sandbox.exec("sleep 0.5")
-            return await super().attempt(task, evaluating=evaluating)
+            return await super().attempt(task, seat)
 
 
 @pytest.mark.slow
@@ -95,18 +96,17 @@ async def test_a_docker_engine_that_is_restarted_costs_no_rollout_its_grade(
     env = make_env(Working)
     async with DockerBackend(url=own_engine.url) as backend:
         env.backend, env.image = backend, base_image
-        async with env.running(), asyncio.timeout(120):
-            draw, group = await env.get_next_item(), None
-            making = asyncio.create_task(env.collect_trajectories(draw))
+        async with open_run(env) as run, asyncio.timeout(120):
+            making = asyncio.create_task(fill(run))
             await asyncio.sleep(2.0)
             await own_engine.end(number)
             await asyncio.sleep(2.0)
             await own_engine.start()
-            group, put_back = await making
-            while group is None:
-                group, put_back = await env.collect_trajectories(*put_back)
-    assert group["scores"] == [1.0] * 4
-    assert set(env.metrics.failures) <= {"sandbox"}, "what needed the engine is tried again; the rest goes past it"
+            _, wire = await making
+            while wire is None:
+                _, wire = await fill(run)
+    assert wire["scores"] == [1.0] * 4
+    assert set(run.metrics.failures) <= {"sandbox"}, "what needed the engine is tried again; the rest goes past it"
 
 
 async def owned(backend):

@@ -1,0 +1,31 @@
+"""`python -m envs ENVIRONMENT COMMAND`: the command line of any environment, by its dotted path.
+
+`python -m envs package.module:Class serve` runs a class of one's own; `python -m envs swe serve` is `python -m envs.swe`.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from envs.cli import load_environment, run
+from envs.options import UsageError
+from envs.swe.__main__ import main as swe
+
+
+def main(argv: list[str]) -> int:
+    """Run a command of an environment. Returns the exit status."""
+    if not argv or argv[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0 if argv else 2
+    name, *rest = argv
+    if name == "swe":
+        return swe(rest)
+    try:
+        return run(load_environment(name), rest)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

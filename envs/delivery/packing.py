@@ -1,0 +1,68 @@
+"""Rows in packets of one size, the only size that the trainer API never holds back.
+
+A packet is kept and sent as it is: gzip of the wire form's JSON without the first brace, before which
+`TrainerAPI.send` puts the environment's id.
+"""
+
+from __future__ import annotations
+
+import gzip
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from envs.delivery.rows import Row, ScoredGroup, read_rows, to_wire
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """Rows to be sent together.
+
+    name: unique, also told to the trainer as `delivery_id`; step: the trainer's when they were packed; rows: how many
+    of which group, by its number; body: see the module's docstring; id: the outbox's, 0 before it is stored.
+    """
+
+    name: str
+    step: int
+    rows: Mapping[int, int]
+    body: bytes
+    id: int = 0
+
+
+class RowPacker:
+    """Makes packets of exactly `size` rows.
+
+    A group of that many rows becomes one packet. Rows of other groups, whose advantages are explicit, are cut and
+    joined; fewer than `size` of them wait for the next group. waiting: single rows that an earlier packer left.
+    """
+
+    def __init__(self, size: int, waiting: Sequence[Packet] = ()) -> None:
+        self._size = size
+        self._waiting = [row for packet in waiting for row in _unpack(packet)]
+
+    def add(self, group: ScoredGroup, *, step: int) -> tuple[list[Packet], list[Packet]]:
+        """Return packets that can be sent now, and every single row that waits. step: the trainer's."""
+        if len(group.rows) == self._size:
+            return [_pack(group.rows, step, group)], [_pack([row], step) for row in self._waiting]
+        self._waiting += group.rows
+        packets = []
+        while len(self._waiting) >= self._size:
+            packets.append(_pack(self._waiting[: self._size], step))
+            del self._waiting[: self._size]
+        return packets, [_pack([row], step) for row in self._waiting]
+
+
+def _pack(rows: Sequence[Row], step: int, group: ScoredGroup | None = None) -> Packet:
+    name = uuid.uuid4().hex
+    wire = to_wire(rows, group.dropped if group is not None else ())
+    wire["generation_params"]["delivery_id"] = name
+    counts = Counter(row.origin.number for row in rows)
+    return Packet(name, step, counts, gzip.compress(orjson.dumps(wire)[1:], compresslevel=1))
+
+
+def _unpack(packet: Packet) -> list[Row]:
+    (number,) = packet.rows
+    return read_rows(orjson.loads(b"{" + gzip.decompress(packet.body)), number)

@@ -1,0 +1,199 @@
+"""A group: the rollouts of one task that are scored together, from the draw to what became of them.
+
+Its row in the journal says its number, its task, its state, the reason of that state, and where the evidence lies:
+
+    working ──► outbox ──► delivered         confirmed by the trainer API
+       │          └──────► stale, refused, uncertain, corrupt    kept in `aside/`, never sent again
+       ├──► saved                            written to the file of groups by `process`
+       ├──► equal, empty                     dropped: all rewards are equal; or no row was sound
+       └──► quarantined, skipped, gone       its task was quarantined now or before, or is no longer there
+
+Everybody who decides about a group does it here. The functions with a connection are for those who know a group
+only by its number and change other tables in the same transaction.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.records.atif import Place
+from envs.running.journal import Journal
+from envs.running.replay import TurnRecording
+from envs.types import GroupState, Rollout, Task
+
+UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupState.GONE)
+"""States of groups that were not completed."""
+
+
+class Group:
+    """One task's rollouts. Made by `draw` and `unfinished`.
+
+    number: unique in the run. members: the judged rollouts so far, by their place in the group.
+    resampled: how often it was made anew because its rewards were equal.
+    """
+
+    def __init__(self, journal: Journal, number: int, task: Task, members: Mapping[int, Rollout] | None = None) -> None:
+        self._journal = journal
+        self.number = number
+        self.task = task
+        self.members = dict(members or {})
+        self.resampled = 0
+        self.state = GroupState.WORKING
+
+    @classmethod
+    async def draw(cls, journal: Journal, task_of: Callable[[int], Task]) -> Group:
+        """Begin the next group. task_of: gives the task of a group's number."""
+
+        def work(db: sqlite3.Connection) -> tuple[int, Task]:
+            number = next_number(db)
+            task = task_of(number)
+            insert = "INSERT INTO groups (number, task, state, reason) VALUES (?, ?, ?, 'its rollouts are being made')"
+            db.execute(insert, (number, task.id, GroupState.WORKING))
+            return number, task
+
+        return cls(journal, *await journal.write(work))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing is decided about it yet."""
+        return self.state is GroupState.WORKING
+
+    def missing(self, size: int) -> list[int]:
+        """Return the places of members that are still to be made, in a group of `size`."""
+        return [member for member in range(size) if member not in self.members]
+
+    def recording(self, member: int) -> TurnRecording:
+        """Return the recording of a member's turns."""
+        return TurnRecording(self._journal, self.number, member)
+
+    async def add(self, member: int, rollout: Rollout, place: Place) -> None:
+        """Take in a judged rollout, which was saved at `place`. Its turns are forgotten."""
+
+        def work(db: sqlite3.Connection) -> None:
+            values = (self.number, member, place.offset, place.size, place.crc, rollout.reward.value)
+            db.execute("INSERT OR REPLACE INTO members VALUES (?, ?, ?, ?, ?, ?)", values)
+            db.execute("DELETE FROM turns WHERE number = ? AND member = ?", (self.number, member))
+
+        await self._journal.write(work)
+        self.members[member] = rollout
+
+    async def restart(self) -> None:
+        """Forget its members, to be made anew."""
+        await self._journal.write(lambda db: _forget_members(db, self.number))
+        self.members.clear()
+        self.resampled += 1
+
+    async def close(self, state: GroupState, reason: str, evidence: str = "") -> None:
+        """Note what became of it, and why. evidence: where more is found, a path in the run's directory."""
+        await self._journal.write(lambda db: settle(db, self.number, state, reason, evidence), flush=True)
+        self.state = state
+
+    def enter_outbox(self, db: sqlite3.Connection, rows: int) -> None:
+        """Note, in a transaction that stores its rows, that `rows` of them wait to be sent."""
+        settle(db, self.number, GroupState.OUTBOX, f"{rows} rows wait for the trainer API", rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A group that an earlier start left. members: where its judged rollouts are saved."""
+
+    number: int
+    task: str
+    members: Mapping[int, Place]
+
+
+async def unfinished(journal: Journal) -> list[Unfinished]:
+    """Return the groups that were being worked on, in the order in which they were drawn."""
+
+    def work(db: sqlite3.Connection) -> list[Unfinished]:
+        query = "SELECT number, task FROM groups WHERE state = ? ORDER BY number"
+        members = "SELECT member, place, size, crc FROM members WHERE number = ?"
+        return [
+            Unfinished(number, task, {member: Place(*place) for member, *place in db.execute(members, (number,))})
+            for number, task in db.execute(query, (GroupState.WORKING,)).fetchall()
+        ]
+
+    return await journal.write(work)
+
+
+async def lose_task(journal: Journal, number: int) -> None:
+    """Note that the task of an unfinished group is not among those of the run any more."""
+    reason = "its task is not among the tasks of this run any more"
+    await journal.write(lambda db: settle(db, number, GroupState.GONE, reason), flush=True)
+
+
+async def count_states(journal: Journal) -> Counter[str]:
+    """Return how many groups are in each state; their sum is the number of groups ever started."""
+    query = "SELECT state, count(*) FROM groups GROUP BY state"
+    return await journal.write(lambda db: Counter(dict(db.execute(query))))
+
+
+def next_number(db: sqlite3.Connection) -> int:
+    """Return the number of the next group."""
+    return int(db.execute("SELECT coalesce(max(number), -1) + 1 FROM groups").fetchone()[0])
+
+
+def settle(
+    db: sqlite3.Connection, number: int, state: GroupState, reason: str, evidence: str = "", *, rows: int = 0
+) -> None:
+    """Write the state of a group that is no longer worked on, and why. rows: how many are still to be sent."""
+    change = "UPDATE groups SET state = ?, reason = ?, evidence = ?, rows = ? WHERE number = ?"
+    db.execute(change, (state, reason, evidence, rows, number))
+    _forget_turns(db, number)
+
+
+def rows_sent(db: sqlite3.Connection, number: int, rows: int) -> None:
+    """Note that the trainer API has taken `rows` of a group's rows; with the last one it is delivered."""
+    db.execute("UPDATE groups SET rows = rows - ? WHERE number = ?", (rows, number))
+    left = db.execute("SELECT rows FROM groups WHERE number = ? AND state = ?", (number, GroupState.OUTBOX)).fetchone()
+    if left is not None and left[0] <= 0:
+        settle(db, number, GroupState.DELIVERED, "confirmed by the trainer API")
+
+
+def rows_lost(db: sqlite3.Connection, number: int, rows: int) -> None:
+    """Note that `rows` of a group's rows, which the trainer API had taken and lost, are to be sent again."""
+    (known,) = db.execute("SELECT max(rows, 0) FROM groups WHERE number = ?", (number,)).fetchone()
+    settle(db, number, GroupState.OUTBOX, "the trainer API lost it; it is sent again", rows=known + rows)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFate:
+    """What the journal says of a group. rewards: of its members, by their place; evidence: a path in the run's
+    directory."""
+
+    number: int
+    task: str
+    state: GroupState
+    reason: str
+    evidence: str
+    rewards: Sequence[float]
+
+
+def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None = None) -> Iterator[GroupFate]:
+    """Read what became of a run's groups, in their order, also while the run goes on.
+
+    states, task: only groups in one of these states, or of this task. Raises RunDirectoryError."""
+    chosen = list(states) or list(GroupState)
+    marks = ", ".join("?" * len(chosen))
+    query = f"SELECT number, task, state, reason, evidence FROM groups WHERE state IN ({marks})"
+    values: list[str] = [*chosen]
+    if task is not None:
+        query, values = f"{query} AND task = ?", [*values, task]
+    with Journal.reading(directory) as db:
+        for number, name, state, reason, evidence in db.execute(f"{query} ORDER BY number", values):
+            rewards = db.execute("SELECT reward FROM members WHERE number = ? ORDER BY member", (number,))
+            found = [reward for (reward,) in rewards if reward is not None]
+            yield GroupFate(number, name, GroupState(state), reason, evidence, found)
+
+
+def _forget_turns(db: sqlite3.Connection, number: int) -> None:
+    db.execute("DELETE FROM turns WHERE number = ?", (number,))
+
+
+def _forget_members(db: sqlite3.Connection, number: int) -> None:
+    db.execute("DELETE FROM members WHERE number = ?", (number,))
+    _forget_turns(db, number)

@@ -1,0 +1,54 @@
+"""`python -m envs.swe groups RUN_DIR`: what became of a run's groups, and why, in one table.
+
+It reads the journal, also while the run goes on. The last column names where the evidence lies, in the run's directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envs.running.database import RunDirectoryError
+from envs.running.group import GroupFate, fates
+from envs.types import GroupState
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the table. Returns 0, or 2 when the directory holds no run that can be read."""
+    parser = argparse.ArgumentParser(prog="python -m envs.swe groups", description=__doc__)
+    parser.add_argument("run_dir", type=Path, help="directory of the run")
+    states = [state.value for state in GroupState]
+    parser.add_argument("--state", action="append", default=[], choices=states, help="only groups in this state")
+    parser.add_argument("--task", help="only groups of the task with this id")
+    options = parser.parse_args(argv)
+    try:
+        found = list(fates(options.run_dir, map(GroupState, options.state), options.task))
+    except RunDirectoryError as error:
+        print(error, file=sys.stderr)
+        return 2
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200  # a file or a pipe has room for whole lines
+    console.print(table(found))
+    return 0
+
+
+def table(found: Iterable[GroupFate]) -> Table:
+    """Return a row for each group, with how many there are in each state beneath."""
+    counts: Counter[GroupState] = Counter()
+    made = Table("group", "task", "state", "rewards", "reason", "evidence", title_justify="left")
+    for fate in found:
+        counts[fate.state] += 1
+        rewards = " ".join(f"{reward:g}" for reward in fate.rewards)
+        # Text, not markup: tasks and reasons are data.
+        cells = (str(fate.number), fate.task, fate.state, rewards, fate.reason, fate.evidence)
+        made.add_row(*map(Text, cells))
+    made.caption = f"{counts.total()} groups" + "".join(f", {count} {state}" for state, count in counts.most_common())
+    return made

@@ -1,0 +1,75 @@
+"""Judged rollouts: within the concurrency limit, retried when they fail by our fault, counted and saved."""
+
+from __future__ import annotations
+
+import logging
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from envs.records.atif import Place, RolloutWriter
+from envs.records.metrics import Metrics
+from envs.running.concurrency import ConcurrencyLimiter
+from envs.running.failures import FailureLog
+from envs.running.replay import TurnRecording
+from envs.running.worker import Worker
+from envs.types import Failure, InfraError, Rollout, Seat, Task
+
+logger = logging.getLogger(__name__)
+
+REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED)
+"""Failures after which a rollout is begun anew with the replies that it got: they did not cause it."""
+
+
+class Rollouts:
+    """Makes rollouts by a worker. attempts: how often each is tried."""
+
+    def __init__(
+        self,
+        worker: Worker,
+        limiter: ConcurrencyLimiter,
+        failures: FailureLog,
+        metrics: Metrics,
+        writer: RolloutWriter,
+        *,
+        attempts: int,
+    ) -> None:
+        self.limiter = limiter
+        self.failures = failures
+        self.metrics = metrics
+        self._worker = worker
+        self._writer = writer
+        self._attempts = attempts
+
+    async def make(self, task: Task, seat: Seat, recording: TurnRecording | None = None) -> tuple[Rollout, Place]:
+        """Make a judged rollout, and save it. Returns it with its place in the file. Raises InfraError when every
+        attempt failed by our fault.
+
+        recording: keeps its turns, so that another attempt goes on where this one ended."""
+        if recording is not None:
+            await recording.rewind()
+        async for attempt in self._retrying():
+            with attempt:
+                rollout = await self._attempt(task, seat, recording, attempt.retry_state)
+        self.failures.breaker.note(None)
+        self.limiter.tokens += rollout.result.sampled_tokens
+        self.metrics.count_rollout(rollout)
+        return rollout, await self._writer.write(rollout)
+
+    def _retrying(self) -> AsyncRetrying:
+        return AsyncRetrying(
+            stop=stop_after_attempt(self._attempts),
+            wait=wait_exponential(multiplier=1, max=8),
+            retry=retry_if_exception_type(InfraError),
+            reraise=True,
+        )
+
+    async def _attempt(self, task: Task, seat: Seat, recording: TurnRecording | None, state: RetryCallState) -> Rollout:
+        try:
+            async with self.limiter.slot():
+                return await self._worker.run(task, seat)
+        except InfraError as error:
+            logger.warning("task %s, attempt %d of %d: %s", task.id, state.attempt_number, self._attempts, error)
+            self.failures.note(task, error, step=seat.step)
+            if recording is not None and state.attempt_number < self._attempts:
+                await (recording.rewind() if error.kind in REPEATABLE else recording.forget())
+            raise

@@ -1,0 +1,320 @@
+"""A run: what making groups needs, opened whole, and the loop that makes them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from atropos_agent.engines.completions import Load
+from envs.config import AgentEnvConfig
+from envs.delivery.rows import Origin, ScoredGroup, score_group
+from envs.records.atif import RolloutWriter
+from envs.records.disk import replace_file, until_room
+from envs.records.metrics import Metrics
+from envs.records.read import read_rollouts
+from envs.records.redaction import Redactor
+from envs.records.report import write_report
+from envs.records.stats import EvalSummary
+from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
+from envs.running.failures import FailureLog
+from envs.running.group import UNMADE, Group, count_states
+from envs.running.journal import Journal
+from envs.running.queue import TaskQueue
+from envs.running.rollouts import Rollouts
+from envs.running.stopping import Stopping
+from envs.running.watchdog import LoopWatch
+from envs.running.worker import Attempts, LocalWorker
+from envs.types import Failure, InfraError, Rollout, Seat, Task
+
+logger = logging.getLogger(__name__)
+
+START_ROLLOUTS = 16
+"""Rollouts at the same time before anything is known of the inference servers."""
+
+
+class InferenceServer(Protocol):
+    """What a run needs of an inference server; see `atropos_agent.engines`."""
+
+    config: Any
+
+    async def load(self) -> Load | None:
+        """Return how busy it is; None when it does not say."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Environment(Attempts, Protocol):
+    """What a run needs of an environment; see `AgentEnv`, which has it.
+
+    redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
+    """
+
+    name: Any
+    config: Any
+    tokenizer: Any
+    run_dir: Path
+    redactor: Redactor
+    stopping: Stopping
+
+    @property
+    def carries_tokens(self) -> bool:
+        """Whether rollouts have token ids."""
+        ...
+
+    @property
+    def servers(self) -> Sequence[InferenceServer]:
+        """The inference servers."""
+        ...
+
+    def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
+        """Load the tasks to train on and those to evaluate on."""
+        ...
+
+    async def setup(self, resources: AsyncExitStack) -> None:
+        """Open what rollouts need."""
+        ...
+
+    def expect(self, task: Task) -> None:
+        """Begin what takes long for a task: it is drawn next."""
+        ...
+
+    async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
+        """Write an evaluation where atroposlib keeps them, if that is wanted. started: Unix time."""
+        ...
+
+
+class Pace(Protocol):
+    """How fast groups are made."""
+
+    @property
+    def step(self) -> int:
+        """The trainer's step."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Longest row that can be used."""
+
+    async def room(self, working: int) -> int | None:
+        """Return how many groups may be started now, beside those that are worked on; None when the run is over."""
+
+
+class Sink(Protocol):
+    """What becomes of complete groups."""
+
+    async def take(self, group: Group, scored: ScoredGroup) -> None:
+        """Decide about a group: its state is settled, or it is put back into the queue."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An open run. Made by `open_run`."""
+
+    id: str
+    config: AgentEnvConfig
+    env: Environment
+    journal: Journal
+    queue: TaskQueue
+    rollouts: Rollouts
+    metrics: Metrics
+    eval_tasks: Sequence[Task]
+    watch: LoopWatch
+
+    async def next_group(self) -> Group:
+        """Draw the next group; the task after it is announced. Raises InfraError when all are quarantined."""
+        group = await self.queue.next()
+        if (coming := self.queue.coming()) is not None:
+            self.env.expect(coming)
+        return group
+
+    async def fill(self, group: Group, pace: Pace) -> ScoredGroup | None:
+        """Make a group's missing rollouts, and score it. None when some can't be had now; the group goes back to the
+        queue, with those that it has."""
+        runs = {
+            asyncio.create_task(self._member(group, member, pace), name=f"member {member} of group {group.number}")
+            for member in group.missing(self.config.group_size)
+        }
+        try:
+            if runs:
+                await asyncio.wait(runs)
+        finally:
+            await cancel(runs)
+        for run in runs:
+            if run.cancelled():
+                error = InfraError(Failure.ENVIRONMENT, "a rollout was cancelled from outside")
+                self.rollouts.failures.note(group.task, error, step=pace.step)
+            elif not isinstance(run.exception(), InfraError):
+                run.result()
+        if group.missing(self.config.group_size):
+            await self.queue.give_up(group)
+            return None
+        return self._scored(group, pace.step)
+
+    async def work(self, group: Group, pace: Pace, sink: Sink) -> None:
+        """Make one group, from its task to its end."""
+        scored = await self.fill(group, pace)
+        if scored is not None:
+            await sink.take(group, scored)
+        await self.save_metrics()
+
+    async def make_groups(self, pace: Pace, sink: Sink, background: Iterable[asyncio.Task[None]]) -> None:
+        """Work on groups until the pace says that the run is over, or it is asked to stop. Raises what one of them,
+        or of the tasks in the background, raises."""
+        stopping, background = self.env.stopping, set(background)
+        workers: dict[asyncio.Task[None], Group] = {}
+        try:
+            while not stopping.asked and (more := await pace.room(len(workers))) is not None:
+                for _ in range(more):
+                    group = await self.next_group()
+                    workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
+                stopping.working = bool(workers)
+                await asyncio.wait({*workers, *background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                for done in [task for task in background if task.done()]:
+                    done.result()
+                for worker in [worker for worker in workers if worker.done()]:
+                    self._reap(worker, workers.pop(worker), pace)
+            if stopping.asked and workers:
+                logger.info("stopping: %d groups have %.0f s to finish", len(workers), self.config.shutdown_s)
+                await asyncio.wait(workers, timeout=self.config.shutdown_s)
+        finally:
+            await cancel(set(workers))
+
+    async def follow_load(self) -> None:
+        """Adapt the concurrency limit to how busy the inference servers are, for ever."""
+        await self.rollouts.limiter.follow(self._load)
+
+    async def save_metrics(self) -> None:
+        """Write `metrics.json`."""
+        self.metrics.states = dict(await count_states(self.journal))
+        await write_metrics(self.env, self.metrics, self.rollouts.limiter, self.watch)
+
+    @property
+    def useful_groups(self) -> int:
+        """Groups at the same time whose rollouts may all run, and one whose rollouts wait to be let in."""
+        enough = -(-self.rollouts.limiter.limit // self.config.group_size) + 1
+        return min(self.config.max_num_workers, enough)
+
+    async def _member(self, group: Group, member: int, pace: Pace) -> None:
+        recording = group.recording(member)
+        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, recording=recording)
+        await group.add(member, *await self.rollouts.make(group.task, seat, recording))
+
+    def _scored(self, group: Group, step: int) -> ScoredGroup:
+        rollouts: list[Rollout] = [group.members[member] for member in sorted(group.members)]
+        origin = Origin(
+            group.number,
+            f"{self.id}-{group.number}",
+            group.task.id,
+            step,
+            self.config.temperature,
+            self.env.carries_tokens,
+        )
+        scored = score_group(rollouts, origin, messages=self.config.include_messages)
+        for _ in scored.dropped:
+            self.metrics.count_failure(Failure.ROW)
+        return scored
+
+    def _reap(self, worker: asyncio.Task[None], group: Group, pace: Pace) -> None:
+        if not worker.cancelled():
+            worker.result()
+        elif group.is_open:
+            self.metrics.count_failure(Failure.ENVIRONMENT, step=pace.step)
+            logger.warning("the group of task %s was cancelled from outside; it is put back", group.task.id)
+            self.queue.put_back(group)
+
+    async def _load(self) -> Load | None:
+        """How busy the inference servers are together; None when none tells."""
+        found = await asyncio.gather(*(server.load() for server in self.env.servers))
+        loads = [load for load in found if load is not None]
+        if not loads:
+            return None
+        return Load(*(sum(getattr(load, name) for load in loads) for name in ("running", "waiting", "preempted")))
+
+
+@asynccontextmanager
+async def open_run(env: Environment) -> AsyncIterator[Run]:
+    """Open a run in the environment's directory, or go on with the one that an earlier start began there.
+
+    Raises RunDirectoryError, BadTask, and what the environment's `setup` raises."""
+    config = env.config
+    train, evaluate = env.tasks()
+    async with Journal(env.run_dir) as journal:
+        identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
+        metrics = await _continued(env.run_dir, journal) if await journal.identify(identity) else Metrics()
+        run_id = await journal.remember("id", uuid.uuid4().hex[:12])
+        async with open_rollouts(env, metrics) as (rollouts, watch):
+            queue = await TaskQueue.open(
+                journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
+            )
+            run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)
+            await run.save_metrics()
+            try:
+                yield run
+            finally:
+                await run.save_metrics()
+
+
+@asynccontextmanager
+async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
+    """Open what making rollouts needs, without a journal; the page of the rollouts is written when the block ends."""
+    config = env.config
+    breaker = CircuitBreaker(config.failure_rate)
+    limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
+    failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor)
+    async with AsyncExitStack() as stack:
+        watch = await stack.enter_async_context(LoopWatch())
+        writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
+        for server in env.servers:
+            stack.push_async_callback(server.close)
+        await env.setup(stack)
+        worker = LocalWorker(env, config, watch)
+        try:
+            yield Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts), watch
+        finally:
+            await write_metrics(env, metrics, limiter, watch)
+            await asyncio.to_thread(_write_page, env)
+
+
+async def write_metrics(env: Environment, metrics: Metrics, limiter: ConcurrencyLimiter, watch: LoopWatch) -> None:
+    """Write `metrics.json`, waiting while the disk is full."""
+    metrics.concurrency = limiter.limit
+    metrics.loop_blocks = watch.blocks
+    path, data = env.run_dir / "metrics.json", metrics.to_json()
+    await until_room(path, lambda: replace_file(path, data))
+
+
+async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their end."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _continued(run_dir: Path, journal: Journal) -> Metrics:
+    """The metrics of an earlier start; new ones when there are none that can be read."""
+    path = run_dir / "metrics.json"
+    try:
+        metrics = Metrics.from_json(path.read_bytes())
+    except (OSError, ValueError, TypeError) as error:
+        logger.warning("the earlier metrics are not continued: %s", error)
+        metrics = Metrics()
+    counts = await count_states(journal)  # a kill may have come between the two
+    metrics.groups = counts.total() - sum(counts[state] for state in UNMADE)
+    return metrics
+
+
+def _write_page(env: Environment) -> None:
+    decode: Callable[[int], str] = lambda token: str(env.tokenizer.decode([token], skip_special_tokens=False))  # noqa: E731
+    models = ", ".join(server.config.model_name for server in env.servers)
+    path = env.run_dir / "rollouts.html"
+    write_report(read_rollouts(env.run_dir), path, decode=decode, title=env.name, summary={"model": models})

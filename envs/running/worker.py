@@ -1,0 +1,96 @@
+"""A worker makes one rollout: a task and a seat go in, a judged rollout or an InfraError comes out.
+
+Nothing else crosses this border, so that workers may run in other processes or on other machines. This one runs the
+environment's `attempt` in the process that it is in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+import uuid
+from typing import Protocol
+
+from atropos_agent.types import StopReason
+from envs.config import AgentEnvConfig
+from envs.running.failures import attribute
+from envs.running.watchdog import LoopWatch
+from envs.types import Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
+
+
+class Worker(Protocol):
+    """Makes rollouts, several at the same time."""
+
+    async def run(self, task: Task, seat: Seat) -> Rollout:
+        """Make one rollout, in one attempt. Raises InfraError for every failure of ours."""
+        ...
+
+
+class Attempts(Protocol):
+    """What a worker needs of an environment; see `AgentEnv`."""
+
+    async def attempt(self, task: Task, seat: Seat) -> Outcome:
+        """Let an agent work on the task and judge what it did."""
+        ...
+
+    def reward(self, task: Task, outcome: Outcome) -> float | Reward:
+        """Say what the outcome is worth in training."""
+        ...
+
+
+class LocalWorker:
+    """Runs an environment's attempts in this process.
+
+    watch: knows for how long the process stood still.
+    """
+
+    def __init__(self, env: Attempts, config: AgentEnvConfig, watch: LoopWatch) -> None:
+        self._env = env
+        self._config = config
+        self._watch = watch
+
+    async def run(self, task: Task, seat: Seat) -> Rollout:
+        """See `Worker`."""
+        started, runner = time.monotonic(), asyncio.current_task()
+        seconds = self._config.rollout_timeout_s + task.hidden.timeout_s + self._config.overtime_s
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                outcome = await self._env.attempt(task, seat)
+            reward = self._reward(task, outcome, seat)
+            self._check(outcome, reward, seat, started)
+        except InfraError:
+            raise
+        except asyncio.CancelledError:
+            if runner is None or runner.cancelling():
+                raise
+            raise InfraError(Failure.ENVIRONMENT, "a rollout was cancelled from within") from None
+        except Exception as error:
+            if limit.expired():
+                what = f"the rollout hung: it was not over after {seconds:.0f} s"
+                raise InfraError(Failure.ENVIRONMENT, what) from error
+            raise attribute(error) from error
+        timings = {**outcome.timings_s, "total": time.monotonic() - started}
+        return Rollout(uuid.uuid4().hex, task, outcome.result, outcome.verdict, reward, seat, timings)
+
+    def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
+        if seat.evaluating:
+            return Reward(outcome.verdict.reward)
+        reward = self._env.reward(task, outcome)
+        return reward if isinstance(reward, Reward) else Reward(float(reward))
+
+    def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
+        """Raise InfraError for what would be no valid measurement, or no row."""
+        result = outcome.result
+        for value in (outcome.verdict.reward, reward.value):
+            if not math.isfinite(value):
+                raise InfraError(Failure.VERIFIER, f"the reward is {value}")
+        if not result.segments and result.stop_reason is StopReason.MAX_TOKENS:
+            raise InfraError(Failure.TASK, "the prompt left no room for a reply; raise --env.max_token_length")
+        longest = max((len(segment.tokens) for segment in result.segments), default=0)
+        most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
+        if longest > most:
+            raise InfraError(Failure.TOKENS, f"a row of {longest} tokens is longer than {most}")
+        if result.stop_reason is StopReason.TIME and (lost := self._watch.suspended_since(started)) > 0:
+            what = f"the process was suspended for {lost:.0f} s of the rollout's time"
+            raise InfraError(Failure.SUSPENDED, what)
