@@ -45,12 +45,12 @@ ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
 
 
 class AtroposAgent:
-    """Works on tasks with tools, keeping every token that the engine was given or sampled.
+    """The loop: works on tasks with tools, keeping every token that the inference server was given or sampled.
 
     server: an Atropos ServerManager, or a single APIServer. With atroposlib's `OpenAIServer`,
         which has no token ids, results hold messages but no rows.
     tools: what the model may call.
-    tokenizer: of the model that the engine serves; `template` may be given in its place, so that
+    tokenizer: of the model that the inference server serves; `template` may be given in its place, so that
         many agents share one. Neither is used without token ids.
     tool_format: how the model calls tools; Hermes when None.
     execute_tool: runs a call; `tools.execute` when None. What it raises is a failure of ours.
@@ -162,7 +162,7 @@ class _Run:
         return StopReason.MAX_STEPS
 
     async def step(self, index: int) -> StopReason | None:
-        """One reply and its calls. Returns why the run ends, or None."""
+        """Sample one reply and run its calls. Returns why the run ends, or None."""
         if self.remaining() <= 0:
             return StopReason.TIME
         prompt = self.conversation.prompt
@@ -173,7 +173,7 @@ class _Run:
         try:
             completion = await self.sample(prompt, budget)
         except ContextOverflow as error:
-            logger.info("the run ends because the engine's context window is full: %s", error)
+            logger.info("the run ends because the inference server's context window is full: %s", error)
             return StopReason.MAX_TOKENS
         except _OutOfTime:
             return StopReason.TIME
@@ -247,7 +247,7 @@ class _Run:
         self.conversation.add_messages(shown)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
-        """One reply to `prompt`, checked against what was asked."""
+        """Sample one reply to `prompt`, and check it against what was asked."""
         logger.debug("prompt: %d tokens, up to %d more", len(prompt), max_tokens)
         limit = min(self.config.request_timeout_s, self.remaining())
         server = self.managed.server
@@ -268,12 +268,12 @@ class _Run:
                     return read_chat(await server.chat_completion(messages=messages, **options))
                 answer = await server.tokens_and_logprobs_completion(input_ids=sent, **options)
         except TimeoutError as error:
-            # The wall time is the model's: what an engine that is down has cost is not taken from it.
+            # The wall time is the model's: what an inference server that is down has cost is not taken from it.
             self.deadline += _outage_s(server) - outage_s
             self.counts += Counts(abandoned_requests=1)
             if self.remaining() <= 0 and await _alive(server):
                 raise _OutOfTime from error
-            raise EngineError(f"the engine did not answer within {limit:.0f} s") from error
+            raise EngineError(f"the inference server did not answer within {limit:.0f} s") from error
         except RetryError as error:
             # atroposlib's own servers wrap the cause of their last attempt.
             cause = error.last_attempt.exception()
@@ -302,11 +302,11 @@ class _Run:
         return result
 
     def remaining(self) -> float:
-        """Seconds left."""
+        """Return seconds left."""
         return self.deadline - time.monotonic()
 
     def budget(self, prompt_tokens: int) -> int:
-        """Tokens that the next reply may have."""
+        """Return tokens that the next reply may have."""
         limits = [self.config.max_tokens]
         total = self.config.max_total_tokens
         window = getattr(self.managed.server, "max_model_len", None)
@@ -315,7 +315,7 @@ class _Run:
 
     @cached_property
     def rows(self) -> tuple[SequenceData, ...]:
-        """The conversation's rows, when it is over."""
+        """Return the conversation's rows, when it is over."""
         return tuple(self.conversation.rows())
 
     def result(self, reason: StopReason | None, error: str | None = None) -> AgentResult:
@@ -351,24 +351,24 @@ class _OutOfTime(Exception):
 
 
 def checked(answer: Any, prompt: list[int]) -> Completion:
-    """The one reply in an engine's answer. Raises TokenMismatch when it can't be trained on."""
+    """Return the one reply in an inference server's answer. Raises TokenMismatch when it can't be trained on."""
     seen, replies, logprobs, reasons = answer
     if (seen if isinstance(seen, list) else list(seen)) != prompt:
         raise TokenMismatch(
-            "the engine was given another prompt than was sent, so it encodes prompts again: "
+            "the inference server was given another prompt than was sent, so it encodes prompts again: "
             f"{first_difference(list(seen), prompt)}"
         )
     if len(replies) != 1:
-        raise TokenMismatch(f"the engine returned {len(replies)} replies instead of one")
+        raise TokenMismatch(f"the inference server returned {len(replies)} replies instead of one")
     ids, given, reason = replies[0], logprobs[0], reasons[0]
     if isinstance(reason, dict):
         reason = reason.get("type", "stop")
     if reason == "abort":
-        raise EngineError("the engine aborted the request")
+        raise EngineError("the inference server aborted the request")
     if len(ids) != len(given):
-        raise TokenMismatch(f"the engine returned {len(ids)} ids but {len(given)} logprobs")
+        raise TokenMismatch(f"the inference server returned {len(ids)} ids but {len(given)} logprobs")
     if not _are_logprobs(given):
-        raise TokenMismatch("the engine returned logprobs that are missing, positive or not finite")
+        raise TokenMismatch("the inference server returned logprobs that are missing, positive or not finite")
     (version,) = getattr(answer, "versions", [None])
     return Completion(ids, [float(p) for p in given], reason, version=version)
 
@@ -382,7 +382,7 @@ def _are_logprobs(values: Sequence[Any]) -> bool:
 
 @asynccontextmanager
 async def _session(server: ServerManager | APIServer, template: ChatTemplate | None) -> AsyncIterator[ManagedServer]:
-    """The engine for one run, and a place for its rows."""
+    """Open the inference server for one run, and a place for its rows."""
     if template is None:
         yield ManagedServer(_first(server), tokenizer=object())  # which is never asked for anything
     elif isinstance(server, APIServer):
@@ -393,12 +393,12 @@ async def _session(server: ServerManager | APIServer, template: ChatTemplate | N
 
 
 def _outage_s(server: APIServer) -> float:
-    """Seconds that a `Route` has lost to engines that failed; 0 for other servers, which don't tell."""
+    """Return the seconds that a `Route` has lost to servers that failed; 0 for other servers, which don't tell."""
     return float(getattr(server, "outage_s", 0.0))
 
 
 async def _alive(server: APIServer) -> bool:
-    """Whether the engine answers at all; taken for granted of servers that can't be asked."""
+    """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
     ask = getattr(server, "alive", None)
     return ask is None or bool(await ask())
 

@@ -21,7 +21,7 @@ IGNORED = -100
 """The value in `masked_tokens` of a token that is not trained."""
 
 NO_LOGPROB = 1.0
-"""The value in `logprobs` of a token that the engine did not sample (a logprob is never > 0)."""
+"""The value in `logprobs` of a token that the inference server did not sample (a logprob is never > 0)."""
 
 
 class StopReason(enum.StrEnum):
@@ -44,15 +44,15 @@ class AgentConfig:
     temperature, top_p: of the sampling distribution.
     max_tokens: tokens of one reply.
     max_steps: replies in one rollout.
-    max_total_tokens: prompt and replies together; None takes no limit but the engine's own.
+    max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
     max_seconds: wall time of a rollout; None for no limit.
     system_prompt: what stands before the tools' description; None for the default.
     tool_delay_s: pause after each tool call, in seconds.
     working_dir: named to the model; None leaves it out.
-    request_timeout_s: of one engine request.
+    request_timeout_s: of one request to the inference server.
     tool_role: the chat role that carries tool results: "user" works with every template,
         "tool" is what Hermes models were trained on.
-    stop: strings that end a reply, beside the engine's own end-of-turn token.
+    stop: strings that end a reply, beside the inference server's own end-of-turn token.
     """
 
     temperature: float = 1.0
@@ -82,11 +82,11 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True)
 class SequenceData:
-    """One row of tokens, everything that the engine was given and everything that it sampled.
+    """One row of tokens, everything that the inference server was given and everything that it sampled.
 
     tokens: token ids, length n.
-    masked_tokens: per token the id where the engine sampled it, else -100 (IGNORED).
-    logprobs: per token the engine's logprob where it sampled it, else 1.0 (NO_LOGPROB).
+    masked_tokens: per token the id where the inference server sampled it, else -100 (IGNORED).
+    logprobs: per token the inference server's logprob where it sampled it, else 1.0 (NO_LOGPROB).
     full_text: `tokens` decoded, special tokens kept.
     segment: number of the row in its rollout, from 0; segments in which nothing was sampled have no row.
     turns: replies that the row holds.
@@ -127,7 +127,7 @@ class SequenceData:
 
     @property
     def trained(self) -> int:
-        """How many tokens are trained."""
+        """Return how many tokens are trained."""
         return sum(token != IGNORED for token in self.masked_tokens)
 
 
@@ -162,7 +162,7 @@ class AgentStep:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request to the engine and its reply, as they went over the wire.
+    """One request to the inference server and its reply, as they went over the wire.
 
     extends: the prompt begins with all of the prompt before it and that one's reply.
     given: the prompt's ids, without that beginning.
@@ -223,15 +223,15 @@ class AgentResult:
 
     @property
     def sampled_tokens(self) -> int:
-        """How many tokens the rows train."""
+        """Return how many tokens the rows train."""
         return sum(segment.trained for segment in self.segments)
 
     def to_messages(self) -> list[Message]:
-        """The conversation as chat messages, in order."""
+        """Return the conversation as chat messages, in order."""
         return [dict(message) for message in self.messages]
 
     def to_scored_data(self, score: float) -> list[dict[str, Any]]:
-        """One ScoredDataItem a segment, each with this rollout's score."""
+        """Return one ScoredDataItem a segment, each with this rollout's score."""
         return [
             {
                 "tokens": list(segment.tokens),
@@ -253,8 +253,8 @@ class AgentError(RuntimeError):
 
 
 class EngineError(AgentError):
-    """The inference engine failed or did not answer."""
+    """The inference server failed or did not answer."""
 
 
 class TokenMismatch(AgentError):
-    """The engine's answer contradicts what it was asked; nothing of it can be trained on."""
+    """The server's answer contradicts what it was asked; nothing of it can be trained on."""

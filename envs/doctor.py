@@ -1,7 +1,7 @@
-"""Whether training would be right: an engine, its tokenizer and its chat template, examined.
+"""Whether training would be right: an inference server, its tokenizer and its chat template, examined.
 
-Scripted conversations show what the template does; sampled ones go to the real engine, are made into
-rows, compared with the record of what was sent and sampled, and scored a second time by the engine.
+Scripted conversations show what the template does; sampled ones go to the real inference server, are made into
+rows, compared with the record of what was sent and sampled, and scored a second time by the inference server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
-"""What the engine is asked in sampled rollouts."""
+"""What the inference server is asked in sampled rollouts."""
 TURNS = 3
 REPLY_TOKENS = 48
 BAD_MEAN = 0.05
@@ -68,14 +68,14 @@ class Certificate:
 
     @property
     def ok(self) -> bool:
-        """Whether training would be right."""
+        """Tell whether training would be right."""
         return all(check.status is not Status.WRONG for check in self.checks)
 
     def to_json(self) -> dict[str, Any]:
         return {"ok": self.ok, "checks": [asdict(check) for check in self.checks]}
 
     def render(self) -> str:
-        """The certificate as lines of text."""
+        """Return the certificate as lines of text."""
         signs = {Status.OK: "✓", Status.NOTE: "·", Status.WRONG: "✗"}
         width = max((len(check.name) for check in self.checks), default=0)
         lines = [f"{signs[check.status]} {check.name:{width}}  {check.text}" for check in self.checks]
@@ -84,13 +84,13 @@ class Certificate:
 
 
 async def examine(options: Options) -> AsyncIterator[Check]:
-    """Check every engine and the trainer API, going on as far as it makes sense."""
+    """Check every inference server and the trainer API, going on as far as it makes sense."""
     tool_format = load_format("hermes")
     for config in options.engines:
         server = server_for(config)
         if isinstance(server, ChatServer):
             yield Check(
-                "engine",
+                "inference server",
                 Status.WRONG,
                 f"{server.url} is a plain OpenAI endpoint: no token ids, no logprobs; for evaluate and process only",
             )
@@ -98,7 +98,7 @@ async def examine(options: Options) -> AsyncIterator[Check]:
         try:
             await server.connect()
         except EngineError as error:
-            yield Check("engine", Status.WRONG, str(error))
+            yield Check("inference server", Status.WRONG, str(error))
             continue
         try:
             yield _engine(server, config, options.env)
@@ -127,8 +127,8 @@ def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig
     data = {"url": server.url, "model": config.model_name, "max_model_len": window, "max_token_length": row}
     if window is not None and window < row:
         text = f"{said}: rollouts end there, before --env.max_token_length {row}"
-        return Check("engine", Status.NOTE, text, data)
-    return Check("engine", Status.OK, said, data)
+        return Check("inference server", Status.NOTE, text, data)
+    return Check("inference server", Status.OK, said, data)
 
 
 async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check:
@@ -147,7 +147,7 @@ async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check
 
 
 def examine_template(template: ChatTemplate, tool_format: ToolFormat, tool_role: str = "user") -> list[Check]:
-    """What a chat template does to conversations."""
+    """Check what a chat template does to conversations."""
     close = None if template.close_id is None else template.tokenizer.decode([template.close_id])
     stops = sorted(template.tokenizer.decode([i]) for i in template.stop_ids)
     result = tool_format.messages([ToolResult("x")], None, role=tool_role)
@@ -200,7 +200,7 @@ def examine_template(template: ChatTemplate, tool_format: ToolFormat, tool_role:
 
 @dataclass(slots=True)
 class _Sampled:
-    """One conversation with the engine: its rows, and what was noticed."""
+    """One conversation with the inference server: its rows, and what was noticed."""
 
     rows: list[SequenceData]
     record: Record
@@ -209,7 +209,7 @@ class _Sampled:
 
 
 async def examine_scripted(template: ChatTemplate, tool_format: ToolFormat, tool_role: str) -> Check:
-    """Rows of scripted rollouts: replies with and without stop token, cut short, thinking; hostile results."""
+    """Check rows of scripted rollouts: replies with and without stop token, cut short, thinking; hostile results."""
 
     async def echo() -> str:
         """Say something hostile."""
@@ -240,7 +240,7 @@ async def examine_scripted(template: ChatTemplate, tool_format: ToolFormat, tool
 async def examine_rows(
     server: CompletionsServer, template: ChatTemplate, tool_format: ToolFormat, env: AgentEnvConfig
 ) -> AsyncIterator[Check]:
-    """Rows of sampled conversations: exact, and with the logprobs that the engine gives a second time."""
+    """Check rows of sampled conversations: exact, and with the logprobs that the server gives a second time."""
     try:
         sampled = await asyncio.gather(
             *(_converse(server, template, tool_format, env.tool_role, task) for task in TASKS)
@@ -267,7 +267,7 @@ async def examine_rows(
 async def _converse(
     server: CompletionsServer, template: ChatTemplate, tool_format: ToolFormat, tool_role: str, task: str
 ) -> _Sampled:
-    """A conversation of several turns whatever the model says, at temperature 1."""
+    """Hold a conversation of several turns whatever the model says, at temperature 1."""
     system = tool_format.system_prompt([])
     asked: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
     conversation = Conversation(template, asked, tool_format.frame)
@@ -302,7 +302,7 @@ def _stop_token(sampled: Sequence[_Sampled]) -> Check:
 
 
 def _doubled(row: SequenceData, template: ChatTemplate) -> list[str]:
-    """End-of-turn tokens that stand behind a sampled one."""
+    """Return the end-of-turn tokens that stand behind a sampled one."""
     pairs = zip(row.masked_tokens, row.tokens[1:], row.masked_tokens[1:], strict=False)
     return [
         f"a second end-of-turn token behind place {place}"
@@ -312,7 +312,7 @@ def _doubled(row: SequenceData, template: ChatTemplate) -> list[str]:
 
 
 async def _logprobs(server: CompletionsServer, rows: Sequence[SequenceData]) -> Check:
-    """Logprobs of the rows beside a second scoring of the same ids."""
+    """Compare logprobs of the rows with a second scoring of the same ids."""
     differences: list[float] = []
     try:
         for row in rows:
@@ -333,7 +333,7 @@ async def _logprobs(server: CompletionsServer, rows: Sequence[SequenceData]) -> 
 
 
 async def _temperature(server: CompletionsServer, template: ChatTemplate, temperature: float) -> Check:
-    """Whether logprobs are of the distribution after temperature, from which the engine samples."""
+    """Check that logprobs are of the distribution after temperature, from which the server samples."""
     prompt = template.prompt([{"role": "user", "content": "Name an animal, any animal."}])
     try:
         answer = await server.tokens_and_logprobs_completion(

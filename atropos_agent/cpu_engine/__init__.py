@@ -1,4 +1,4 @@
-"""A small inference engine for CPUs that speaks the protocol of `vllm serve`.
+"""A small inference server for CPUs that speaks the protocol of `vllm serve`.
 
 It is for machines without a GPU, for demonstrations and for tests: one process, one model, one
 worker thread that batches all requests continuously and keeps the attention state of finished

@@ -1,4 +1,4 @@
-"""Command line of the embedded engine: `python -m atropos_agent.cpu_engine --model smollm2`."""
+"""Command line of the embedded inference server: `python -m atropos_agent.cpu_engine --model smollm2`."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def _serve(server: Server, listener: socket.socket, announcement: str) -> 
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket, before the model is loaded, so that a busy port is reported at once."""
+    """Bind a socket before the model is loaded, so that a busy port is reported at once."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

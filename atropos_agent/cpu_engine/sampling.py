@@ -58,7 +58,7 @@ class Logprobs:
 def sample(
     logits: Tensor, params: Sequence[SamplingParams], generators: Sequence[torch.Generator], mode: LogprobsMode
 ) -> list[Logprobs]:
-    """One token for each row of `logits`, shape (rows, vocab_size).
+    """Sample one token for each row of `logits`, shape (rows, vocab_size).
 
     A row's choice depends on its own logits, parameters and generator alone.
     """
@@ -79,7 +79,7 @@ def sample(
 
 
 def describe(logprobs: Tensor, token: int, top: int | None) -> Logprobs:
-    """The logprob of a token and the `top` likeliest ones, from a row of shape (vocab_size,)."""
+    """Return the logprob of a token and the `top` likeliest ones, from a row of shape (vocab_size,)."""
     likeliest: list[tuple[int, float]] = []
     if top:
         values, ids = logprobs.topk(min(top, logprobs.shape[-1]))
@@ -97,7 +97,7 @@ def _draw(logprobs: Tensor, generator: torch.Generator) -> int:
 
 
 def _truncate(logits: Tensor, top_p: float, top_k: int) -> Tensor:
-    """The logits of the smallest set of likeliest tokens that holds `top_p` of the mass and has at
+    """Return the logits of the smallest set of likeliest tokens that holds `top_p` of the mass and has at
     most `top_k` members; -inf elsewhere."""
     values, ids = logits.sort(descending=True)
     mass_before = torch.softmax(values, dim=-1).cumsum(0).roll(1)

@@ -59,7 +59,7 @@ Done = Callable[[Completion | Exception], object]
 
 
 class EngineStopped(RuntimeError):
-    """The engine ended before the sequence did."""
+    """The server ended before the sequence did."""
 
 
 @dataclass(slots=True)
@@ -86,7 +86,7 @@ class _Sequence:
 
     @property
     def unread(self) -> int:
-        """Ids that are known but not computed; 1 for a sequence that is sampling."""
+        """Return how many ids are known but not computed; 1 for a sequence that is sampling."""
         return len(self.ids) - (self.cache.length if self.cache else 0)
 
 
@@ -171,14 +171,14 @@ class Engine:
         done: Done,
         index: int = 0,
     ) -> Ticket:
-        """Queue a sequence. `done` is called once, in the engine's thread.
+        """Queue a sequence. `done` is called once, in the scheduler's thread.
 
         index: of the sequence among the `n` of its request; makes their seeds differ.
         """
         generator = torch.Generator()
         with self._wake:
             if self._stopping or not self.alive:
-                raise EngineStopped("the engine has stopped")
+                raise EngineStopped("the server has stopped")
             fresh = int(torch.randint(2**62, (), generator=self._seeds))
             generator.manual_seed(fresh if params.seed is None else params.seed + index)
             sequence = _Sequence(prompt, params, done, generator, list(prompt))
@@ -189,7 +189,7 @@ class Engine:
         return Ticket(sequence)
 
     def complete(self, prompts: Sequence[Sequence[int]], params: SamplingParams) -> list[str]:
-        """The texts of one completion for each prompt, for callers without an event loop."""
+        """Return the texts of one completion for each prompt, for callers without an event loop."""
         results: list[Future[Completion]] = []
         for index, prompt in enumerate(prompts):
             result: Future[Completion] = Future()
@@ -201,7 +201,7 @@ class Engine:
         self, weights: Mapping[str, Tensor], version: int, done: Callable[[Exception | None], object]
     ) -> None:
         """Swap the weights between two steps. Running sequences go on with the new ones; what
-        finished sequences computed is forgotten. `done` is called in the engine's thread."""
+        finished sequences computed is forgotten. `done` is called in the scheduler's thread."""
 
         def job() -> None:
             try:
@@ -234,13 +234,13 @@ class Engine:
                     self._step()
             except Exception as error:
                 # A bug or no memory: every sequence in the step is lost, the server stays up.
-                logger.exception("a step of the engine failed")
+                logger.exception("a step of the scheduler failed")
                 for sequence in self._running:
                     sequence.done(error)
                 self._running.clear()
         for sequence in [*self._running, *self._waiting]:
             if not sequence.cancelled:
-                sequence.done(EngineStopped("the engine was stopped"))
+                sequence.done(EngineStopped("the server was stopped"))
         self._running.clear()
         self._waiting.clear()
 
@@ -270,7 +270,7 @@ class Engine:
             self._append(sequence, logprobs)
 
     def _plan(self) -> list[tuple[_Sequence, int]]:
-        """Which sequences take part in the step, and with how many new tokens each."""
+        """Choose the sequences that take part in the step, and how many new tokens each has."""
         sampling = [(s, 1) for s in self._running if s.unread == 1 and s.sampled]
         budget = _PREFILL_TOKENS
         reading: list[tuple[_Sequence, int]] = []
@@ -316,7 +316,7 @@ class Engine:
         return [(s.ids, _cache(s)) for s in self._running if s.joined_at == self.weight_version]
 
     def _score_prompt(self, sequence: _Sequence, hidden: Tensor, count: int) -> None:
-        """Logprobs of the prompt tokens that follow the `count` places just computed."""
+        """Return logprobs of the prompt tokens that follow the `count` places just computed."""
         if not sequence.prompt_logprobs:
             sequence.prompt_logprobs.append(None)
         first = _cache(sequence).length - count + 1
@@ -346,7 +346,7 @@ class Engine:
             self._finish(sequence, "length", None)
 
     def _stop_string(self, sequence: _Sequence) -> tuple[int, str] | None:
-        """Where the first stop string begins in the text, and which it is."""
+        """Return where the first stop string begins in the text, and which it is."""
         if sequence.stream is None:
             return None
         piece = sequence.stream.step(self.tokenizer.backend_tokenizer, sequence.ids[-1])

@@ -24,7 +24,7 @@ CHATML = (
 
 
 def make_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """A ChatML tokenizer that spells the words of `texts` in few tokens."""
+    """Make a ChatML tokenizer that spells the words of `texts` in few tokens."""
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     bpe = ByteLevelBPETokenizer()
     bpe.train_from_iterator(texts, vocab_size, min_frequency=2, special_tokens=special, show_progress=False)

@@ -1,6 +1,6 @@
-"""The HTTP face of the embedded engine: the routes of `vllm serve` that an environment uses.
+"""Serve over HTTP what is asked of the embedded inference server: the routes of `vllm serve` that an environment uses.
 
-`GET /health`, `/version`, `/v1/models`, `/metrics`; `POST /v1/completions`. Two are the engine's
+`GET /health`, `/version`, `/v1/models`, `/metrics`; `POST /v1/completions`. Two are the inference server's
 own: `POST /load_weights {"path": …, "version": n}` swaps the weights between two steps, and
 `GET /weight_version` tells which are in use.
 """
@@ -61,7 +61,7 @@ class Server:
         self._created = int(time.time())
 
     def app(self) -> Starlette:
-        """The application; the engine runs as long as the application does."""
+        """Return the application; the engine runs as long as it does."""
         return Starlette(
             routes=[
                 Route("/health", self.health),
@@ -105,7 +105,7 @@ class Server:
         return JSONResponse({"object": "list", "data": [card]})
 
     async def metrics(self, request: Request) -> Response:
-        """Prometheus text, under the names of vLLM's metrics."""
+        """Return prometheus text, under the names of vLLM's metrics."""
         engine = self._engine
         gauges = {"num_requests_running": engine.running, "num_requests_waiting": engine.waiting}
         counters = {
@@ -151,7 +151,7 @@ class Server:
         return JSONResponse({"version": body.version})
 
     async def weight_version(self, request: Request) -> Response:
-        """0 for the weights that the server started with, else what `load_weights` was told."""
+        """Return 0 for the weights that the server started with, else what `load_weights` was told."""
         return JSONResponse({"version": self._engine.weight_version})
 
     def _read(self, path: Path) -> Mapping[str, Any]:
@@ -185,7 +185,7 @@ class Server:
 
 
 async def _unless_disconnected(request: Request, work: asyncio.Future[list[Completion]]) -> list[Completion] | None:
-    """The result of `work`, or None when the client went away first, which cancels the work."""
+    """Return the result of `work`, or None when the client went away first, which cancels the work."""
     gone = asyncio.create_task(_disconnect(request))
     gone.add_done_callback(lambda _: work.cancel())
     try:

@@ -58,7 +58,7 @@ class Block:
         known = {f"{prefix}{name}.bias" for name in qkv}
         unknown = [name for name in weights if name.startswith(prefix) and name.endswith(".bias") and name not in known]
         if unknown:
-            raise ValueError(f"the embedded engine does not compute {', '.join(unknown)}; serve this model with vLLM")
+            raise ValueError(f"the embedded server does not compute {', '.join(unknown)}; serve this model with vLLM")
         return cls(
             norm_in=joined(["input_layernorm"]),
             qkv=Linear(joined(qkv), joined(qkv, "bias") if biased else None),
@@ -93,6 +93,6 @@ class Weights:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of everything that a model of the same config must share."""
+        """Return the shapes of everything that a model of the same config must share."""
         parts = [(b.qkv.shape, b.out.shape, b.gate_up.shape, b.down.shape) for b in self.blocks]
         return [tuple(self.embed.shape), self.head.shape, *(shape for part in parts for shape in part)]

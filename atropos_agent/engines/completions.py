@@ -1,7 +1,7 @@
-"""Inference engines as Atropos servers: token ids in, sampled ids and their logprobs out.
+"""Talk to inference servers: token ids in, sampled ids and their logprobs out.
 
 atroposlib's own `VLLMServer` posts to `/generate`, which stock vLLM does not have, tries every
-request three times whatever the error, hides the cause, and waits for ever for an engine that
+request three times whatever the error, hides the cause, and waits for ever for an inference server that
 does not answer. `CompletionsServer` speaks the protocol of `vllm serve` and replaces that
 behaviour in this one place.
 """
@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import httpx
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
+from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, stop_after_attempt
 
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
@@ -30,7 +31,7 @@ T = TypeVar("T")
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 
 _TOO_LONG = re.compile(r"context (length|window|size)|max_model_len|maximum model length|too long", re.IGNORECASE)
-"""How engines say that a prompt and its reply don't fit."""
+"""Words with which inference servers say that a prompt and its reply don't fit."""
 
 _LOAD_METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total")
 
@@ -38,7 +39,7 @@ _LOAD_METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm
 class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
     """The four values that atroposlib expects: prompt ids, and per reply ids, logprobs, finish reason.
 
-    versions: per reply, that of the oldest weights that had a part in it; None where the engine
+    versions: per reply, that of the oldest weights that had a part in it; None where the inference server
         does not say.
     """
 
@@ -46,11 +47,11 @@ class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
 
 
 class ContextOverflow(AgentError):
-    """The prompt and the reply do not fit the engine's context window."""
+    """The prompt and the reply do not fit the inference server's context window."""
 
 
 class EngineDown(EngineError):
-    """The engine did not answer, or can't now; the same request may succeed later or on another."""
+    """The inference server did not answer, or can't now; the same request may succeed later or on another."""
 
 
 class ModelNotServed(EngineError):
@@ -59,7 +60,7 @@ class ModelNotServed(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests that an engine works on, that wait in it, and that it has ever put back for lack of memory."""
+    """Requests that a server works on, that wait in it, and that it has ever put back for lack of memory."""
 
     running: float
     waiting: float
@@ -67,17 +68,17 @@ class Load:
 
 
 class CompletionsServer(TokenServer):
-    """An engine that speaks vLLM's `/v1/completions` with token ids in both directions.
+    """An inference server that speaks vLLM's `/v1/completions` with token ids in both directions.
 
     Source: vllm/entrypoints/openai/completion/protocol.py (`return_token_ids`, `logprobs`).
     """
 
     attempts = 4
-    """How often a request is sent before its error is raised."""
+    """Times that a request is sent before its error is raised."""
     probe_s = 20.0
-    """After how long without an answer the engine is asked whether it lives, in seconds."""
+    """Seconds without an answer after which the server is asked whether it lives."""
     alive_s = 30.0
-    """How long that answer may take, in seconds."""
+    """Seconds that that answer may take."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -86,22 +87,27 @@ class CompletionsServer(TokenServer):
         self.max_model_len: int | None = None
         """Context window in tokens, known after `connect`."""
         self.root: str | None = None
-        """The model's folder or name as the engine loaded it, known after `connect`."""
+        """The model's folder or name as the inference server loaded it, known after `connect`."""
         self.in_flight = 0
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
         self._failures = 0
         self._http: httpx.AsyncClient | None = None
 
+    @property
+    def label(self) -> str:
+        """Return how messages call it."""
+        return f"the inference server at {self.url}"
+
     async def connect(self) -> None:
-        """Ask the engine what it serves. Raises EngineError with the remedy."""
+        """Ask the inference server what it serves. Raises EngineError with the remedy."""
         try:
             response = await self._client().get("/v1/models", timeout=5.0)
             response.raise_for_status()
             models = response.json()["data"]
         except (httpx.HTTPError, ValueError, KeyError) as error:
             raise EngineError(
-                f"no inference engine answers at {self.url} ({_cause(error)}); "
+                f"no inference server answers at {self.url} ({_cause(error)}); "
                 "start `vllm serve MODEL` there or set --openai.base_url"
             ) from error
         served = {model["id"]: model for model in models}
@@ -109,7 +115,7 @@ class CompletionsServer(TokenServer):
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
             raise ModelNotServed(
-                f"the engine at {self.url} does not serve {self.config.model_name!r}; "
+                f"{self.label} does not serve {self.config.model_name!r}; "
                 f"set --openai.model_name to one of {', '.join(served)}"
             )
         model = served[self.config.model_name]
@@ -119,23 +125,24 @@ class CompletionsServer(TokenServer):
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
         """Sample `n` replies to `input_ids`.
 
-        Returns the prompt ids that the engine saw, and per reply the sampled ids, their logprobs
-        and the finish reason. A request that the engine did not answer is sent again with the
+        Returns the prompt ids that the inference server saw, and per reply the sampled ids, their logprobs
+        and the finish reason. A request that the inference server did not answer is sent again with the
         same ids. Raises ContextOverflow, EngineError, TokenMismatch.
         """
-        for attempt in range(1, self.attempts + 1):
-            try:
-                return await self.once(**kwargs)
-            except EngineDown as error:
-                if attempt == self.attempts:
-                    raise EngineError(f"{error} ({attempt} attempts)") from error
-                pause = min(8.0, 0.5 * 2**attempt) * random.uniform(0.5, 1.0)
-                logger.warning("%s; trying again in %.1f s", error, pause)
-            await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(EngineDown),
+            stop=stop_after_attempt(self.attempts),
+            wait=lambda state: backoff_s(state.attempt_number - 1, most=8.0),
+            before_sleep=before_sleep_log(logger, logging.WARNING),
+            reraise=True,
+        )
+        try:
+            return await retrying(self.once, **kwargs)
+        except EngineDown as error:
+            raise EngineError(f"{error} ({self.attempts} attempts)") from error
 
     async def once(self, **kwargs: Any) -> Answer:
-        """As `tokens_and_logprobs_completion`, but tried once. Raises EngineDown when another try may succeed."""
+        """Sample as `tokens_and_logprobs_completion` does, in one try. Raises EngineDown when another may succeed."""
         split = kwargs.pop("split", "train")
         async with self.sem if split == "train" else self.eval_sem:
             start = time.monotonic()
@@ -148,20 +155,19 @@ class CompletionsServer(TokenServer):
             return answer
 
     def mark(self, error: Exception | None) -> None:
-        """Remember how the last request went, so that others avoid an engine that fails."""
+        """Remember how the last request went, so that others avoid an inference server that fails."""
         if error is None:
             if self._failures:
-                logger.warning("the engine at %s works again", self.url)
+                logger.warning("%s works again", self.label)
             self._failures, self.sick_until = 0, 0.0
             return
         self._failures += 1
-        pause = min(15.0, 0.25 * 2 ** min(self._failures, 10))
-        self.sick_until = time.monotonic() + pause * random.uniform(0.5, 1.0)
+        self.sick_until = time.monotonic() + backoff_s(self._failures - 2, most=15.0)
         level = logging.WARNING if self._failures in (1, 10, 100) else logging.DEBUG
         logger.log(level, "failure %d in a row: %s", self._failures, error)
 
     async def alive(self) -> bool:
-        """Whether anything answers at the engine's address."""
+        """Tell whether anything answers at the server's address."""
         try:
             await self._client().get("/health", timeout=self.alive_s)
         except httpx.HTTPError:
@@ -169,7 +175,7 @@ class CompletionsServer(TokenServer):
         return True
 
     async def load(self) -> Load | None:
-        """How busy the engine is; None when it does not say."""
+        """Return how busy the server is; None when it does not say."""
         try:
             response = await self._client().get("/metrics", timeout=5.0)
         except httpx.HTTPError:
@@ -182,12 +188,12 @@ class CompletionsServer(TokenServer):
         return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
 
     async def _while_alive(self, work: Awaitable[T]) -> T:
-        """Await an answer for as long as the engine lives: one that is slow is waited for, one that hangs is not."""
+        """Await an answer while the server lives: one that is slow is waited for, one that hangs is not."""
         request = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait({request}, timeout=self.probe_s))[0]:
                 if not await self.alive():
-                    raise EngineDown(f"the engine at {self.url} has stopped answering")
+                    raise EngineDown(f"{self.label} has stopped answering")
             return request.result()
         finally:
             request.cancel()
@@ -201,23 +207,23 @@ class CompletionsServer(TokenServer):
         try:
             response = await self._client().post(self.path, json=body)
         except httpx.HTTPError as error:
-            raise EngineDown(f"the engine at {self.url} did not answer: {_cause(error)}") from error
+            raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code in RETRIED:
-            raise EngineDown(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+            raise EngineDown(f"{self.label} answered {response.status_code}: {response.text[:300]}")
         if response.status_code in (400, 413, 422) and _TOO_LONG.search(response.text):
-            raise ContextOverflow(f"the engine at {self.url}: {response.text[:300]}")
+            raise ContextOverflow(f"{self.label}: {response.text[:300]}")
         if response.status_code != 200:
-            raise EngineError(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+            raise EngineError(f"{self.label} answered {response.status_code}: {response.text[:300]}")
         try:
             return self.read(response.json(), prompt)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise EngineDown(f"the engine's answer is no completion: {response.text[:200]!r}") from error
+            raise EngineDown(f"the inference server's answer is no completion: {response.text[:200]!r}") from error
 
     path = "/v1/completions"
-    """Where requests go."""
+    """The route of requests."""
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
-        """The body of a request. options: OpenAI's names (`max_tokens`, `temperature`, `top_p`, `n`, `stop`)."""
+        """Return the body of a request. options: OpenAI's names (`max_tokens`, `temperature`, `top_p`, `n`, `stop`)."""
         return {
             **options,
             "model": self.config.model_name,
@@ -228,7 +234,7 @@ class CompletionsServer(TokenServer):
         }
 
     def read(self, body: Any, prompt: list[int]) -> Answer:
-        """The replies in an answer's body. Raises TokenMismatch when it can't be trained on."""
+        """Return the replies in an answer's body. Raises TokenMismatch when it can't be trained on."""
         choices = body["choices"]
         ids, logprobs, reasons = [], [], []
         seen = prompt
@@ -236,18 +242,16 @@ class CompletionsServer(TokenServer):
             sampled = choice.get("token_ids")
             if sampled is None:
                 raise TokenMismatch(
-                    f"the engine at {self.url} returned text without token ids; "
-                    "training needs an engine that returns them (vLLM 0.10.2 or later does)"
+                    f"{self.label} returned text without token ids; "
+                    "training needs one that returns them (vLLM 0.10.2 or later does)"
                 )
             given = (choice.get("logprobs") or {}).get("token_logprobs")
             if given is None:
-                raise TokenMismatch(
-                    f"the engine at {self.url} returned no logprobs; training needs an engine that does"
-                )
+                raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
             if choice.get("prompt_token_ids") is None:
                 raise TokenMismatch(
-                    f"the engine at {self.url} does not say which prompt ids it was given; "
-                    "training needs an engine that does (`return_token_ids`)"
+                    f"{self.label} does not say which prompt ids it was given; "
+                    "training needs one that does (`return_token_ids`)"
                 )
             seen = choice["prompt_token_ids"]
             ids.append(list(sampled))
@@ -256,7 +260,7 @@ class CompletionsServer(TokenServer):
         return answer_of(seen, ids, logprobs, reasons, [choice.get("weight_version") for choice in choices])
 
     async def score(self, ids: list[int]) -> list[float]:
-        """The engine's logprobs of ids that it is given, from the second on. Raises EngineError."""
+        """Return the server's logprobs of ids that it is given, from the second on. Raises EngineError."""
         body = {
             "model": self.config.model_name,
             "prompt": ids,
@@ -267,7 +271,7 @@ class CompletionsServer(TokenServer):
         choice = (await self.ask(self.path, body))["choices"][0]
         scored = choice.get("prompt_logprobs")
         if not scored or len(scored) != len(ids):
-            raise EngineError(f"the engine at {self.url} can't score a prompt")
+            raise EngineError(f"{self.label} can't score a prompt")
         return [float(entry[str(token)]["logprob"]) for token, entry in zip(ids[1:], scored[1:], strict=True)]
 
     async def ask(self, path: str, body: dict[str, Any]) -> Any:
@@ -275,16 +279,16 @@ class CompletionsServer(TokenServer):
         try:
             response = await self._client().post(path, json=body, timeout=60.0)
         except httpx.HTTPError as error:
-            raise EngineError(f"the engine at {self.url} did not answer: {_cause(error)}") from error
+            raise EngineError(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code != 200:
-            raise EngineError(f"the engine at {self.url} answered {response.status_code}: {response.text[:300]}")
+            raise EngineError(f"{self.label} answered {response.status_code}: {response.text[:300]}")
         try:
             return response.json()
         except ValueError as error:
-            raise EngineError(f"the engine at {self.url} answered with something else than JSON") from error
+            raise EngineError(f"{self.label} answered with something else than JSON") from error
 
     async def prompt_ids_of(self, text: str) -> list[int]:
-        """How the engine itself encodes `text`, to compare with the tokenizer in use."""
+        """Return how the server itself encodes `text`, to compare with the tokenizer in use."""
         body = {
             "model": self.config.model_name,
             "prompt": text,
@@ -294,7 +298,7 @@ class CompletionsServer(TokenServer):
         }
         choice = (await self.ask(self.path, body))["choices"][0]
         if not choice.get("prompt_token_ids"):
-            raise EngineError(f"the engine at {self.url} returns no token ids; vLLM 0.10.2 or later does")
+            raise EngineError(f"{self.label} returns no token ids; vLLM 0.10.2 or later does")
         return list(choice["prompt_token_ids"])
 
     async def close(self) -> None:
@@ -326,6 +330,11 @@ class CompletionsServer(TokenServer):
             del values[: -self.config.rolling_buffer_length]
 
 
+def backoff_s(doublings: int, *, most: float) -> float:
+    """Return a pause of 2**doublings seconds, `most` at most, less up to half of it, so that callers scatter."""
+    return min(most, 2.0 ** min(doublings, 10)) * random.uniform(0.5, 1.0)
+
+
 def answer_of(
     seen: list[int],
     ids: list[list[int]],
@@ -333,7 +342,7 @@ def answer_of(
     reasons: list[str],
     versions: Sequence[Any],
 ) -> Answer:
-    """An Answer; versions that are no numbers count as none."""
+    """Return an Answer; versions that are no numbers count as none."""
     answer = Answer((seen, ids, logprobs, reasons))
     answer.versions = [
         int(version) if isinstance(version, int | str) and str(version).isdecimal() else None for version in versions

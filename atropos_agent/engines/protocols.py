@@ -1,4 +1,4 @@
-"""Engines that speak something else than vLLM's `/v1/completions`, with the same behaviour.
+"""Talk to servers that speak something else than vLLM's `/v1/completions`, with the same behaviour.
 
 Which one is meant says `--openai.server_type`: see `SERVERS`.
 """
@@ -46,16 +46,13 @@ class SGLangServer(CompletionsServer):
         for result in results:
             meta = result["meta_info"]
             if meta.get("output_token_logprobs") is None:
-                raise TokenMismatch(
-                    f"the engine at {self.url} returned no logprobs; training needs an engine that does"
-                )
+                raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
             self._check_prompt(meta, prompt)
             sampled = [int(token) for _, token, *_ in meta["output_token_logprobs"]]
             named = result.get("output_ids")
             if named is not None and list(named) != sampled:
                 raise TokenMismatch(
-                    f"the engine at {self.url} returned logprobs of other ids than it sampled: "
-                    f"{first_difference(sampled, named)}"
+                    f"{self.label} returned logprobs of other ids than it sampled: {first_difference(sampled, named)}"
                 )
             ids.append(sampled)
             logprobs.append([logprob for logprob, *_ in meta["output_token_logprobs"]])
@@ -66,7 +63,7 @@ class SGLangServer(CompletionsServer):
     def _check_prompt(self, meta: Mapping[str, Any], prompt: list[int]) -> None:
         if meta.get("prompt_tokens") != len(prompt):
             raise TokenMismatch(
-                f"the engine at {self.url} was given {meta.get('prompt_tokens')} ids where {len(prompt)} were sent, "
+                f"{self.label} was given {meta.get('prompt_tokens')} ids where {len(prompt)} were sent, "
                 "so it encodes prompts again"
             )
         if self._prompt_seen:
@@ -74,7 +71,7 @@ class SGLangServer(CompletionsServer):
         seen = [int(token) for _, token, *_ in meta.get("input_token_logprobs") or ()]
         if seen != prompt:
             raise TokenMismatch(
-                f"the engine at {self.url} was given another prompt than was sent: {first_difference(seen, prompt)}"
+                f"{self.label} was given another prompt than was sent: {first_difference(seen, prompt)}"
             )
         self._prompt_seen = True
 
@@ -84,7 +81,7 @@ class SGLangServer(CompletionsServer):
     async def score(self, ids: list[int]) -> list[float]:
         scored = await self._scored({"input_ids": ids})
         if [token for token, _ in scored] != ids:
-            raise EngineError(f"the engine at {self.url} can't score a prompt")
+            raise EngineError(f"{self.label} can't score a prompt")
         return [float(logprob) for _, logprob in scored[1:]]
 
     async def _scored(self, prompt: dict[str, Any]) -> list[tuple[int, Any]]:
@@ -107,7 +104,7 @@ class GenerateServer(CompletionsServer):
             (await self._client().get("/health", timeout=5.0)).raise_for_status()
         except httpx.HTTPError as error:
             raise EngineError(
-                f"no inference engine answers at {self.url} ({type(error).__name__}); "
+                f"no inference server answers at {self.url} ({type(error).__name__}); "
                 "start Atropos' example_trainer/vllm_api_server.py there or set --openai.base_url"
             ) from error
         self.root = self.config.model_name
@@ -118,14 +115,14 @@ class GenerateServer(CompletionsServer):
     def read(self, body: Any, prompt: list[int]) -> Answer:
         for name, what in (("logprobs", "logprobs"), ("token_ids", "token ids"), ("prompt_token_ids", "prompt ids")):
             if body.get(name) is None:
-                raise TokenMismatch(f"the engine at {self.url} returned no {what}; training needs an engine that does")
+                raise TokenMismatch(f"{self.label} returned no {what}; training needs one that does")
         ids, logprobs = [], []
         for sampled, places in zip(body["token_ids"], body["logprobs"], strict=True):
             # Each place is a list with one {id: logprob}.
             given = [next(iter(place[0].items())) for place in places]
             if [int(token) for token, _ in given] != list(sampled):
                 raise TokenMismatch(
-                    f"the engine at {self.url} returned logprobs of other ids than it sampled: "
+                    f"{self.label} returned logprobs of other ids than it sampled: "
                     f"{first_difference([int(token) for token, _ in given], sampled)}"
                 )
             ids.append(list(sampled))
@@ -136,7 +133,7 @@ class GenerateServer(CompletionsServer):
     async def prompt_ids_of(self, text: str) -> list[int]:
         answer = await self.ask(self.path, {"prompt": text, "max_tokens": 1, "logprobs": 0})
         if not answer.get("prompt_token_ids"):
-            raise EngineError(f"the engine at {self.url} returns no token ids")
+            raise EngineError(f"{self.label} returns no token ids")
         return list(answer["prompt_token_ids"])
 
     async def score(self, ids: list[int]) -> list[float]:
@@ -152,7 +149,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         self.url = str(config.base_url)
 
     async def load(self) -> Load | None:
-        """How busy the engine is: it does not say."""
+        """Return nothing: such a server does not say how busy it is."""
         return None
 
     async def close(self) -> None:
@@ -166,9 +163,9 @@ SERVERS: Mapping[str, type[APIServer]] = {
     "atropos": GenerateServer,
     "openai": ChatServer,
 }
-"""What an engine speaks, by the name in `--openai.server_type`."""
+"""The classes that speak with inference servers, by the name in `--openai.server_type`."""
 
 
 def server_for(config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> APIServer:
-    """The server of an engine's configuration."""
+    """Return the server of a configuration."""
     return SERVERS[config.server_type](config, reasoning_config=reasoning_config)

@@ -1,4 +1,4 @@
-"""A rollout's way to the engines: one of them, the same while it is well, else another."""
+"""A rollout's way to the inference servers: one of them, the same while it is well, else another."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from atropos_agent.types import EngineError, TokenMismatch
 
 
 class Route(TokenServer):
-    """Sends each request of a rollout to the engine that served the last one, which has its prefix in
-    its cache. While that one fails, the same ids go to the least busy of those that are well; while
+    """The way of a rollout's requests: to the inference server that served the last one, whose cache holds the
+    prefix. While that one fails, the same ids go to the least busy of those that are well; while
     none is, they wait.
 
-    patience_s: how long a request waits, in all, for an engine that answers.
+    patience_s: how long a request waits, in all, for an inference server that answers.
     """
 
     def __init__(self, engines: Sequence[CompletionsServer], *, patience_s: float = 1800.0) -> None:
         super().__init__(engines[0].config)
         self.initialized = True
         self.outage_s = 0.0
-        """Seconds that requests have spent on engines that failed, and in waiting for one that does not."""
+        """Seconds that requests have spent on inference servers that failed, and in waiting for one that does not."""
         self._engines = engines
         self._own: CompletionsServer | None = None
         self._patience_s = patience_s
 
     @property
     def max_model_len(self) -> int | None:
-        """The smallest context window, in tokens; None when no engine tells."""
+        """Return the smallest context window, in tokens; None when no inference server tells."""
         return min((e.max_model_len for e in self._engines if e.max_model_len is not None), default=None)
 
     async def alive(self) -> bool:
-        """Whether anything answers where the last request went."""
+        """Tell whether anything answers where the last request went."""
         return self._own is not None and await self._own.alive()
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
-        """See `CompletionsServer`. Raises ContextOverflow, TokenMismatch, EngineError."""
+        """Sample as `CompletionsServer` does. Raises ContextOverflow, TokenMismatch, EngineError."""
         began = time.monotonic()
         refusals: dict[CompletionsServer, Exception] = {}
         failing = False
@@ -50,14 +50,15 @@ class Route(TokenServer):
                 try:
                     answer = await engine.once(**kwargs)
                     if answer[0] != kwargs["input_ids"]:
-                        raise TokenMismatch(f"the engine at {engine.url} was given another prompt than was sent")
+                        raise TokenMismatch(f"{engine.label} was given another prompt than was sent")
                 except EngineDown as error:
                     failing = True
                     engine.mark(error)
                     if time.monotonic() - began > self._patience_s:
-                        raise EngineError(f"no engine has answered for {self._patience_s:.0f} s: {error}") from error
+                        waited = f"no inference server has answered for {self._patience_s:.0f} s"
+                        raise EngineError(f"{waited}: {error}") from error
                 except (EngineError, TokenMismatch) as error:
-                    # The request may be at fault, or this engine alone: the others decide.
+                    # The request may be at fault, or this inference server alone: the others decide.
                     refusals[engine] = error
                     if len(refusals) == len(self._engines):
                         raise
@@ -80,6 +81,6 @@ class Route(TokenServer):
             if self._own not in well and well:
                 self._own = min(well, key=lambda engine: engine.in_flight)
             if self._own in well:
-                assert self._own is not None  # noqa: S101 - None is no engine
+                assert self._own is not None  # noqa: S101 - None is no server
                 return self._own
             await asyncio.sleep(min(engine.sick_until for engine in usable) - now)

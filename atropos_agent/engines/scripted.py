@@ -15,8 +15,8 @@ Replies = Iterable[str] | Callable[[Sequence[int]], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """One request and its answer, in token ids."""
+class ScriptedTurn:
+    """One prompt and the reply to it, in token ids."""
 
     prompt: Sequence[int]
     ids: Sequence[int]
@@ -27,14 +27,14 @@ class ScriptedServer(TokenServer):
     """Answers with the given replies, in order, each followed by the end-of-turn token.
 
     replies: texts, or a function of the prompt's ids. When texts run out, LookupError.
-    Every exchange is kept in `exchanges`. Logprobs are made up, the same for the same place.
+    Every turn is kept in `turns`. Logprobs are made up, the same for the same place.
     """
 
     def __init__(self, replies: Replies, tokenizer: Any, *, sample_stop: bool = True) -> None:
         super().__init__(APIServerConfig(model_name="scripted", base_url="", server_type="vllm"))
         self.initialized = True
         self.tokenizer = tokenizer
-        self.exchanges: list[Exchange] = []
+        self.turns: list[ScriptedTurn] = []
         self._template = ChatTemplate(tokenizer)
         self._texts: Iterator[str] | None = None if callable(replies) else iter(replies)
         self._function = replies if callable(replies) else None
@@ -52,7 +52,7 @@ class ScriptedServer(TokenServer):
         if len(ids) > kwargs["max_tokens"]:
             ids, reason = ids[: kwargs["max_tokens"]], "length"
         logprobs = [-(1 + i % 7) / 8 for i in range(len(prompt), len(prompt) + len(ids))]
-        self.exchanges.append(Exchange(prompt, ids, logprobs))
+        self.turns.append(ScriptedTurn(prompt, ids, logprobs))
         return prompt, [ids], [logprobs], [reason]
 
     def _next(self, prompt: Sequence[int]) -> str:

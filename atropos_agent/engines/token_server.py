@@ -1,4 +1,4 @@
-"""What all of our engines have in common: they work by token ids alone."""
+"""Hold what all of our servers have in common: they work by token ids alone."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class TokenServer(APIServer):  # type: ignore[misc]  # atroposlib is untyped
     """An `APIServer` with one way in, `tokens_and_logprobs_completion`, which a subclass defines.
 
     Chat and text completions are abstract in atroposlib, so they must be there. They raise
-    NotImplementedError, because a text that the engine encodes for itself makes no row that can be trusted.
+    NotImplementedError, because a text that the server encodes for itself makes no row that can be trusted.
     """
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:
-        """Nothing to do: a request finds out by itself."""
+        """Do nothing: a request finds out by itself."""
 
     async def _chat_completion_wrapper(self, **kwargs: Any) -> Any:
         # For good: see the class.
-        raise NotImplementedError("engines work by token ids; see tokens_and_logprobs_completion")
+        raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
 
     async def _completion_wrapper(self, **kwargs: Any) -> Any:
         # For good: see the class.
-        raise NotImplementedError("engines work by token ids; see tokens_and_logprobs_completion")
+        raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Any:
         return await self.tokens_and_logprobs_completion(**kwargs)

@@ -1,4 +1,4 @@
-"""Engines that work on messages and return no token ids: for evaluation only, rows have no tokens."""
+"""Conversations in messages alone, with servers that return no token ids: for evaluation only, without rows."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class ChatLog:
         self.messages += messages
 
     def rows(self) -> list[SequenceData]:
-        """None: there are no token ids."""
+        """Return no rows: there are no token ids."""
         return []
 
     def plain_messages(self) -> list[Message]:
-        """The messages as a person reads them."""
+        """Return the messages as a person reads them."""
         return [dict(message) for message in self.messages]
 
 
 def read_chat(response: Any) -> Completion:
-    """The reply in an OpenAI ChatCompletion, thinking included.
+    """Return the reply in an OpenAI ChatCompletion, thinking included.
 
-    Some engines return thinking apart, as `reasoning` or `reasoning_content`, and some put the
+    Some inference servers return thinking apart, as `reasoning` or `reasoning_content`, and some put the
     whole reply there and leave `content` empty. Raises EngineError when there is no reply."""
     if not response.choices:
-        raise EngineError("the engine returned no reply")
+        raise EngineError("the inference server returned no reply")
     choice = response.choices[0]
     content = choice.message.content or ""
     reasoning = getattr(choice.message, "reasoning_content", None) or getattr(choice.message, "reasoning", None)

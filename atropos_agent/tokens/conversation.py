@@ -1,4 +1,4 @@
-"""One conversation in token ids: what the engine was given and what it sampled, in order.
+"""One conversation in token ids: what the inference server was given and what it sampled, in order.
 
 Sampled ids are kept as they came, never decoded and encoded again. Where the chat template would
 write earlier turns differently, a new segment starts with a fresh prompt; every sampled id is
@@ -18,8 +18,8 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, Message, SequenceData
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled reply as the engine gave it: ids (stop token included), their logprobs and why
-    it ended ("stop", "length", …). `text` is set only by engines that return no ids, `version` (of the
+    """One sampled reply as the inference server gave it: ids (stop token included), their logprobs and why
+    it ended ("stop", "length", …). `text` is set only by inference servers that return no ids, `version` (of the
     oldest weights that had a part in it) only by those that say it."""
 
     ids: Sequence[int]
@@ -75,7 +75,7 @@ class Conversation:
 
     @property
     def prompt(self) -> list[int]:
-        """Ids that end where the next reply begins. Not a copy: send it before adding to it."""
+        """Return ids that end where the next reply begins. Not a copy: send it before adding to it."""
         return self.segments[-1].tokens
 
     def add_reply(self, completion: Completion) -> str:
@@ -108,7 +108,7 @@ class Conversation:
             self.segments[-1].add_context(added)
 
     def rows(self) -> list[SequenceData]:
-        """A row for each segment that holds a sampled token, cut behind its last sampled token."""
+        """Return a row for each segment that holds a sampled token, cut behind its last sampled token."""
         rows = []
         for index, segment in enumerate(self.segments):
             end = len(segment.masked)
@@ -130,7 +130,7 @@ class Conversation:
         return rows
 
     def plain_messages(self) -> list[Message]:
-        """The messages as a person reads them."""
+        """Return the messages as a person reads them."""
         return [{**message, "content": message["content"].replace(CUT, "")} for message in self.messages]
 
     def _start_segment(self) -> None:

@@ -46,7 +46,7 @@ class Encoder:
         self._anchor, self._anchor_ids = self._find_anchor(special)
 
     def quote(self, text: str, *, keep: Sequence[str] = ()) -> str:
-        """Content whose spelled-out control tokens will be encoded as text, except those in `keep`."""
+        """Return content whose spelled-out control tokens will be encoded as text, except those in `keep`."""
         text = not_text_replaced(text)
         for token in self._controls:
             if token in text and token not in keep:
@@ -54,7 +54,7 @@ class Encoder:
         return text
 
     def encode(self, text: str, *, continues: bool = False) -> list[int]:
-        """Ids of rendered text. With `continues` the text follows other text, so a tokenizer that
+        """Return ids of rendered text. With `continues` the text follows other text, so a tokenizer that
         marks the start of a text does not do so."""
         first, *rest = text.split(CUT)
         ids = self._encode_after_anchor(first) if continues else self._encode(first)
@@ -63,25 +63,25 @@ class Encoder:
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of ids, control tokens included; incomplete UTF-8 becomes U+FFFD."""
+        """Return text of ids, control tokens included; incomplete UTF-8 becomes U+FFFD."""
         # Behind the anchor, because SentencePiece tokenizers drop a space at the start of a text.
         return self._decode([*self._anchor_ids, *ids])[len(self._anchor) :]
 
     def text_of(self, control: int) -> str:
-        """The text of a control token."""
+        """Return the text of a control token."""
         return str(self._tokenizer.added_tokens_decoder[control].content)
 
     def leading_control(self, text: str) -> int | None:
-        """The control token with which a text starts, apart from white space."""
+        """Return the control token with which a text starts, apart from white space."""
         text = text.lstrip()
         return next((self._added_ids[token] for token in self._controls if text.startswith(token)), None)
 
     def controls_in(self, text: str) -> list[str]:
-        """The control tokens that a text holds, in order of their first appearance."""
+        """Return the control tokens that a text holds, in order of their first appearance."""
         return sorted((token for token in self._controls if token in text), key=text.index)
 
     def _find_anchor(self, special: set[str]) -> tuple[str, list[int]]:
-        """Text, and its ids, behind which a piece is encoded and decoded as inside a text.
+        """Return text, and its ids, behind which a piece is encoded and decoded as inside a text.
 
         SentencePiece tokenizers put a space before the first piece of a text, some of them also
         after every control token; behind the anchor they don't."""
@@ -105,5 +105,5 @@ class Encoder:
 
 
 def not_text_replaced(text: str) -> str:
-    """Text with U+FFFD for what no valid text holds."""
+    """Return text with U+FFFD for what no valid text holds."""
     return _NOT_TEXT.sub("\ufffd", text)

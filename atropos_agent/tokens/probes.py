@@ -37,7 +37,7 @@ class ReplyKind(enum.Enum):
 
     @classmethod
     def of(cls, text: str) -> ReplyKind:
-        """The kind of a reply in a template without headers."""
+        """Return the kind of a reply in a template without headers."""
         match THINK in text, THINK_END in text:
             case True, True:
                 return cls.THOUGHT
@@ -56,12 +56,12 @@ _REPLIES = {
 
 
 def mark(i: int) -> str:
-    """The mark of number i, below 1000."""
+    """Return the mark of number i, below 1000."""
     return f"{MARK}{i:03d}{MARK}"
 
 
 def marks(text: str) -> list[str]:
-    """All marks in a text, in order."""
+    """Return all marks in a text, in order."""
     return re.findall(f"{MARK}\\d{{3}}{MARK}", text)
 
 
@@ -70,7 +70,7 @@ def user(i: int) -> Message:
 
 
 def reply(i: int, kind: ReplyKind = ReplyKind.PLAIN) -> Message:
-    """A reply whose content ends with mark i; its thoughts have the mark 500 + i."""
+    """Return a reply whose content ends with mark i; its thoughts have the mark 500 + i."""
     form = _REPLIES.get(kind, "{mark}")
     return {"role": "assistant", "content": form.format(mark=mark(i), thought=mark(500 + i))}
 
@@ -95,5 +95,5 @@ def is_framed(message: Message, frame: Frame | None) -> bool:
 
 
 def squeeze(text: str) -> str:
-    """Text without white space, which templates trim as they like."""
+    """Return text without white space, which templates trim as they like."""
     return "".join(text.split())

@@ -1,4 +1,4 @@
-"""The record of what an engine was given and what it sampled, against which rows are checked.
+"""The record of what an inference server was given and what it sampled, against which rows are checked.
 
 It is written where requests leave and replies arrive, apart from the bookkeeping that makes rows
 (`Conversation`), so that a mistake in one shows against the other.
@@ -35,7 +35,7 @@ class Record:
 
 
 def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> list[str | None]:
-    """For each row, in what it differs from the record; None where it is the record.
+    """Return for each row in what it differs from the record; None where it is the record.
 
     A row must hold, in order, everything of one sequence of requests in which each extends the one
     before and its reply, with the mask and the logprobs of the replies; a sequence without a sampled
@@ -48,7 +48,7 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
 
 
 def _replayed(exchanges: Iterable[Exchange]) -> list[tuple[list[int], list[int], list[float]]]:
-    """Ids, mask and logprobs of each sequence of requests, up to its last sampled token."""
+    """Return ids, mask and logprobs of each sequence of requests, up to its last sampled token."""
     replays: list[tuple[list[int], list[int], list[float]]] = []
     pending: list[int] = []
     for exchange in exchanges:
@@ -77,7 +77,7 @@ def _difference(row: SequenceData, ids: list[int], mask: list[int], logprobs: li
 
 
 def first_difference(ours: Sequence[float], theirs: Sequence[float], *, around: int = 3) -> str:
-    """Where two sequences first differ, with the neighbours of that place."""
+    """Describe where two sequences first differ, with the neighbours of that place."""
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     shown = slice(max(0, place - around), place + around + 1)
     return f"place {place} of {len(ours)}: {list(ours[shown])} instead of {list(theirs[shown])}"

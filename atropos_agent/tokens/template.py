@@ -67,9 +67,9 @@ class ChatTemplate:
         self._stable: dict[Any, bool] = {}
 
     def turn_end(self, ids: Sequence[int], finish_reason: str) -> int | None:
-        """Where in sampled ids the token stands that ended the turn; None when there is none.
+        """Return where in sampled ids the token stands that ended the turn; None when there is none.
 
-        Engines may stop at control tokens that the tokenizer does not name as its end of sequence;
+        Inference servers may stop at control tokens that the tokenizer does not name as its end of sequence;
         the template's own scaffold is none of them. Only white space may stand behind the end."""
         for place in range(len(ids) - 1, max(-1, len(ids) - 4), -1):
             if ids[place] in self.stop_ids:
@@ -81,14 +81,14 @@ class ChatTemplate:
         return None
 
     def content_of(self, text: str) -> str:
-        """A reply's content as the template takes it: without the header that the model sampled."""
+        """Return a reply's content as the template takes it: without the header that the model sampled."""
         if not self.header:
             return text
         last = self.header[self.header.rindex(self._encoder.controls_in(self.header)[-1]) :]
         return text.rpartition(last)[2]
 
     def kind_of(self, text: str) -> ReplyKind:
-        """What the template tells a reply apart by."""
+        """Return what the template tells a reply apart by."""
         if not self.header:
             return ReplyKind.of(text)
         controls = self._encoder.controls_in(self.header)
@@ -98,11 +98,11 @@ class ChatTemplate:
         return ReplyKind.CHANNELLED if any(token in text for token in controls) else ReplyKind.PLAIN
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a whole conversation that ends where the model's reply begins."""
+        """Return ids of a whole conversation that ends where the model's reply begins."""
         return self.encode(self.render(messages))
 
     def knows_role(self, role: str) -> bool:
-        """Whether a message of this role may follow a reply, and is shown to the model."""
+        """Tell whether a message of this role may follow a reply, and is shown to the model."""
         return self._keeps([user(0), reply(1), {"role": role, "content": mark(2)}])
 
     def continuation(
@@ -115,14 +115,14 @@ class ChatTemplate:
         end: Sequence[int],
         frame: Frame | None = None,
     ) -> list[int] | None:
-        """Ids that follow a reply when `messages` come next, up to the start of the next reply.
+        """Return ids that follow a reply when `messages` come next, up to the start of the next reply.
 
         kinds: of all replies so far; last: of the one that is followed.
-        end: the token with which the engine ended the turn, so that it is not added again, and the
+        end: the token with which the inference server ended the turn, so that it is not added again, and the
             white space that it sampled behind; empty when it did not.
         frame: what the tool format puts around results.
         Returns None when the template then writes earlier turns differently, also by ending them
-        with another token than the engine did.
+        with another token than the inference server did.
         """
         if end and end[0] != self.close_id:
             return None
@@ -140,7 +140,7 @@ class ChatTemplate:
         return self.encode(tail, continues=True)
 
     def render(self, messages: Sequence[Message], *, replying: bool = True) -> str:
-        """The template's text for messages; when `replying`, up to where the model's reply begins."""
+        """Return the template's text for messages; when `replying`, up to where the model's reply begins."""
         return str(
             self.tokenizer.apply_chat_template(
                 self._fitted(messages), tokenize=False, add_generation_prompt=replying, **self._kwargs
@@ -148,7 +148,7 @@ class ChatTemplate:
         )
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
-        """Messages in roles that the template takes."""
+        """Return messages in roles that the template takes."""
         fitted: list[Message] = []
         for message in messages:
             last = fitted[-1] if fitted else None
@@ -168,7 +168,7 @@ class ChatTemplate:
         last: ReplyKind,
         frame: Frame | None,
     ) -> bool:
-        """Whether new messages leave what stands before them as the model has it: the prompt and its reply."""
+        """Tell whether new messages leave what stands before them as the model has it: the prompt and its reply."""
         before: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
         before.append(user(0))
         # In a fixed order, so that the answer does not depend on a hash seed.
@@ -188,7 +188,7 @@ class ChatTemplate:
         return squeeze(later).startswith(squeeze(earlier + header + sampled["content"]))
 
     def _keeps(self, messages: Sequence[Message]) -> bool:
-        """Whether the template shows each of these messages once."""
+        """Tell whether the template shows each of these messages once."""
         try:
             found = marks(self.render(messages))
         except TemplateError:

@@ -9,7 +9,7 @@ from atropos_agent.types import IGNORED
 
 
 def trl_rows(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows with the fields that TRL's GRPOTrainer takes of a rollout function: `prompt_ids` up to the
+    """Yield rows with the fields that TRL's GRPOTrainer takes of a rollout function: `prompt_ids` up to the
     first sampled token, `completion_ids` from there on, `logprobs` of the completion, `env_mask` (1
     where sampled, 0 for what tools answered), and `reward`.
 
@@ -28,7 +28,7 @@ def trl_rows(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def verl_rows(group: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Rows with the fields of verl's AgentLoopOutput: `prompt_ids`, `response_ids`, `response_mask`
+    """Yield rows with the fields of verl's AgentLoopOutput: `prompt_ids`, `response_ids`, `response_mask`
     (1 where sampled), `response_logprobs`, `reward_score`, `num_turns`, and `uid`, which its group
     advantages go by.
 

@@ -35,7 +35,7 @@ class Latency:
         self.samples.append(seconds)
 
     def quantile(self, share: float) -> float | None:
-        """The smallest sample that at least `share` of the samples don't exceed; None without samples."""
+        """Return the smallest sample that at least `share` of the samples don't exceed; None without samples."""
         if not self.samples:
             return None
         return sorted(self.samples)[max(0, math.ceil(share * len(self.samples)) - 1)]
@@ -54,7 +54,7 @@ class Metrics:
         the trainer.
     rollouts: judged ones, `solved` of which have a reward of at least 1.
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
-    engine_s, tools_s: spent waiting for the engine and in tools, summed over rollouts that run at
+    engine_s, tools_s: spent waiting for the inference server and in tools, summed over rollouts that run at
         the same time; phases_s: the same by phase of a rollout.
     engine: latency of one reply; tool: of one tool call (the mean over the calls of its step).
     failures: of ours, by kind; failures_by_step: the same for the trainer's last 100 steps.
@@ -133,11 +133,11 @@ class Metrics:
 
     @property
     def reward_mean(self) -> float | None:
-        """Per rollout; None before the first."""
+        """Return the mean reward of a rollout; None before the first."""
         return self.reward_sum / self.rollouts if self.rollouts else None
 
     def scalars(self, now: float | None = None) -> dict[str, float]:
-        """Single numbers for a log or a plot; what has no value yet is left out. `now`: Unix time."""
+        """Return single numbers for a log or a plot; what has no value yet is left out. `now`: Unix time."""
         elapsed = max((time.time() if now is None else now) - self.started, 1e-9)
         values: dict[str, float | None] = {
             "reward_mean": self.reward_mean,
@@ -164,17 +164,17 @@ class Metrics:
         return {name: value for name, value in values.items() if value is not None}
 
     def snapshot(self) -> Metrics:
-        """A copy that further counting leaves alone."""
+        """Return a copy that further counting leaves alone."""
         return self.from_json(self.to_json())
 
     def to_json(self) -> bytes:
-        """Everything, as one JSON object."""
+        """Return everything, as one JSON object."""
         values = {item.name: getattr(self, item.name) for item in fields(self)} | {"updated": time.time()}
         return orjson.dumps(values, default=lambda latency: list(latency.samples))
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """What `to_json` wrote. Raises ValueError for anything else."""
+        """Read what `to_json` wrote. Raises ValueError for anything else."""
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:

@@ -14,7 +14,7 @@ _MAX_DEPTH = 32
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """`value` as None, bool, int, float, str, list and dict with text keys, for `orjson.dumps`.
+    """Return `value` as None, bool, int, float, str, list and dict with text keys, for `orjson.dumps`.
 
     NaN, infinity and integers beyond 64 bits become text, as does what lies deeper than 32 levels.
     """
@@ -32,7 +32,7 @@ def plain(value: object, depth: int = 0) -> Any:
 
 
 def plain_text(text: str) -> str:
-    """Text that UTF-8 can hold: lone surrogates, which JSON lets a model write, become "?"."""
+    """Return text that UTF-8 can hold: lone surrogates, which JSON lets a model write, become "?"."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Keeps secrets out of what is written: each known value becomes `***`."""
+"""Keep secrets out of what is written: each known value becomes `***`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Redactor(logging.Filter):
 
     @classmethod
     def of(cls, environment: Mapping[str, str], more: Iterable[str | None] = ()) -> Redactor:
-        """For the values of variables with names like `HF_TOKEN`, and `more`."""
+        """Make one for the values of variables with names like `HF_TOKEN`, and `more`."""
         return cls([*(value for name, value in environment.items() if _NAMES.search(name)), *more])
 
     def text(self, text: str) -> str:

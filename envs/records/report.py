@@ -180,7 +180,7 @@ def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: in
 
 
 def _turn(step: AgentStep) -> _Turn:
-    """Calls with their results; a result that belongs to no call stands alone."""
+    """Return calls with their results; a result that belongs to no call stands alone."""
     exchanges: list[tuple[ToolCall | None, str | None, bool]] = []
     results = list(step.results)
     for call in step.calls:
@@ -193,7 +193,7 @@ def _turn(step: AgentStep) -> _Turn:
 
 
 def _tiles(lines: Sequence[_Line]) -> list[tuple[str, str]]:
-    """The figures at the head of the page."""
+    """Return the figures at the head of the page."""
     if not lines:
         return [("rollouts", "0")]
     solved = sum(line.solved for line in lines)
@@ -209,7 +209,7 @@ def _tiles(lines: Sequence[_Line]) -> list[tuple[str, str]]:
 
 
 def _shown(text: str) -> str:
-    """Text of a bounded length, its control characters visible."""
+    """Return text of a bounded length, its control characters visible."""
     if len(text) > MAX_TEXT:
         cut = len(text) - MAX_TEXT
         text = f"{text[: MAX_TEXT // 2]}\n[… {cut:,} characters are not shown …]\n{text[-MAX_TEXT // 2 :]}"

@@ -19,7 +19,7 @@ SOLVED = 1.0
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Probability that k samples drawn without replacement from n, c of them correct, hold a correct one.
+    """Return the probability that k samples drawn without replacement from n, c of them correct, hold a correct one.
 
     The unbiased estimator 1 - C(n - c, k) / C(n, k) of "Evaluating Large Language Models Trained on
     Code" (Chen et al. 2021). Raises ValueError unless 0 <= c <= n and 1 <= k <= n.
@@ -39,7 +39,7 @@ class Estimate:
 
     @classmethod
     def over(cls, values: Sequence[float]) -> Estimate:
-        """Raises ValueError without values."""
+        """Estimate the mean of `values`. Raises ValueError without values."""
         if not values:
             raise ValueError("a mean needs at least one task")
         stderr = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
@@ -50,7 +50,7 @@ class Estimate:
 
 
 def wilson(successes: int, n: int, *, z: float = 1.959963984540054) -> tuple[float, float]:
-    """The Wilson score interval of a proportion; z: 1.96 for 95%. It is (0, 1) when n is 0.
+    """Return the Wilson score interval of a proportion; z: 1.96 for 95%. It is (0, 1) when n is 0.
 
     Raises ValueError unless 0 <= successes <= n.
     """
@@ -94,7 +94,7 @@ class EvalSummary:
     unsampled: Sequence[str] = ()
 
     def metrics(self) -> dict[str, float]:
-        """Single numbers for a log."""
+        """Return single numbers for a log."""
         named = {f"pass@{k}": estimate for k, estimate in self.pass_at.items()}
         if self.reward is not None:
             named["reward"] = self.reward
@@ -103,7 +103,7 @@ class EvalSummary:
         return {**values, **errors, "eval/tasks": len(self.tasks), "eval/unsampled_tasks": len(self.unsampled)}
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for `orjson.dumps`."""
+        """Return everything, for `orjson.dumps`."""
         return {
             "format": 1,
             "pass_at": {str(k): asdict(estimate) for k, estimate in self.pass_at.items()},
@@ -113,7 +113,7 @@ class EvalSummary:
         }
 
     def render(self) -> Table:
-        """A table with a line per task and the totals below."""
+        """Return a table with a line per task and the totals below."""
         table = Table(title=self._title(), title_justify="left", show_footer=True)
         table.add_column("task", footer="mean over tasks ± standard error")
         table.add_column("solved", justify="right", footer=self._footer_solved())

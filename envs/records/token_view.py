@@ -39,7 +39,7 @@ class TokenView:
 
 
 def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit: int) -> TokenView:
-    """The first `limit` tokens of a row. Without `decode` the ids stand for the texts."""
+    """Return the first `limit` tokens of a row. Without `decode` the ids stand for the texts."""
     text_of = cache(decode) if decode is not None else str
     texts = [text_of(token) for token in row.tokens]
     trained = [logprob for mask, logprob in zip(row.masked_tokens, row.logprobs, strict=True) if mask != IGNORED]
@@ -59,7 +59,7 @@ def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit:
 
 
 def visible(text: str) -> str:
-    """Text in which control characters can be seen and can't reorder or hide what stands around them."""
+    """Return text in which control characters can be seen and can't reorder or hide what stands around them."""
     return _UNSEEN.sub(_name, text.encode("utf-8", "replace").decode("utf-8"))
 
 

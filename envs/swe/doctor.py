@@ -42,7 +42,7 @@ async def _examine(options: Options) -> Certificate:
 
 
 async def _surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
-    """Tasks, the sandbox engine, the images that the tasks name, and disk space."""
+    """Check tasks, the Docker daemon, the images that the tasks name, and disk space."""
     try:
         train, evaluate = SWEEnv.load_tasks(config)
     except BadTask as error:
@@ -75,7 +75,7 @@ async def _surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
 
 
 def _disk(*places: Path) -> Check:
-    """Free space where images and results are written, as far as those places are on this machine."""
+    """Check the free space where images and results are written, as far as those places are on this machine."""
     free = {}
     for place in places:
         there = next((p for p in (place.absolute(), *place.absolute().parents) if p.exists()), Path("/"))

@@ -82,7 +82,7 @@ async def test_a_finishing_tool_ends_the_rollout_and_the_calls_behind_it_do_not_
     result = await agent.run("Finish.")
     assert result.stop_reason is StopReason.SUBMITTED
     assert result.final_response == "42"
-    assert len(server.exchanges) == 1
+    assert len(server.turns) == 1
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ async def test_a_crashing_tool_is_our_failure_and_keeps_what_was_sampled(tokeniz
         await agent.run("Crash.")
     assert isinstance(caught.value.__cause__, OSError)
     partial = caught.value.partial
-    assert partial.sampled_tokens == sum(len(e.ids) for e in server.exchanges)
+    assert partial.sampled_tokens == sum(len(e.ids) for e in server.turns)
     assert partial.stop_reason is None
 
 
@@ -130,7 +130,7 @@ async def test_the_step_budget_ends_the_rollout(tokenizer):
     result = await agent.run("Add.")
     assert result.stop_reason is StopReason.MAX_STEPS
     assert not result.success
-    assert len(server.exchanges) == 3
+    assert len(server.turns) == 3
 
 
 async def test_the_token_budget_counts_prompt_and_replies_together(tokenizer):
@@ -138,7 +138,7 @@ async def test_the_token_budget_counts_prompt_and_replies_together(tokenizer):
     result = await agent.run("Add.")
     assert result.stop_reason is StopReason.MAX_TOKENS
     assert 900 < len(result.segments[0].tokens) <= 1000
-    assert all(len(e.prompt) + len(e.ids) <= 1000 for e in server.exchanges)
+    assert all(len(e.prompt) + len(e.ids) <= 1000 for e in server.turns)
 
 
 async def test_a_reply_that_is_cut_off_is_said_to_be(tokenizer):

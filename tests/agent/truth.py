@@ -6,7 +6,7 @@ from itertools import pairwise
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.scripted import Exchange
+from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.tokens.record import problems
 from atropos_agent.tokens.template import ChatTemplate
@@ -27,7 +27,7 @@ class PlaybackServer(TokenServer):
     """Samples given turns, cut at the limit of the request; keeps every exchange."""
 
     turns: list[Turn]
-    exchanges: list[Exchange] = field(default_factory=list)
+    exchanges: list[ScriptedTurn] = field(default_factory=list)
 
     def __post_init__(self):
         super().__init__(APIServerConfig(model_name="playback", base_url="", server_type="vllm"))
@@ -40,7 +40,7 @@ class PlaybackServer(TokenServer):
         if len(ids) > kwargs["max_tokens"]:
             ids, reason = ids[: kwargs["max_tokens"]], "length"
         logprobs = [-(1 + (i * 7 + t) % 50) / 16 for i, t in enumerate(ids, start=len(prompt))]
-        self.exchanges.append(Exchange(prompt, ids, logprobs))
+        self.exchanges.append(ScriptedTurn(prompt, ids, logprobs))
         return prompt, [ids], [logprobs], [reason]
 
 

@@ -195,7 +195,7 @@ def test_a_tokenizer_of_another_model_is_refused(engine, tokenizer_folder, tmp_p
     (other / "tokenizer.json").write_text(json.dumps(vocabulary))
     done = run("serve", f"--openai.base_url={engine.url}", f"--env.tokenizer_name={other}")
     assert done.returncode == 1
-    assert "is not the one of the engine" in done.stderr
+    assert "is not the one of the inference server" in done.stderr
 
 
 @pytest.mark.parametrize("dead", ["engine", "trainer API"])

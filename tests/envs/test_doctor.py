@@ -57,7 +57,7 @@ async def test_an_engine_that_is_right_gets_its_certificate(engine, tokenizer_fo
     found = await certificate(engine, tokenizer_folder)
     assert found.ok, found.render()
     names = [check.name for check in found.checks]
-    assert names[:5] == ["engine", "tokenizer", "template", "history", "scripted rows"]
+    assert names[:5] == ["inference server", "tokenizer", "template", "history", "scripted rows"]
     assert names[5:] == ["stop token", "rows", "logprobs", "trainer API"]
     assert json.loads(json.dumps(found.to_json()))["ok"]
 
@@ -98,7 +98,7 @@ async def test_an_engine_that_can_not_be_trained_on_is_refused_with_what_differs
 
 async def test_a_plain_endpoint_is_no_engine_for_training(engine, tokenizer_folder):
     found = await certificate(engine, tokenizer_folder, server_type="openai")
-    assert "no token ids" in wrong(found)["engine"]
+    assert "no token ids" in wrong(found)["inference server"]
 
 
 async def test_another_tokenizer_is_shown_with_the_first_token_that_differs(engine, tokenizer_folder, tmp_path):
@@ -146,7 +146,7 @@ def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_o
     assert doctor.main(["--json", "--openai.base_url", "http://127.0.0.1:9/v1"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
-    assert "no inference engine answers" in found["checks"][0]["text"]
+    assert "no inference server answers" in found["checks"][0]["text"]
     with pytest.raises(SystemExit) as ended:
         doctor.main(["--env.nonsense", "1"])
     assert ended.value.code == 2
