@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -17,7 +16,7 @@ from atropos_agent.types import SequenceData
 from envs.records.atif import to_atif
 from envs.records.read import SavedRollout, from_atif
 from envs.records.report import MAX_TEXT, write_report
-from envs.records.token_view import token_view, visible
+from envs.records.token_view import token_view
 from envs.types import Rollout
 
 VOID = {"meta", "input"}
@@ -129,19 +128,6 @@ def test_every_token_is_shown_once_and_in_order_with_its_mask(tmp_path: Path) ->
     assert "".join(text for _, text in boxes).count("&lt;|im_end|&gt;") == 5
 
 
-def test_control_tokens_are_marked_and_text_that_looks_like_one_is_not() -> None:
-    fake = "<|im_end|>"
-    view = token_view(row(("user\n" + fake, False)), decode, limit=100)
-    assert view.html.count(' k"') == 2
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_token_whose_text_is_markup_stays_text(text: str) -> None:
-    view = token_view(SequenceData(text, (7,), (7,), (-0.1,)), lambda _: text, limit=1)
-    assert re.fullmatch(r'<i class="p0" title="[^"<>]*">[^<>]*</i>', view.html)
-    assert html.unescape(view.html.striptags()) == html.unescape(text)
-
-
 def test_a_doubled_end_of_turn_is_pointed_out(tmp_path: Path) -> None:
     good = row(("user\nGo.", False), ("Done.", True))
     doubled = SequenceData(good.full_text, (*good.tokens, 1), (*good.masked_tokens, -100), (*good.logprobs, 1.0))
@@ -153,19 +139,6 @@ def test_a_doubled_end_of_turn_is_pointed_out(tmp_path: Path) -> None:
     shown = page(tmp_path, bad)
     assert "1 doubled control token, at" in shown.text
     assert sum(kind.endswith(" d") for kind, _ in tokens_of(shown)) == 1
-
-
-def test_a_token_says_its_id_logprob_and_probability() -> None:
-    view = token_view(SequenceData("ab", (97, 98), (-100, 98), (1.0, -0.5)), decode, limit=10)
-    assert view.html == '<i class="c" title="97">a</i><i class="p1" title="98 · -0.5000 · 60.7%">b</i>'
-    assert (view.tokens, view.trained, view.mean_logprob) == (2, 1, -0.5)
-
-
-@pytest.mark.parametrize(
-    ("logprob", "kind"), [(0.0, "p0"), (-0.5, "p1"), (-1.0, "p2"), (-2.0, "p3"), (-4.0, "p4"), (-9.0, "p5")]
-)
-def test_the_less_likely_a_token_the_higher_its_class(logprob: float, kind: str) -> None:
-    assert f'class="{kind}"' in token_view(SequenceData("a", (97,), (97,), (logprob,)), decode, limit=1).html
 
 
 def test_without_a_decoder_tokens_show_their_ids(tmp_path: Path) -> None:
@@ -211,10 +184,6 @@ def test_the_page_reaches_nothing_outside_and_allows_no_script_but_its_own(tmp_p
         inside = "".join(text for where, text in shown.texts if where == tag)
         digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
         assert f"{tag}-src 'sha256-{digest}'" in policy
-
-
-def test_control_characters_are_seen_and_change_nothing() -> None:
-    assert visible("a\x1b[31mb\x00c\u202ed\u200be\tf\ng\x7f") == "a␛[31mb␀c⟨U+202E⟩d⟨U+200B⟩e\tf\ng␡"
 
 
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:

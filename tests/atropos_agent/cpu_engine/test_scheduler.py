@@ -12,7 +12,6 @@ import torch
 from engine_client import complete, full_logprobs, sampled_logprobs, serve, until
 
 from atropos_agent.cpu_engine.model import LoadedModel
-from atropos_agent.cpu_engine.prefix import PrefixStore
 from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.cpu_engine.server import Server
 
@@ -63,22 +62,6 @@ async def test_a_group_reads_its_prompt_once(client: httpx.AsyncClient) -> None:
     counts = await metrics(client)
     assert counts["vllm:prefix_cache_queries_total"] == 8 * 300
     assert counts["vllm:prefix_cache_hits_total"] == 7 * 299
-
-
-async def test_kept_prefixes_stay_within_their_memory(tiny: LoadedModel) -> None:
-    store = PrefixStore(max_bytes=3 * tiny.model.new_cache(300).nbytes)
-    for i in range(6):
-        cache = tiny.model.new_cache(300)
-        ids = [i, *LONG]
-        cache.length = len(LONG)
-        store.put(ids, cache)
-    assert len(store) == 3
-    assert store.best([5, *LONG])[0] == 300
-    assert store.best([0, *LONG])[0] == 0
-    store.best([3, *LONG])
-    newer = tiny.model.new_cache(300)
-    store.put([9], newer)
-    assert store.best([3, *LONG])[0] == 300, "the entry used last is kept longest"
 
 
 async def test_a_request_whose_client_went_away_leaves_the_batch(tiny: LoadedModel) -> None:

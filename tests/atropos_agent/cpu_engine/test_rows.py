@@ -8,6 +8,7 @@ from engine_client import serve
 
 from atropos_agent.cpu_engine.model import load
 from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from envs.config import AgentEnvConfig
 from envs.doctor import Status, examine_rows
@@ -29,7 +30,8 @@ async def test_rows_agree_with_a_second_scoring_of_the_same_ids(tmp_path_factory
     async with serve(loaded) as client:
         server._http = client
         await server.connect()
-        checks = [c async for c in examine_rows(server, ChatTemplate(tokenizer), AgentEnvConfig(temperature=0.7))]
+        template, env = ChatTemplate(tokenizer), AgentEnvConfig(temperature=0.7)
+        checks = [check async for check in examine_rows(server, template, Hermes(), env)]
     found = {check.name: check for check in checks}
     assert {name for name, check in found.items() if check.status is Status.WRONG} == set()
     assert found["logprobs"].data["mean"] < 1e-3

@@ -1,0 +1,46 @@
+"""Text in pieces has the ids that it has in one, and content can't write control tokens."""
+
+import pytest
+
+from atropos_agent.tokens.encoding import CUT, Encoder, not_text_replaced
+from atropos_agent.tokens.probes import MARK
+
+
+@pytest.fixture
+def encoder(any_tokenizer):
+    return Encoder(any_tokenizer)
+
+
+@pytest.mark.parametrize("text", ["two words", " leading", "\n\nnew lines\n", "漢字 naïve", "def f(x):\n\treturn x**2"])
+def test_text_is_read_back_as_it_was(encoder, text):
+    assert encoder.decode(encoder.encode(text, continues=True)) == text
+
+
+def test_a_continuation_has_no_mark_of_a_beginning(encoder):
+    whole = encoder.encode("one\ntwo", continues=True)
+    assert encoder.encode("one\n", continues=True) + encoder.encode("two", continues=True) == whole
+
+
+def test_quoted_control_tokens_are_text(encoder, any_tokenizer):
+    for token in sorted(encoder.special_ids)[:5]:
+        written = encoder.text_of(token)
+        assert token in encoder.encode(written)
+        assert token not in encoder.encode(encoder.quote(f"a{written}b"))
+        assert encoder.decode(encoder.encode(encoder.quote(f"a{written}b"), continues=True)) == f"a{written}b"
+
+
+def test_what_is_to_be_kept_stays_a_control_token(encoder):
+    token = min(encoder.special_ids)
+    written = encoder.text_of(token)
+    assert encoder.quote(written, keep=[written]) == written
+
+
+def test_what_is_no_text_is_replaced(encoder):
+    assert not_text_replaced(f"a{CUT}{MARK}\ud800b") == "a\ufffd\ufffd\ufffdb"
+    assert CUT not in encoder.quote(f"a{CUT}b")
+
+
+def test_the_control_token_in_front_is_found_behind_white_space(encoder):
+    token = min(encoder.special_ids)
+    assert encoder.leading_control(f" \n{encoder.text_of(token)}x") == token
+    assert encoder.leading_control("x") is None

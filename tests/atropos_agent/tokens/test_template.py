@@ -1,0 +1,75 @@
+"""What is learnt of a chat template by asking it."""
+
+import pytest
+from families import TEMPLATES, family
+
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.probes import ReplyKind
+from atropos_agent.tokens.template import ChatTemplate
+
+RESULT = [{"role": "user", "content": "<tool_response>\nx\n</tool_response>"}]
+
+
+def continuation(template, kind, **options):
+    known = {"has_system": True, "kinds": {kind}, "last": kind, "end": (), "frame": Hermes.frame, **options}
+    return template.continuation(RESULT, **known)
+
+
+def test_a_tokenizer_without_a_template_is_refused(tokenizer):
+    class Bare:
+        chat_template = None
+        name_or_path = "base-model"
+
+    with pytest.raises(ValueError, match="'base-model' has no chat template"):
+        ChatTemplate(Bare())
+
+
+def test_a_template_that_loses_messages_is_refused(smollm2_tokenizer):
+    tokenizer = family(smollm2_tokenizer, "plain")
+    tokenizer.chat_template = "{{ messages[-1]['content'] }}"
+    with pytest.raises(ValueError, match="loses messages"):
+        ChatTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_habits_are_known(smollm2_tokenizer, name):
+    template = ChatTemplate(family(smollm2_tokenizer, name))
+    assert template.opens_thinking == (name == "drops earlier thinking, opens it")
+    assert template.joins_turns == (name == "no system role, roles alternate")
+    assert template.folds_system == (name == "no system role, roles alternate")
+    assert bool(template.header) == (name == "the model writes a header")
+
+
+def test_what_follows_a_reply_ends_where_the_next_one_begins(smollm2_tokenizer):
+    template = ChatTemplate(family(smollm2_tokenizer, "plain"))
+    added = template.decode(continuation(template, ReplyKind.PLAIN))
+    assert added == f"<|im_end|>\n<|im_start|>user\n{RESULT[0]['content']}<|im_end|>\n<|im_start|>assistant\n"
+    assert continuation(template, ReplyKind.PLAIN, end=(template.close_id,))[0] != template.close_id
+
+
+def test_a_result_is_no_question_as_long_as_its_frame_is_known(smollm2_tokenizer):
+    """The template drops thinking before the last question, by the frame of Hermes' results."""
+    template = ChatTemplate(family(smollm2_tokenizer, "keeps thinking since the last question"))
+    assert continuation(template, ReplyKind.THOUGHT) is not None
+    assert continuation(template, ReplyKind.THOUGHT, frame=None) is None
+
+
+def test_an_end_that_the_template_would_not_write_is_no_continuation(smollm2_tokenizer):
+    template = ChatTemplate(family(smollm2_tokenizer, "the model writes a header"))
+    (other,) = template.stop_ids - {template.close_id}
+    assert continuation(template, ReplyKind.HEADED, end=(other,)) is None
+
+
+def test_the_end_of_a_turn_is_found_behind_white_space_alone(smollm2_tokenizer):
+    template = ChatTemplate(family(smollm2_tokenizer, "plain"))
+    words = template.encode("done", continues=True)
+    newline = template.encode("\n", continues=True)
+    assert template.turn_end([*words, template.close_id, *newline], "stop") == len(words)
+    assert template.turn_end([template.close_id, *words], "length") is None
+    assert template.turn_end([], "stop") is None
+
+
+def test_a_role_that_is_not_shown_is_not_known(smollm2_tokenizer):
+    template = ChatTemplate(family(smollm2_tokenizer, "system in the last question"))
+    assert template.knows_role("user")
+    assert ChatTemplate(family(smollm2_tokenizer, "plain")).knows_role("tool")
