@@ -11,7 +11,7 @@ from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import AgentConfig, StopReason
-from tools.base import ToolCall, ToolRegistry, ToolResult
+from tools.base import ToolCall, ToolRegistry
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "tool_format.py"
 
@@ -62,16 +62,6 @@ def test_a_written_call_is_read_back(name):
     reply = tool_format.parse("words " + tool_format.write(ToolCall("say", arguments)), first_id=3)
     assert reply.calls == (ToolCall("say", arguments, "call_3"),)
     assert not reply.problems
-
-
-def test_results_and_a_correction_stand_in_one_message():
-    messages = Hermes().messages([ToolResult("one")], "Error: not run", role="tool")
-    assert messages == [
-        {
-            "role": "tool",
-            "content": "<tool_response>\none\n</tool_response>\n<tool_response>\nError: not run\n</tool_response>",
-        }
-    ]
 
 
 def test_the_example_is_short_enough():

@@ -1,0 +1,133 @@
+"""vLLM's protocol: what is asked again, what is refused, and what is said about it."""
+
+import asyncio
+
+import httpx
+import pytest
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+
+from atropos_agent.engines import completions
+from atropos_agent.engines.completions import CompletionsServer, EngineDown, Load, ModelNotServed, backoff_s
+from atropos_agent.types import EngineError, TokenMismatch
+
+CHOICE = {"token_ids": [5], "prompt_token_ids": [1], "finish_reason": "stop", "logprobs": {"token_logprobs": [-0.5]}}
+
+
+def server_with(handler, **config):
+    """A server whose requests `handler` answers, without a network."""
+    options = {"base_url": "http://there/v1", "model_name": "m", "server_type": "vllm", **config}
+    server = CompletionsServer(APIServerConfig(**options))
+    server._http = httpx.AsyncClient(base_url=server.url, transport=httpx.MockTransport(handler))
+    return server
+
+
+@pytest.fixture
+def pauses(monkeypatch):
+    """Tries follow each other at once; what would have been waited for is kept."""
+    asked = []
+
+    def none(doublings, *, most):
+        asked.append((doublings, most))
+        return 0.0
+
+    monkeypatch.setattr(completions, "backoff_s", none)
+    return asked
+
+
+def ask(server):
+    return server.tokens_and_logprobs_completion(input_ids=[1], max_tokens=4, n=1)
+
+
+async def test_a_busy_server_is_asked_again_with_the_same_ids(pauses):
+    bodies = []
+
+    def answer(request):
+        bodies.append(request.content)
+        return httpx.Response(503) if len(bodies) < 3 else httpx.Response(200, json={"choices": [CHOICE]})
+
+    assert (await ask(server_with(answer)))[1] == [[5]]
+    assert len(bodies) == 3
+    assert len(set(bodies)) == 1
+    assert pauses == [(0, 8.0), (1, 8.0)]
+
+
+async def test_after_the_last_attempt_the_error_says_how_many_there_were(pauses):
+    asked = []
+    server = server_with(lambda request: asked.append(request) or httpx.Response(503, text="busy"))
+    with pytest.raises(EngineError, match=r"the inference server at http://there answered 503: busy \(4 attempts\)"):
+        await ask(server)
+    assert len(asked) == 4
+
+
+async def test_a_refusal_is_not_asked_again():
+    asked = []
+    server = server_with(lambda request: asked.append(request) or httpx.Response(400, text="no such option"))
+    with pytest.raises(EngineError, match="no such option"):
+        await ask(server)
+    assert len(asked) == 1
+
+
+async def test_an_answer_without_logprobs_is_refused_at_once():
+    server = server_with(lambda request: httpx.Response(200, json={"choices": [{**CHOICE, "logprobs": None}]}))
+    with pytest.raises(TokenMismatch, match="returned no logprobs"):
+        await ask(server)
+
+
+async def test_another_model_is_told_from_no_answer():
+    server = server_with(lambda request: httpx.Response(200, json={"data": [{"id": "a"}, {"id": "b"}]}))
+    with pytest.raises(ModelNotServed, match=r"set --openai\.model_name to one of a, b"):
+        await server.connect()
+    server = server_with(lambda request: httpx.Response(500))
+    with pytest.raises(EngineError, match="no inference server answers") as caught:
+        await server.connect()
+    assert not isinstance(caught.value, ModelNotServed)
+
+
+async def test_the_only_model_is_taken_where_none_is_named():
+    listed = {"data": [{"id": "only", "root": "/models/only", "max_model_len": 4096}]}
+    server = server_with(lambda request: httpx.Response(200, json=listed), model_name="default")
+    await server.connect()
+    assert (server.config.model_name, server.root, server.max_model_len) == ("only", "/models/only", 4096)
+
+
+async def test_a_server_that_hangs_is_given_up_and_one_that_is_slow_is_not():
+    lives = True
+
+    async def answer(request):
+        if request.url.path == "/health":
+            return httpx.Response(200) if lives else httpx.Response(0, request=request)
+        await asyncio.sleep(0.2)
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    async def dead(request):
+        if request.url.path == "/health":
+            raise httpx.ConnectError("refused")
+        await asyncio.sleep(60)
+
+    slow, hanging = server_with(answer), server_with(dead)
+    slow.probe_s = hanging.probe_s = 0.05
+    assert (await slow.once(input_ids=[1], max_tokens=4, n=1))[1] == [[5]]
+    with pytest.raises(EngineDown, match="has stopped answering"):
+        await hanging.once(input_ids=[1], max_tokens=4, n=1)
+
+
+async def test_the_load_is_summed_over_labels():
+    text = 'vllm:num_requests_running{a="1"} 2\nvllm:num_requests_running{a="2"} 3\nother 7\n'
+    assert await server_with(lambda request: httpx.Response(200, text=text)).load() == Load(5.0, 0.0, 0.0)
+    assert await server_with(lambda request: httpx.Response(404)).load() is None
+
+
+def test_a_server_that_fails_is_avoided_for_longer_each_time():
+    server = server_with(lambda request: httpx.Response(200))
+    ends = []
+    for _ in range(12):
+        server.mark(EngineDown("x"))
+        ends.append(server.sick_until)
+    assert ends[0] < ends[4] < ends[-1] < ends[0] + 16
+    server.mark(None)
+    assert server.sick_until == 0.0
+
+
+def test_a_pause_doubles_up_to_its_most():
+    for doublings, whole in [(-1, 0.5), (0, 1.0), (3, 8.0), (9, 15.0), (5000, 15.0)]:
+        assert whole / 2 <= backoff_s(doublings, most=15.0) <= whole

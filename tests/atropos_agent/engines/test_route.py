@@ -1,0 +1,94 @@
+"""A rollout's requests stay with one server while it is well, and go to another when it is not."""
+
+import time
+
+import pytest
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+
+from atropos_agent.engines.completions import Answer, CompletionsServer, EngineDown
+from atropos_agent.engines.route import Route
+from atropos_agent.types import EngineError, TokenMismatch
+
+
+class Fake(CompletionsServer):
+    """Answers, or raises the next of its faults."""
+
+    def __init__(self, name, *faults, max_model_len=None):
+        super().__init__(APIServerConfig(base_url=f"http://{name}/v1", model_name="m", server_type="vllm"))
+        self.faults = list(faults)
+        self.asked = 0
+        self.max_model_len = max_model_len
+
+    async def once(self, **kwargs):
+        self.asked += 1
+        if self.faults:
+            fault = self.faults.pop(0)
+            if isinstance(fault, Exception):
+                raise fault
+            return Answer((fault, [[5]], [[-0.5]], ["stop"]))
+        return Answer((kwargs["input_ids"], [[5]], [[-0.5]], ["stop"]))
+
+    async def alive(self):
+        return True
+
+
+def ask(route):
+    return route.tokens_and_logprobs_completion(input_ids=[1], max_tokens=1)
+
+
+async def test_the_server_with_the_prefix_is_asked_again():
+    first, second = Fake("a"), Fake("b")
+    route = Route([first, second])
+    assert not await route.alive()
+    for _ in range(3):
+        await ask(route)
+    assert (first.asked, second.asked) == (3, 0)
+    assert await route.alive()
+
+
+async def test_the_least_busy_one_is_chosen_first():
+    first, second = Fake("a"), Fake("b")
+    first.in_flight = 2
+    await ask(Route([first, second]))
+    assert (first.asked, second.asked) == (0, 1)
+
+
+async def test_while_one_fails_another_answers_and_the_time_is_counted():
+    first, second = Fake("a", EngineDown("down")), Fake("b")
+    route = Route([first, second])
+    await ask(route)
+    assert (first.asked, second.asked) == (1, 1)
+    assert first.sick_until > time.monotonic()
+    assert route.outage_s >= 0.0
+
+
+async def test_while_none_is_well_the_request_waits():
+    only = Fake("a", EngineDown("down"))
+    route = Route([only])
+    await ask(route)
+    assert only.asked == 2
+    assert route.outage_s >= 0.2
+
+
+async def test_patience_ends():
+    route = Route([Fake("a", EngineDown("down"))], patience_s=-1.0)
+    with pytest.raises(EngineError, match="no inference server has answered for"):
+        await ask(route)
+
+
+async def test_a_refusal_of_every_server_is_raised():
+    first, second = Fake("a", EngineError("odd request")), Fake("b", EngineError("odd request, too"))
+    with pytest.raises(EngineError, match="too"):
+        await ask(Route([first, second]))
+
+
+async def test_a_server_that_was_given_other_ids_is_left():
+    first, second = Fake("a", [7]), Fake("b")
+    assert (await ask(Route([first, second])))[0] == [1]
+    with pytest.raises(TokenMismatch, match="http://a was given another prompt"):
+        await ask(Route([Fake("a", [7])]))
+
+
+def test_the_smallest_context_window_counts():
+    assert Route([Fake("a"), Fake("b", max_model_len=100), Fake("c", max_model_len=50)]).max_model_len == 50
+    assert Route([Fake("a")]).max_model_len is None

@@ -1,0 +1,83 @@
+"""Files are replaced whole, and writing waits for a full disk."""
+
+import asyncio
+import errno
+import threading
+
+import pytest
+
+from envs.records import disk
+from envs.records.disk import append_line, no_space, replace_file, until_room
+
+
+def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
+    path = tmp_path / "file.json"
+    for data in (b"one", b"two"):
+        replace_file(path, data)
+        assert path.read_bytes() == data
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_that_differ_in_their_suffix_do_not_share_a_temporary_one(tmp_path):
+    """With one name for both, a writer would put its content into the other's file."""
+    names = [tmp_path / "run.json", tmp_path / "run.html", tmp_path / "run"]
+    threads = [
+        threading.Thread(target=lambda path=path: [replace_file(path, path.name.encode() * 1000) for _ in range(30)])
+        for path in names * 2
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(path.read_bytes() == path.name.encode() * 1000 for path in names)
+    assert sorted(tmp_path.iterdir()) == sorted(names)
+
+
+def test_what_can_not_be_written_leaves_the_old_content(tmp_path):
+    path = tmp_path / "file.json"
+    replace_file(path, b"old")
+    with pytest.raises(TypeError):
+        replace_file(path, "no bytes")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_lines_are_added_to_a_file_that_need_not_be_there(tmp_path):
+    path = tmp_path / "new" / "lines"
+    append_line(path, b"one")
+    append_line(path, b"two")
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), True),
+        (OSError(errno.EDQUOT, "Quota"), True),
+        (ValueError("database or disk is full"), True),
+        (OSError(errno.EACCES, "Denied"), False),
+    ],
+)
+def test_a_full_disk_is_told_from_other_failures(error, full):
+    assert no_space(error) is full
+
+
+async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(disk, "PAUSE_S", 0.01)
+    left = [OSError(errno.ENOSPC, "No space left")] * 2
+
+    def work():
+        if left:
+            raise left.pop()
+        return "written"
+
+    assert await asyncio.wait_for(until_room(tmp_path, work), 10) == "written"
+    assert caplog.text.count("waiting until there is room") == 2
+
+
+async def test_other_failures_are_raised(tmp_path):
+    def work():
+        raise PermissionError(errno.EACCES, "Denied")
+
+    with pytest.raises(PermissionError):
+        await until_room(tmp_path, work)

@@ -1,0 +1,31 @@
+"""What a command was told of inference servers and of the tokenizer."""
+
+import pytest
+
+from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+
+
+def test_each_url_is_a_server_of_its_own():
+    options = Options(
+        env=None,
+        openai=EngineConfig(base_url="http://a/v1, http://b/v1,", model_name="m"),
+        _cli_parse_args=False,
+    )
+    assert [engine.base_url for engine in options.engines] == ["http://a/v1", "http://b/v1"]
+    assert {engine.model_name for engine in options.engines} == {"m"}
+
+
+def test_servers_that_a_file_lists_win():
+    options = Options(env=None)
+    options._engines = [EngineConfig(base_url="http://c/v1")]
+    assert [engine.base_url for engine in options.engines] == ["http://c/v1"]
+
+
+def test_an_option_that_is_not_known_is_refused():
+    with pytest.raises(ValueError, match="no_such_option"):
+        EngineConfig(no_such_option=1)
+
+
+def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(UsageError, match="give the folder or the hub name"):
+        load_tokenizer(str(tmp_path))
