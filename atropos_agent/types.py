@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 import math
-import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from tools.base import ToolCall, ToolResult
@@ -193,7 +192,13 @@ class Counts:
     abandoned_requests: int = 0
 
     def __add__(self, other: Counts) -> Counts:
-        return Counts(*map(operator.add, astuple(self), astuple(other)))
+        return Counts(
+            self.tool_calls + other.tool_calls,
+            self.malformed_calls + other.malformed_calls,
+            self.tool_errors + other.tool_errors,
+            self.refused_tokens + other.refused_tokens,
+            self.abandoned_requests + other.abandoned_requests,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,11 @@ class Certificate:
 
 async def examine(options: Options) -> AsyncIterator[Check]:
     """Check every inference server and the trainer API, going on as far as it makes sense."""
-    tool_format = load_format("hermes")
+    try:
+        tool_format = load_format(options.env.tool_format)
+    except ValueError as error:
+        yield Check("tool format", Status.WRONG, str(error))
+        return
     for config in options.engines:
         server = server_for(config)
         if isinstance(server, ChatServer):

@@ -23,6 +23,7 @@ from atropos_agent.types import AgentStep, Message
 from envs.records.disk import replace_file
 from envs.records.read import SavedRollout
 from envs.records.token_view import TokenView, token_view, visible
+from envs.types import Seat
 from tools.base import ToolCall
 
 MAX_TEXT = 20_000
@@ -173,10 +174,15 @@ def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: in
             *((f"{name} time", f"{seconds:.2f} s") for name, seconds in rollout.timings_s.items()),
             *((name, f"{value:g}") for name, value in rollout.verdict.metrics.items()),
             *((name, f"{count:,}") for name, count in asdict(result.counts).items() if count),
+            *((name, str(value)) for name, value in _seat(rollout.seat).items() if value is not None),
             *((str(name), str(value)) for name, value in result.metadata.items()),
             *([("model", rollout.model_name)] if rollout.model_name else []),
         ],
     )
+
+
+def _seat(seat: Seat) -> dict[str, int | None]:
+    return {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
 
 
 def _turn(step: AgentStep) -> _Turn:

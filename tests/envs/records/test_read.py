@@ -103,6 +103,13 @@ def test_what_0_1_had_among_the_metadata_is_read_into_fields() -> None:
     assert result.steps[0].content == "I look."
 
 
+def test_the_verifiers_reward_of_0_1_is_told_from_the_shaped_one() -> None:
+    saved = from_atif(saved_by_0_1())
+    assert (saved.verdict.reward, saved.verdict.solved) == (1.0, True)
+    assert (saved.reward.value, saved.reward.turn_advantages) == (0.25, (-0.5,))
+    assert (saved.seat.step, saved.seat.evaluating, saved.seat.group) == (7, False, None)
+
+
 def test_a_file_of_0_1_is_read_as_it_was(tmp_path) -> None:
     file = tmp_path / "rollouts.jsonl"
     file.write_text(json.dumps(saved_by_0_1()) + "\n")

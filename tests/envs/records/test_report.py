@@ -147,6 +147,10 @@ def test_without_a_decoder_tokens_show_their_ids(tmp_path: Path) -> None:
     assert [text for _, text in boxes] == [str(token) for token in data.tokens]
 
 
+def noted(original: Rollout, name: str, value: str) -> Rollout:
+    return replace(original, result=replace(original.result, metadata={name: value}))
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_that_a_model_or_program_wrote_becomes_markup(text: str, tmp_path: Path) -> None:
     original = rollout(
@@ -157,8 +161,8 @@ def test_nothing_that_a_model_or_program_wrote_becomes_markup(text: str, tmp_pat
         output=text,
         explanation=text,
     )
-    shown = page(tmp_path, original, title=text, summary={text: text})
-    plain = page(tmp_path / "plain", rollout(metadata={"note": "text"}), summary={"note": "text"})
+    shown = page(tmp_path, noted(original, text, text), title=text, summary={text: text})
+    plain = page(tmp_path / "plain", noted(rollout(), "note", "text"), summary={"note": "text"})
     # Token boxes differ in number; every other element must be as in a harmless page.
     elements = [tag for tag, _ in shown.elements if tag != "i"]
     harmless = [tag for tag, _ in plain.elements if tag != "i"]
