@@ -5,7 +5,7 @@ Three kinds of outcome are kept apart:
 - A command that fails, times out or prints too much is a *result* (`ExecResult`).
 - A file that is missing, a directory where a file was expected and so on is the caller's mistake
   and raises the same `OSError` subclass that the standard library would raise.
-- Everything else is a failure of ours or of the container engine and raises `SandboxError`.
+- Everything else is a failure of ours or of the Docker daemon and raises `SandboxError`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Literal, Protocol, runtime_checkable
 
 
 class SandboxError(RuntimeError):
-    """The sandbox or its engine failed; the command's outcome is unknown."""
+    """The sandbox or its Docker daemon failed; the command's outcome is unknown."""
 
 
 class SandboxDied(SandboxError, ConnectionError):
-    """The sandbox is gone (killed, removed, engine restarted); open a new one."""
+    """The sandbox is gone (killed, removed, daemon restarted); open a new one."""
 
 
-class EngineRestarted(SandboxError, ConnectionError):
-    """The engine went away while the request was under way, and the sandbox has survived that. What the
+class DaemonRestarted(SandboxError, ConnectionError):
+    """The Docker daemon went away while the request was under way, and the sandbox has survived that. What the
     request did is unknown; what was running for it has been killed. The sandbox can be used on."""
 
 
 class SandboxTimeout(SandboxError, TimeoutError):
-    """The engine did not answer in time. A command's own time limit is a result instead."""
+    """The Docker daemon did not answer in time. A command's own time limit is a result instead."""
 
 
 class ImageMissing(SandboxError, LookupError):
@@ -40,15 +40,15 @@ class ImageMissing(SandboxError, LookupError):
 
 
 class StorageFull(SandboxError):
-    """The engine has no space left."""
+    """The Docker daemon has no space left."""
 
 
-class EngineTrouble(SandboxError):
-    """The engine failed by itself or was in its own way (HTTP 5xx, a name conflict); it may work next time."""
+class DaemonError(SandboxError):
+    """The Docker daemon failed by itself or was in its own way (HTTP 5xx, a name conflict); it may work next time."""
 
 
-class EngineUnavailable(SandboxError, ConnectionError):
-    """No container engine answers; the message says how to start one."""
+class DaemonUnavailable(SandboxError, ConnectionError):
+    """No Docker daemon answers; the message says how to start one."""
 
 
 class NotSupported(SandboxError, NotImplementedError):
@@ -176,7 +176,7 @@ class Sandbox(Protocol):
 
     @property
     def id(self) -> str:
-        """Names the sandbox in logs and in the engine's own listing."""
+        """Names the sandbox in logs and in the Docker daemon's own listing."""
 
     @property
     def workdir(self) -> str:
@@ -236,7 +236,7 @@ class Sandbox(Protocol):
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         """The tree at `path` as a tar archive whose member names are relative to `path`.
 
-        It is read by the engine from outside, so that no program in the sandbox can change
+        It is read by the Docker daemon from outside, so that no program in the sandbox can change
         what is seen; it also works after `stop`. Links come back as links, unfollowed.
         Raises FileNotFoundError, OSError where links go round in a circle, or ValueError when it is
         larger than `max_bytes`.
@@ -259,7 +259,7 @@ class Sandbox(Protocol):
 
 
 class Backend(Protocol):
-    """Makes sandboxes. Entering it checks the engine and reaps what dead owners left behind;
+    """Makes sandboxes. Entering it checks the Docker daemon and reaps what dead owners left behind;
     leaving it removes everything that it made."""
 
     async def __aenter__(self) -> Backend: ...

@@ -41,7 +41,7 @@ def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = No
 
 
 def rebase(archive: bytes) -> bytes:
-    """An archive as the engine makes it (every name below one top name) with names relative to that top.
+    """An archive as the Docker daemon makes it (every name below one top name) with names relative to that top.
 
     The top directory itself is dropped; a single file keeps its name.
     """

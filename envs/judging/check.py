@@ -19,7 +19,7 @@ from envs.judging.changes import Changes, collect_changes, pack_directory
 from envs.judging.manifest import CheckResult
 from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
 from envs.types import BadTask, InfraError, Task, Verdict
-from sandboxes.base import Backend, EngineUnavailable, SandboxError
+from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.docker.backend import DockerBackend
 from sandboxes.docker.daemon import connect
 
@@ -128,7 +128,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
             problem = problem or _problem(solved, said, nothing[-1])
         flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
         problem = "repeats disagree: the task is flaky" if flaky else problem
-    except EngineUnavailable:
+    except DaemonUnavailable:
         raise
     except (BadTask, InfraError, SandboxError) as error:
         problem = str(error)

@@ -17,13 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import aiodocker
-
 from sandboxes.base import Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.build import ImageStore
 from sandboxes.docker.channel import Identity
 from sandboxes.docker.container import DockerSandbox
-from sandboxes.docker.daemon import connect, engine_errors, reach
+from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors
 from sandboxes.docker.disk import DiskWatch
 from sandboxes.docker.launch import LEASE_S, Kind, Launcher, Machine
 from sandboxes.docker.pool import PoolLimits, WarmPool
@@ -35,16 +33,16 @@ logger = logging.getLogger(__name__)
 
 
 class DockerBackend:
-    """Containers of one engine.
+    """Containers of one Docker daemon.
 
-    url: the engine's address (unix://, tcp://, ssh://); None takes what the Docker command line would take.
+    url: the Docker daemon's address (unix://, tcp://, ssh://); None takes what the Docker command line would take.
     max_starts: how many containers are created and started, or removed, at a time.
     base_image: replaces the image in the last `FROM` of Dockerfiles that `ensure_image` builds.
     start_timeout_s: how long one container may take from create to its executor's greeting.
     pool: how many containers may stand ready.
-    runtime: what runs the containers: None for the engine's default, "runsc" for gVisor where it is installed.
-    images_mb: what all images of the engine may take together; ours that are unused go when it is exceeded.
-    shortcut: commands go past the engine where this process is root on the engine's machine, which makes them quicker.
+    runtime: what runs the containers: None for the Docker daemon's default, "runsc" for gVisor where it is installed.
+    images_mb: what all images of the Docker daemon may take together; ours that are unused go when it is exceeded.
+    shortcut: commands go past the Docker daemon where this process is root on its machine, which makes them quicker.
     """
 
     def __init__(
@@ -78,19 +76,17 @@ class DockerBackend:
 
     async def __aenter__(self) -> DockerBackend:
         async with AsyncExitStack() as stack:
-            address = await stack.enter_async_context(reach(self._url))
-            client = await stack.enter_async_context(connect(address))
-            async with engine_errors("ask the engine what it is"):
+            client = await stack.enter_async_context(connect(self._url))
+            async with daemon_errors("ask the Docker daemon what it is"):
                 info = await client.system.info()
                 architecture = (await client.version())["Arch"]
             if missing := unlimited(info):
                 logger.warning(
-                    "This engine can't limit %s: sandboxes may take more than they should", ", ".join(missing)
+                    "This Docker daemon can't limit %s: sandboxes may take more than they should", ", ".join(missing)
                 )
             storage = _storage(client, info)
             launcher = Launcher(
                 client,
-                address,
                 self._owner,
                 architecture,
                 max_starts=self._max_starts,
@@ -148,7 +144,7 @@ class _Entered:
 
     def __init__(
         self,
-        client: aiodocker.Docker,
+        client: DaemonClient,
         launcher: Launcher,
         pool: WarmPool,
         disk: DiskWatch,
@@ -216,7 +212,7 @@ class _Entered:
         # What the container was started with would otherwise take the place of what its image says.
         config = {"Labels": self._owner.labels(), "WorkingDir": "", "User": ""} | dict(machine.image)
         config["Labels"] = {**(machine.image.get("Labels") or {}), **self._owner.labels()}
-        async with engine_errors(f"copy the files of sandbox {machine.name}"):
+        async with daemon_errors(f"copy the files of sandbox {machine.name}"):
             await self.client._query_json("commit", method="POST", params=params, data=config)
 
     async def _acquire(self, spec: SandboxSpec) -> Machine:
@@ -258,14 +254,14 @@ class _Entered:
             logger.warning("%s; `python -m sandboxes reap` removes what is left once this process has ended", error)
 
 
-def _storage(client: aiodocker.Docker, info: Mapping[str, Any]) -> Path | None:
-    """The engine's directory, where it is on this machine."""
+def _storage(client: DaemonClient, info: Mapping[str, Any]) -> Path | None:
+    """Return the Docker daemon's directory, where it is on this machine."""
     path = Path(info["DockerRootDir"])
-    return path if client.docker_host.startswith("unix") and path.is_dir() else None
+    return path if client.here and path.is_dir() else None
 
 
 def unlimited(info: Mapping[str, Any]) -> list[str]:
-    """What the engine says that it can't limit, as rootless ones may; it takes such limits and ignores them."""
+    """What the Docker daemon says that it can't limit, as rootless ones may; it takes such limits and ignores them."""
     limits = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
     return [what for field, what in limits.items() if info.get(field) is False]
 

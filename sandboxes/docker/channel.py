@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sandboxes.base import EngineRestarted, FileInfo, SandboxDied, SandboxTimeout
+from sandboxes.base import DaemonRestarted, FileInfo, SandboxDied, SandboxTimeout
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
 from sandboxes.shielding import finish
 
@@ -169,7 +169,7 @@ class Channel:
         try:
             await self._connection.send(call.number, b"K", b"", era)
             await self._connection.answer(call, _ANSWER_S)
-        except (SandboxDied, EngineRestarted, SandboxTimeout):
+        except (SandboxDied, DaemonRestarted, SandboxTimeout):
             return  # then nothing runs for it any more
 
 

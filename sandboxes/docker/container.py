@@ -1,4 +1,4 @@
-"""One Docker container as a sandbox: commands and small files by its executor, trees by the engine."""
+"""One Docker container as a sandbox: commands and small files by its executor, trees by the Docker daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import aiodocker
 
 from sandboxes.base import ExecResult, FileInfo, Sandbox, SandboxError, SandboxSpec, Session
 from sandboxes.docker.channel import Channel, Ended, Identity
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.daemon import daemon_errors
 from sandboxes.docker.launch import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
 from sandboxes.output import dropped_line
@@ -145,20 +145,20 @@ class DockerSandbox:
         """The members keep the owners that the archive gives them."""
         target = self._absolute(path)
         await self._channel.make_directory(target, await self._identity(None))
-        async with engine_errors(f"upload to {target} in sandbox {self.id}"):
+        async with daemon_errors(f"upload to {target} in sandbox {self.id}"):
             # As a file, which is sent piece by piece: a large body at once holds the event loop up.
             data = io.BytesIO(archive)
             await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         target = self._absolute(path)
-        async with engine_errors(f"download {target} from sandbox {self.id}"):
+        async with daemon_errors(f"download {target} from sandbox {self.id}"):
             archive = await self._fetch(target, max_bytes)
         return await asyncio.to_thread(rebase, archive)
 
     async def stop(self) -> None:
         await self._channel.close()
-        async with engine_errors(f"stop sandbox {self.id}"):
+        async with daemon_errors(f"stop sandbox {self.id}"):
             try:
                 await self._machine.container.kill()
             except aiodocker.DockerError as error:
@@ -167,7 +167,7 @@ class DockerSandbox:
             await self._machine.container.wait()
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """The engine's archive of `target`, read in pieces so that a huge one costs no memory."""
+        """The Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
         data = bytearray()
         request = self._machine.container.docker._query(
             f"containers/{self._machine.container.id}/archive", params={"path": target}

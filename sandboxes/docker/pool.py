@@ -25,7 +25,7 @@ class PoolLimits:
     each: of every kind that was asked for lately; 0 for no pool, but for what `prepare` names.
     total: of all kinds together.
     free_memory_mb, free_disk_mb: none is added while the machine has less than that; they are looked up on this
-        machine, so for an engine elsewhere only the counts hold.
+        machine, so for a Docker daemon elsewhere only the counts hold.
     """
 
     each: int = 0

@@ -1,4 +1,4 @@
-"""The two ways to a container's executor: the engine's attached stream, and a socket past the engine."""
+"""The two ways to a container's executor: the Docker daemon's attached stream, and a socket past the Docker daemon."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stream(Protocol):
 
 
 class AttachedStream:
-    """By way of the engine, wherever that is."""
+    """By way of the Docker daemon, wherever that is."""
 
     def __init__(self, stream: aiodocker.stream.Stream) -> None:
         self._stream = stream

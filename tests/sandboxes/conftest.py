@@ -12,7 +12,7 @@ KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("d
 
 @pytest.fixture(params=KINDS)
 def kind(request) -> str:
-    """runsc is gVisor, tested where the engine has it as a runtime."""
+    """runsc is gVisor, tested where the Docker daemon has it as a runtime."""
     return request.param
 
 
@@ -29,9 +29,9 @@ async def backend(kind, spec):
     elif kind == "docker":
         made = DockerBackend()
     else:
-        async with aiodocker.Docker() as engine:
-            if kind not in (await engine.system.info())["Runtimes"]:
-                pytest.skip(f"this engine has no runtime {kind}")
+        async with aiodocker.Docker() as daemon:
+            if kind not in (await daemon.system.info())["Runtimes"]:
+                pytest.skip(f"this Docker daemon has no runtime {kind}")
         made = DockerBackend(runtime=kind)
     async with made as entered:
         yield entered

@@ -69,15 +69,15 @@ class TestForksOfContainers:
     async def test_nothing_is_left_of_them(self, docker_backend, docker_box):
         async with docker_box.fork(2):
             pass
-        async with aiodocker.Docker() as engine:
+        async with aiodocker.Docker() as daemon:
             filters = {"label": [f"{PREFIX}owner={docker_backend.owner.id}"]}
-            images = await engine._query_json("images/json", params={"filters": aiodocker.utils.clean_filters(filters)})
+            images = await daemon._query_json("images/json", params={"filters": aiodocker.utils.clean_filters(filters)})
             assert images == []
-            assert len(await engine.containers.list(all=True, filters=filters)) == 1
+            assert len(await daemon.containers.list(all=True, filters=filters)) == 1
 
     async def test_a_fork_of_a_dead_sandbox_raises(self, docker_box):
-        async with aiodocker.Docker() as engine:
-            await engine.containers.container(docker_box.id).delete(force=True)
+        async with aiodocker.Docker() as daemon:
+            await daemon.containers.container(docker_box.id).delete(force=True)
         with pytest.raises(SandboxDied):
             async with docker_box.fork(1):
                 pass
@@ -136,8 +136,8 @@ class TestWarmPool:
         pooled.prepare(spec, 1)
         await until_ready(pooled, spec, 1)
         (machine,) = pooled._entered.pool.machines()
-        async with aiodocker.Docker() as engine:
-            await engine.containers.container(machine.name).kill()
+        async with aiodocker.Docker() as daemon:
+            await daemon.containers.container(machine.name).kill()
         async with pooled.open(spec) as box:
             assert box.id != machine.name
             assert (await box.exec("echo fine")).output == "fine\n"
@@ -154,9 +154,9 @@ class TestWarmPool:
         async with DockerBackend(pool=PoolLimits(each=2)) as backend:
             backend.prepare(SandboxSpec(base_image), 4)
             await asyncio.sleep(0.5)  # some ready, some starting
-        async with aiodocker.Docker() as engine:
+        async with aiodocker.Docker() as daemon:
             filters = {"label": [f"{PREFIX}owner={backend.owner.id}"]}
-            assert await engine.containers.list(all=True, filters=filters) == []
+            assert await daemon.containers.list(all=True, filters=filters) == []
 
     async def test_a_reset_takes_one_from_the_pool(self, pooled, base_image):
         spec = SandboxSpec(base_image, workdir="/app")

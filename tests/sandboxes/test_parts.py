@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_archives import archive, content, members
 
-from sandboxes.base import EngineUnavailable
-from sandboxes.docker import daemon as engine
+from sandboxes.base import DaemonUnavailable
+from sandboxes.docker import daemon
 from sandboxes.docker.build import pack_context, with_base
 from sandboxes.docker.images import find_mirror
 from sandboxes.output import BoundedOutput, dropped_line
@@ -70,10 +70,10 @@ class TestOwner:
             Owner.from_labels({"other": "label"})
 
 
-class TestAnEngineIsStarted:
+class TestADaemonIsStarted:
     @pytest.fixture
-    def no_engine(self, tmp_path, monkeypatch):
-        """A machine without an engine, whose dockerd, like the real one, ends where another has been started."""
+    def no_daemon(self, tmp_path, monkeypatch):
+        """A machine without a Docker daemon, whose dockerd, like the real one, ends where another has been started."""
         started, answers = tmp_path / "started", tmp_path / "answers"
         program = tmp_path / "dockerd"
         program.write_text(f"#!/bin/sh\nmkdir {started} || exit 1\nsleep 0.3\n>{answers}\nexec sleep 60\n")
@@ -82,20 +82,20 @@ class TestAnEngineIsStarted:
         @asynccontextmanager
         async def connect():
             if not answers.exists():
-                raise EngineUnavailable("no engine")
+                raise DaemonUnavailable("no daemon")
             yield
 
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
         monkeypatch.delenv("DOCKER_HOST", raising=False)
-        monkeypatch.setattr(engine, "connect", connect)
-        monkeypatch.setattr(engine, "_LOG", tmp_path / "log")
-        monkeypatch.setattr(engine, "_LOCK", tmp_path / "lock")
+        monkeypatch.setattr(daemon, "connect", connect)
+        monkeypatch.setattr(daemon, "_LOG", tmp_path / "log")
+        monkeypatch.setattr(daemon, "_LOCK", tmp_path / "lock")
         monkeypatch.setattr(os, "geteuid", lambda: 0)
 
-    async def test_once_when_several_want_one(self, no_engine):
-        pids = await asyncio.gather(*(engine.ensure_engine() for _ in range(4)))
+    async def test_once_when_several_want_one(self, no_daemon):
+        pids = await asyncio.gather(*(daemon.ensure_daemon() for _ in range(4)))
         [pid] = [pid for pid in pids if pid is not None]
-        await engine.stop_engine(pid)
+        await daemon.stop_daemon(pid)
 
 
 class TestTrees:

@@ -30,7 +30,7 @@
  *           in D data to pass back, G u32 bytes that were passed on, K no more will come
  *        F  a file operation's end: u32 errno; EFBIG for a file or directory that is larger than allowed
  *
- * An owner that was cut off (the engine was started anew) attaches again and sends the token alone, whatever was
+ * An owner that was cut off (the Docker daemon was started anew) attaches again and sends the token alone, whatever was
  * half sent before. What was under way is then cancelled, and the token and H come back before anything else.
  *
  * When its input ends, its owner is gone: it exits and the kernel kills everything else in the container.

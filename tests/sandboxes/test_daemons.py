@@ -1,4 +1,4 @@
-"""Images without a libc of ours, engines elsewhere, engines in trouble, and owners that end by a signal."""
+"""Images without a libc of ours, Docker daemons elsewhere or in trouble, and owners that end by a signal."""
 
 import asyncio
 import io
@@ -14,9 +14,9 @@ from pathlib import Path
 import aiodocker
 import pytest
 
-from sandboxes.base import EngineTrouble, SandboxError, SandboxSpec, SandboxTimeout
+from sandboxes.base import DaemonError, SandboxError, SandboxSpec, SandboxTimeout
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.daemon import daemon_errors
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -74,7 +74,7 @@ class TestBareImages:
 
 
 class Relay:
-    """The engine behind a TCP port, as on another machine; can stop answering and come back."""
+    """The Docker daemon behind a TCP port, as on another machine; can stop answering and come back."""
 
     def __init__(self) -> None:
         self.silent = False
@@ -110,7 +110,7 @@ class Relay:
             target.close()
 
 
-class TestEnginesElsewhere:
+class TestDaemonsElsewhere:
     async def test_everything_works_over_tcp(self, base_image):
         async with (
             Relay() as relay,
@@ -128,7 +128,7 @@ class TestEnginesElsewhere:
 
 
 class TestTrouble:
-    async def test_an_engine_that_hangs_during_a_start_is_given_up(self, base_image):
+    async def test_a_daemon_that_hangs_during_a_start_is_given_up(self, base_image):
         async with Relay() as relay, DockerBackend(url=relay.url, start_timeout_s=1) as backend:
             relay.silent = True
             start = time.monotonic()
@@ -144,13 +144,13 @@ class TestTrouble:
 
     async def test_a_name_conflict_and_a_server_error_may_pass(self):
         for status in (409, 500, 503):
-            with pytest.raises(EngineTrouble):
-                async with engine_errors("create"):
+            with pytest.raises(DaemonError):
+                async with daemon_errors("create"):
                     raise aiodocker.DockerError(status, {"message": "Conflict. The name is already in use"})
 
     async def test_a_full_disk_says_so(self):
         with pytest.raises(SandboxError, match="no space left"):
-            async with engine_errors("create"):
+            async with daemon_errors("create"):
                 raise aiodocker.DockerError(500, {"message": "write: no space left on device"})
 
     async def test_a_start_is_tried_again(self, docker_backend, base_image, monkeypatch):
@@ -217,8 +217,8 @@ async def ended_by(number: signal.Signals, image: str, count: int) -> tuple[str,
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_leaves_nothing(base_image, number):
     owner, _ = await ended_by(number, base_image, 4)
-    async with aiodocker.Docker() as engine:
-        assert await engine.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]}) == []
+    async with aiodocker.Docker() as daemon:
+        assert await daemon.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]}) == []
 
 
 @pytest.mark.slow
@@ -227,8 +227,8 @@ async def test_sixty_four_sandboxes_are_gone_ten_seconds_after_a_signal(base_ima
     owner, seconds = await ended_by(number, base_image, 64)
     with capsys.disabled():
         print(f"\n{number.name} with 64 sandboxes: {seconds:.1f} s")
-    async with aiodocker.Docker() as engine:
-        assert await engine.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]}) == []
+    async with aiodocker.Docker() as daemon:
+        assert await daemon.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]}) == []
     assert seconds < 10
 
 
