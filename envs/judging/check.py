@@ -21,7 +21,6 @@ from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
 from envs.types import BadTask, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import connect
 
 logger = logging.getLogger(__name__)
 
@@ -152,12 +151,8 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
 
 
 async def _image_mb(backend: Backend, image: str) -> float:
-    """The size of an image; 0 on a backend without a container engine."""
-    if not isinstance(backend, DockerBackend):
-        return 0.0
-    async with connect() as client:
-        found = await client.images.inspect(image)
-    return round(float(found["Size"]) / 2**20, 1)
+    """The size of an image; 0 on a backend without a Docker daemon."""
+    return round(await backend.image_mb(image), 1) if isinstance(backend, DockerBackend) else 0.0
 
 
 def _stands(result: CheckResult, task: Task, repeats: int) -> bool:

@@ -127,6 +127,12 @@ class DockerBackend:
         """See `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
         return await self._entered.images.ensure(name, context)
 
+    async def image_mb(self, name: str) -> float:
+        """Return what a present image takes, in MiB. Raises ImageMissing."""
+        async with daemon_errors(f"measure image {name}"):
+            found = await self._entered.client.images.inspect(name)
+        return float(found["Size"]) / 2**20
+
     @property
     def _entered(self) -> _Entered:
         if self._inner is None:

@@ -2,6 +2,7 @@
 
 import aiodocker
 import pytest
+from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
@@ -47,3 +48,19 @@ async def box(backend, spec):
 async def docker_box(docker_backend, base_image):
     async with docker_backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
         yield sandbox
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory):
+    """An ssh server that leads to this machine. `over_ssh` makes it the way to the Docker daemon."""
+    need_sshd()
+    with Sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture
+def over_ssh(sshd, base_image, monkeypatch) -> str:
+    """The address of the Docker daemon by way of the ssh server; DOCKER_HOST holds it too."""
+    monkeypatch.setenv("PATH", str(sshd.path), prepend=":")
+    monkeypatch.setenv("DOCKER_HOST", sshd.url)
+    return sshd.url
