@@ -154,10 +154,12 @@ class SandboxSpec:
 @runtime_checkable
 class Session(Protocol):
     """A shell in a sandbox whose state lasts from one command to the next: directory, variables, functions,
-    aliases, background jobs. Options of `set` that would end or flood it (e, u, v, x) last one command.
+    aliases, background jobs. Options of `set` that would end or flood it (e, u, v, x) last one command, and a trap
+    on EXIT runs at the end of the command that has set it.
 
     A command that ends the shell loses only what it changed itself; in a shell other than bash the functions
-    go with it. What background jobs print while no command runs is dropped.
+    go with it. What background jobs print while no command runs is dropped. Where the present directory is gone,
+    the next command says so and starts where the session did.
     """
 
     async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:

@@ -122,8 +122,8 @@ class DockerSandbox:
     ) -> Session:
         identity = await self._identity(user)
         number = await self._channel.open_session(
-            session_argv(f"/dev/shm/.session-{secrets.token_hex(4)}"),
-            cwd=self._absolute(cwd or "."),
+            session_argv(self._absolute(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
+            cwd="/",
             env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
             identity=identity,
         )
