@@ -10,12 +10,11 @@ Three kinds of outcome are kept apart:
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 
 class SandboxError(RuntimeError):
@@ -85,34 +84,6 @@ class ExecResult:
         return self.exit_code == 0
 
 
-FileKind = Literal["file", "directory", "link", "other"]
-_KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """What is at a path.
-
-    size: bytes; of a link the length of its target.
-    mode: permission bits, such as 0o644.
-    modified: seconds since 1970.
-    target: where a link leads, as it was written; None for anything else.
-    """
-
-    name: str
-    kind: FileKind
-    size: int
-    mode: int
-    modified: float
-    target: str | None = None
-
-    @classmethod
-    def of(cls, name: str, mode: int, size: int, modified_ns: int, target: str) -> FileInfo:
-        """Of what `lstat` says, `mode` with the type; `target` counts for a link alone."""
-        kind: FileKind = _KINDS.get(stat.S_IFMT(mode), "other")
-        return cls(name, kind, size, stat.S_IMODE(mode), modified_ns / 1e9, target if kind == "link" else None)
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a sandbox may use. Memory is without swap; disk counts what is written.
@@ -174,15 +145,14 @@ class Session(Protocol):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """One isolated machine for one rollout, open from `Backend.open` until its block ends."""
+    """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
-    @property
-    def id(self) -> str:
-        """Names the sandbox in logs and in the Docker daemon's own listing."""
+    A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
+    and `stop`. Optional: `session` (the terminal tool needs it), `reset` and `fork`, which raise NotSupported here.
+    """
 
-    @property
-    def workdir(self) -> str:
-        """Absolute path in which commands start."""
+    workdir: str
+    """Absolute path in which commands start."""
 
     async def exec(
         self,
@@ -206,14 +176,8 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def session(
-        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
-    ) -> Session:
-        """A shell that keeps its state, for as long as the sandbox lives: bash where there is one, else sh."""
-        ...
-
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """A regular file's content. Raises FileNotFoundError, IsADirectoryError,
+        """Return a regular file's content. Raises FileNotFoundError, IsADirectoryError,
         PermissionError, or ValueError when it is larger than `max_bytes`."""
         ...
 
@@ -221,63 +185,60 @@ class Sandbox(Protocol):
         """Create or replace a file, and its parent directories. Relative paths start at `workdir`."""
         ...
 
-    async def stat(self, path: str) -> FileInfo:
-        """What is at a path; a link is told as a link. Raises FileNotFoundError, NotADirectoryError,
-        PermissionError, OSError where links go round in a circle."""
-        ...
-
-    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
-        """What is in a directory, by name; links are told as links. Raises FileNotFoundError, NotADirectoryError,
-        PermissionError, or ValueError when there is more than `max_entries`."""
-        ...
-
     async def upload(self, archive: bytes, path: str) -> None:
         """Unpack a tar archive into the directory `path`, which is created when missing."""
         ...
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        """The tree at `path` as a tar archive whose member names are relative to `path`.
+        """Return the tree at `path` as a tar archive whose member names are relative to `path`.
 
-        It is read by the Docker daemon from outside, so that no program in the sandbox can change
-        what is seen; it also works after `stop`. Links come back as links, unfollowed.
+        It is read from outside, so that no program in the sandbox can change what is seen; it also
+        works after `stop`. Links come back as links, unfollowed.
         Raises FileNotFoundError, OSError where links go round in a circle, or ValueError when it is
         larger than `max_bytes`.
         """
-        ...
-
-    async def reset(self) -> None:
-        """Back to the state in which `open` gave it, whatever was done since; its processes and sessions are
-        gone, and `id` may be another one. Raises NotSupported where it can't be."""
-        ...
-
-    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
-        """`count` new sandboxes with this one's files as they are now, removed when the block ends. Its
-        processes, sessions and /dev/shm are not copied. Raises NotSupported where it can't be."""
         ...
 
     async def stop(self) -> None:
         """Kill every process in the sandbox, now. Its files stay readable by `download`."""
         ...
 
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> Session:
+        """Open a shell that keeps its state, for as long as the sandbox lives: bash where there is one, else sh."""
+        raise NotSupported(f"{type(self).__name__} has no sessions, which the terminal tool needs")
 
+    async def reset(self) -> None:
+        """Bring back the state in which `open` gave it, whatever was done since; its processes and sessions are
+        gone."""
+        raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
+
+    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """Open `count` new sandboxes with this one's files as they are now, removed when the block ends. Its
+        processes, sessions and /dev/shm are not copied."""
+        raise NotSupported(f"{type(self).__name__} can't be forked; open other sandboxes and upload its files")
+
+
+@runtime_checkable
 class Backend(Protocol):
-    """Makes sandboxes. Entering it checks the Docker daemon and reaps what dead owners left behind;
-    leaving it removes everything that it made."""
+    """Makes sandboxes. Entering it checks what it is made of and reaps what dead owners left behind;
+    leaving it removes everything that it made. A backend subclasses this; all but `prepare` is required."""
 
-    async def __aenter__(self) -> Backend: ...
+    async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        """A started sandbox, removed when the block ends, however it ends."""
-        ...
-
-    def prepare(self, spec: SandboxSpec, count: int) -> None:
-        """A hint: `count` sandboxes like this will be opened soon. Their image must be there."""
+        """Open a started sandbox, removed when the block ends, however it ends."""
         ...
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """The name of an image that `open` can use at once: `name` when present or pullable, or
+        """Return the name of an image that `open` can use at once: `name` when present or pullable, or
         one built from the Dockerfile in the directory `context` (once per content, shared by
         concurrent callers). Raises ImageMissing with the remedy."""
         ...
+
+    def prepare(self, spec: SandboxSpec, count: int) -> None:
+        """Take the hint that `count` sandboxes like this will be opened soon. Their image must be there."""
+        return

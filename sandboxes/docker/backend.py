@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from sandboxes.base import Sandbox, SandboxError, SandboxSpec
+from sandboxes.base import Backend, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker.build import ImageStore
 from sandboxes.docker.channel import Identity
 from sandboxes.docker.container import DockerSandbox
@@ -32,7 +32,7 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 
-class DockerBackend:
+class DockerBackend(Backend):
     """Containers of one Docker daemon.
 
     url: the Docker daemon's address (unix://, tcp://, ssh://); None takes what the Docker command line would take.
@@ -74,7 +74,7 @@ class DockerBackend:
         """Its id is the value of the containers' label `atropos-agent.owner`."""
         return self._owner
 
-    async def __aenter__(self) -> DockerBackend:
+    async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(connect(self._url))
             async with daemon_errors("ask the Docker daemon what it is"):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import aiodocker
 
-from sandboxes.base import ExecResult, FileInfo, Sandbox, SandboxError, SandboxSpec, Session
+from sandboxes.base import ExecResult, Sandbox, SandboxError, SandboxSpec, Session
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.daemon import daemon_errors
 from sandboxes.docker.launch import Machine
@@ -25,7 +25,7 @@ from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.trees import rebase
 
 
-class DockerSession:
+class DockerSession(Session):
     """A shell in a container that lives from command to command. Made by `DockerSandbox.session`."""
 
     def __init__(self, channel: Channel, number: int) -> None:
@@ -58,7 +58,7 @@ class Care(Protocol):
     ) -> AbstractAsyncContextManager[Sequence[Sandbox]]: ...
 
 
-class DockerSandbox:
+class DockerSandbox(Sandbox):
     """A running container. Made by `DockerBackend.open`."""
 
     def __init__(self, machine: Machine, spec: SandboxSpec, care: Care) -> None:
@@ -70,7 +70,7 @@ class DockerSandbox:
         known = [entry.partition("=")[0] for entry in machine.image.get("Env") or []] + list(self._spec.env)
         self._machine = machine
         self._channel = machine.channel
-        self._workdir = self._spec.workdir or machine.image.get("WorkingDir") or "/"
+        self.workdir = self._spec.workdir or machine.image.get("WorkingDir") or "/"
         self._user = self._spec.user if self._spec.user is not None else machine.image.get("User") or ""
         self._sets_home = "HOME" in known
         self._identities: dict[str, Identity] = {"": Identity(), "root": Identity(), "0": Identity()}
@@ -83,10 +83,6 @@ class DockerSandbox:
     def machine(self) -> Machine:
         """The one that it is made of now; `reset` takes another."""
         return self._machine
-
-    @property
-    def workdir(self) -> str:
-        return self._workdir
 
     async def exec(
         self,
@@ -134,12 +130,6 @@ class DockerSandbox:
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
-
-    async def stat(self, path: str) -> FileInfo:
-        return await self._channel.stat(self._absolute(path), await self._identity(None))
-
-    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
-        return await self._channel.list(self._absolute(path), max_entries, await self._identity(None))
 
     async def upload(self, archive: bytes, path: str) -> None:
         """The members keep the owners that the archive gives them."""
@@ -196,7 +186,7 @@ class DockerSandbox:
         return self._care.fork(self._machine, self._spec, count)
 
     def _absolute(self, path: str) -> str:
-        return posixpath.join(self._workdir, path)
+        return posixpath.join(self.workdir, path)
 
     def _environment(self, identity: Identity, env: Mapping[str, str] | None) -> dict[str, str]:
         home = {} if self._sets_home else {"HOME": identity.home}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.base import ExecResult, SandboxDied
+from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
 from sandboxes.local.sweep import Moment, kill_marked
 from sandboxes.output import BoundedOutput
@@ -40,7 +40,7 @@ class _Shell:
         self.transport.close()
 
 
-class LocalSession:
+class LocalSession(Session):
     """Made by `LocalSandbox.session`.
 
     directory: a private one; marker: "NAME=value", in the environment of all that the session starts.
