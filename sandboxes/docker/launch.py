@@ -39,10 +39,11 @@ from sandboxes.docker.build import remedy
 from sandboxes.docker.channel import Channel, Identity
 from sandboxes.docker.connection import Connection
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
-from sandboxes.docker.proxy import PORT, AllowList, serve
+from sandboxes.docker.proxy import PORT, serve
 from sandboxes.docker.reap import remove
 from sandboxes.docker.streams import AttachedStream
 from sandboxes.docker.tunnel import Tunnel, Tunnels
+from sandboxes.hosts import AllowList
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import Limits, Sandbox, SandboxSpec
-from sandboxes.docker.proxy import PORT, AllowList
+from sandboxes.docker.proxy import PORT
+from sandboxes.hosts import AllowList
 
 _CLIENT = f"""
 import socket, sys
