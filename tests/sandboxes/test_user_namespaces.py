@@ -10,7 +10,7 @@ import pytest
 from own_daemon import Daemon, copy_image
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend, unlimited
+from sandboxes.docker.backend import DockerBackend
 
 FIRST = 200_000
 
@@ -74,8 +74,3 @@ async def test_root_of_a_sandbox_is_another_user_on_the_machine_and_all_works(bo
         assert await fork.read_file("c/b") == b"1"
     await box.reset()
     assert (await box.exec("ls; ps ax | grep -c '[s]leep'")).output == "0\n"
-
-
-def test_a_daemon_that_cannot_limit_says_so():
-    assert unlimited({"MemoryLimit": True, "PidsLimit": True}) == []
-    assert unlimited({"MemoryLimit": False, "SwapLimit": True, "PidsLimit": False}) == ["memory", "processes"]
