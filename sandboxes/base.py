@@ -76,7 +76,7 @@ class ExecResult:
 
     @property
     def output(self) -> str:
-        """`raw` as text; bytes that are not UTF-8 become U+FFFD."""
+        """Return `raw` as text; bytes that are not UTF-8 become U+FFFD."""
         return self.raw.decode("utf-8", errors="replace")
 
     @property

@@ -54,7 +54,9 @@ class Terminal:
     """
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000, max_timeout: int = 600) -> None:
-        """output_chars: characters of a command's output that the model is shown.
+        """Make a terminal; its shell starts with the first command.
+
+        output_chars: characters of a command's output that the model is shown.
         max_timeout: seconds; longer ones are refused."""
         self._sandbox = sandbox
         self._output_chars = output_chars

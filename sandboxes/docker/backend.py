@@ -71,7 +71,7 @@ class DockerBackend(Backend):
 
     @property
     def owner(self) -> Owner:
-        """Its id is the value of the containers' label `atropos-agent.owner`."""
+        """Return the owner, whose id is the value of the containers' label `atropos-agent.owner`."""
         return self._owner
 
     async def __aenter__(self) -> Self:
@@ -120,11 +120,11 @@ class DockerBackend(Backend):
         self._entered.pool.prepare(Kind.of(spec), count)
 
     def ready(self, spec: SandboxSpec) -> int:
-        """How many sandboxes like this stand ready in the pool."""
+        """Return how many sandboxes like this stand ready in the pool."""
         return self._entered.pool.ready(Kind.of(spec))
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """See `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
+        """Provide an image, see `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
         return await self._entered.images.ensure(name, context)
 
     async def image_mb(self, name: str) -> float:
@@ -146,7 +146,7 @@ class DockerBackend(Backend):
 
 
 class _Entered:
-    """A backend between enter and exit: what its sandboxes are made with."""
+    """What stands between a backend's enter and exit: all that its sandboxes are made with."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class _Entered:
             await self._release(sandbox.machine)
 
     async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine:
-        """Another machine of the same kind in the place of this one, which goes in the background."""
+        """Return another machine of the same kind in the place of this one, which goes in the background."""
         new = await self._acquire(spec)
         going = asyncio.create_task(self._release(machine))
         self._going.add(going)
@@ -200,7 +200,7 @@ class _Entered:
 
     @asynccontextmanager
     async def fork(self, machine: Machine, spec: SandboxSpec, count: int) -> AsyncIterator[Sequence[Sandbox]]:
-        """By way of an image that is made of the machine's files and shared by all forks."""
+        """Open `count` sandboxes from an image that is made of the machine's files."""
         image = f"atropos-fork:{uuid.uuid4().hex}"
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._remove_image, image)
@@ -267,7 +267,7 @@ def _storage(client: DaemonClient, info: Mapping[str, Any]) -> Path | None:
 
 
 def unlimited(info: Mapping[str, Any]) -> list[str]:
-    """What the Docker daemon says that it can't limit, as rootless ones may; it takes such limits and ignores them."""
+    """Return what the Docker daemon says that it can't limit; rootless ones may take such limits and ignore them."""
     limits = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
     return [what for field, what in limits.items() if info.get(field) is False]
 

@@ -167,7 +167,7 @@ def remedy(name: str) -> str:
 
 
 def pack_context(context: Path, base_image: str | None) -> tuple[bytes, str]:
-    """The build context as a tar archive, and a digest of its names, modes, links and contents."""
+    """Return the build context as a tar archive, and a digest of its names, modes, links and contents."""
     dockerfile = context / "Dockerfile"
     if not dockerfile.is_file():
         raise SandboxError(f"{context} has no Dockerfile")
@@ -187,7 +187,7 @@ def pack_context(context: Path, base_image: str | None) -> tuple[bytes, str]:
 
 
 def _not_ignored(context: Path) -> set[str] | None:
-    """The paths that `.dockerignore` leaves in the context; None for all."""
+    """Return the paths that `.dockerignore` leaves in the context; None for all."""
     ignore = context / ".dockerignore"
     if not ignore.is_file():
         return None
@@ -196,7 +196,7 @@ def _not_ignored(context: Path) -> set[str] | None:
 
 
 def with_base(dockerfile: str, base_image: str) -> str:
-    """The Dockerfile with another image in its last `FROM`."""
+    """Return the Dockerfile with another image in its last `FROM`."""
     matches = list(_FROM.finditer(dockerfile))
     if not matches:
         raise SandboxError("the Dockerfile has no FROM")

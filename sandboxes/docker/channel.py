@@ -42,7 +42,7 @@ class Ended:
 
 
 class Channel:
-    """What the executor can be asked for."""
+    """The requests that the executor understands."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ class Channel:
         return _ended(await self._request(stdin, (b"E", request), timeout + _ANSWER_S))
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
-        """Declares a session; its shell starts with its first command. Returns its number."""
+        """Declare a session; its shell starts with its first command. Returns its number."""
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -95,11 +95,11 @@ class Channel:
         await self._connection.send(0, b"Q", why.encode() + b"\0", self._connection.era)
 
     async def show_interest(self) -> None:
-        """Keeps the executor from ending at the end of its lease."""
+        """Keep the executor from ending at the end of its lease."""
         await self._connection.send(_NOBODY, b"K", b"", self._connection.era)
 
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
-        """Raises the OSError that the open or read gave; ValueError when the file is too large."""
+        """Return a file's content. Raises the OSError that the open or read gave; ValueError when it is too large."""
         request = struct.pack("<IIQ", identity.uid, identity.gid, max_bytes) + _path(path)
         _, payload, data = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
@@ -108,7 +108,7 @@ class Channel:
         return data
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
-        """Raises the OSError that creating or writing gave."""
+        """Write a file. Raises the OSError that creating or writing gave."""
         request = struct.pack("<III", identity.uid, identity.gid, mode) + _path(path)
         _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
         _raise_errno(payload, path)

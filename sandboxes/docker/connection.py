@@ -45,7 +45,7 @@ class Call:
 
 
 class Connection:
-    """Many requests at once. `attach`, start the container, `greet`; in the end `close`.
+    """A stream with many requests at once. `attach`, start the container, `greet`; in the end `close`.
 
     attach: opens the container's stream.
     runs: whether the container runs; raises when the Docker daemon does not say.
@@ -117,7 +117,7 @@ class Connection:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
 
     async def _stop_reading(self) -> None:
-        """And close the stream."""
+        """Stop, and close the stream."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait({self._reader})
@@ -129,7 +129,7 @@ class Connection:
         await self._stop_reading()
 
     def call(self, number: int | None = None) -> Call:
-        """Expects an answer from now on; `forget` it in the end."""
+        """Expect an answer from now on; `forget` it in the end."""
         number = next(self._numbers) if number is None else number
         call = self._calls[number] = Call(number, asyncio.get_running_loop().create_future())
         return call
@@ -138,7 +138,7 @@ class Connection:
         self._calls.pop(call.number, None)
 
     async def answer(self, call: Call, timeout_s: float) -> tuple[bytes, bytes]:
-        """The answer's type and payload. Raises SandboxTimeout, SandboxDied, DaemonRestarted."""
+        """Return the answer's type and payload. Raises SandboxTimeout, SandboxDied, DaemonRestarted."""
         late = SandboxTimeout(f"sandbox {self._name} gave no answer within {timeout_s:.0f} s")
         timer = asyncio.get_running_loop().call_later(min(timeout_s, _NEVER_S), _fail, call, late)
         try:
@@ -147,13 +147,13 @@ class Connection:
             timer.cancel()
 
     async def ready(self) -> int:
-        """The era in which a request can begin now; waits while the Docker daemon is away. Raises SandboxDied."""
+        """Return the era in which a request can begin now; waits while the daemon is away. Raises SandboxDied."""
         await self._settled.wait()
         self._raise_if_dead()
         return self.era
 
     async def send(self, number: int, kind: bytes, payload: bytes, era: int) -> None:
-        """Raises SandboxDied, or DaemonRestarted when the request began on an earlier stream."""
+        """Send a frame. Raises SandboxDied, or DaemonRestarted when the request began on an earlier stream."""
         self._raise_if_dead()
         if era == self.era and self._stream is not None and self._settled.is_set():
             try:
@@ -224,7 +224,7 @@ class Connection:
         return buffer
 
     async def _resume(self, stream: AttachedStream) -> bytearray:
-        """Both sides drop what was half said; returns what came after the executor's token."""
+        """Have both sides drop what was half said; return what came after the executor's token."""
         await stream.write(self._token)
         heard = bytearray()
         while data := await stream.read():

@@ -81,7 +81,7 @@ class DockerSandbox(Sandbox):
 
     @property
     def machine(self) -> Machine:
-        """The one that it is made of now; `reset` takes another."""
+        """Return the machine that it is made of now; `reset` takes another."""
         return self._machine
 
     async def exec(
@@ -132,7 +132,7 @@ class DockerSandbox(Sandbox):
         await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
 
     async def upload(self, archive: bytes, path: str) -> None:
-        """The members keep the owners that the archive gives them."""
+        """Unpack a tar archive; its members keep the owners that it gives them."""
         target = self._absolute(path)
         await self._channel.make_directory(target, await self._identity(None))
         async with daemon_errors(f"upload to {target} in sandbox {self.id}"):
@@ -157,7 +157,7 @@ class DockerSandbox(Sandbox):
             await self._machine.container.wait()
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """The Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
+        """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
         data = bytearray()
         request = self._machine.container.docker._query(
             f"containers/{self._machine.container.id}/archive", params={"path": target}
@@ -200,7 +200,7 @@ class DockerSandbox(Sandbox):
         return self._identities[name]
 
     async def _look_up(self, user: str) -> Identity:
-        """`name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
+        """Look up `name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
         passwd = await self._table("/etc/passwd")
         groups = await self._table("/etc/group")
         name, _, group = user.partition(":")

@@ -43,7 +43,7 @@ class _Seen:
 
 
 class DiskWatch:
-    """Used as `async with`. Kills everything in a machine that has written more than its limit.
+    """A watch, used as `async with`. Kills everything in a machine that has written more than its limit.
 
     storage: the Docker daemon's directory on this machine; None when it can't be seen from here.
     """
@@ -70,7 +70,7 @@ class DiskWatch:
         self._machines.pop(machine, None)
 
     def _fill(self) -> int:
-        """Bytes in use on the storage; 0 when it can't be seen."""
+        """Return the bytes in use on the storage; 0 when it can't be seen."""
         if self._storage is None:
             return 0
         space = os.statvfs(self._storage)

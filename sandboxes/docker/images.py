@@ -40,7 +40,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def ensure_base_image(name: str = BASE_IMAGE) -> str:
-    """The base image's name, once it is there. Makes it when missing, which takes a minute or two.
+    """Return the base image's name, once it is there. Makes it when missing, which takes a minute or two.
 
     From Debian's own image where that can be pulled, else by debootstrap, which needs root and a Debian
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
@@ -96,13 +96,13 @@ async def _debootstrap_into(client: DaemonClient, name: str) -> None:
 
 
 async def _mirror() -> list[str]:
-    """Where this machine itself gets the same Debian from; empty for debootstrap's own choice."""
+    """Return where this machine itself gets the same Debian from; empty for debootstrap's own choice."""
     found = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
     return [] if found is None else [found]
 
 
 def find_mirror(apt: Path) -> str | None:
-    """The address in apt's source lists, in either of their formats, that serves the suite; None without one."""
+    """Return the address in apt's source lists, in either of their formats, that serves the suite; None without one."""
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if not path.is_file():
             continue

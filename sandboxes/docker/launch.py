@@ -71,7 +71,7 @@ class Kind:
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> Kind:
-        """Raises ValueError when the hosts that it allows are none."""
+        """Return the kind of a spec. Raises ValueError when the hosts that it allows are none."""
         AllowList.of(spec.limits.allowed_hosts)
         return cls(spec.image, spec.limits, spec.switch_users)
 
@@ -101,7 +101,7 @@ class Machine:
         await finish(self._stack.aclose())
 
     async def answers(self, timeout_s: float = 2.0) -> bool:
-        """Whether the executor is there and well."""
+        """Return whether the executor is there and well."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.channel.read("/", 0, Identity())
@@ -145,11 +145,11 @@ class Launcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a start would have to wait."""
+        """Return whether a start would have to wait."""
         return self._slots.locked()
 
     async def launch(self, kind: Kind) -> Machine:
-        """Tried again while the Docker daemon is in trouble that may pass.
+        """Start a container, again while the Docker daemon is in trouble that may pass.
 
         Raises ImageMissing, SandboxTimeout, DaemonUnavailable, SandboxError; then nothing is left.
         """
@@ -182,7 +182,7 @@ class Launcher:
             return Machine(kind, name, container, channel, image, stack.pop_all())
 
     async def close(self) -> None:
-        """Waits for starts that are under way; no new one begins, and nothing is removed one by one."""
+        """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
         for _ in range(self._max_starts):
             await self._slots.acquire()
         self._closed = True
@@ -273,7 +273,7 @@ class Launcher:
 def container_config(
     kind: Kind, labels: Mapping[str, str], *, runtime: str | None = None, quota: bool = False
 ) -> dict[str, Any]:
-    """The Docker daemon's description of a container."""
+    """Return the Docker daemon's description of a container."""
     limits = kind.limits
     file_size = limits.disk_mb * 2**20
     host: dict[str, Any] = {
@@ -331,7 +331,7 @@ def _tunnels(limits: Limits) -> Tunnels | None:
 
 
 def _executor(architecture: str) -> bytes:
-    """The executor for this architecture ("amd64")."""
+    """Return the executor for this architecture ("amd64")."""
     binary = resources.files("sandboxes.docker") / "executor" / f"executor-{architecture}"
     if not binary.is_file():
         raise SandboxError(
@@ -341,7 +341,7 @@ def _executor(architecture: str) -> bytes:
 
 
 def _executor_archive(program: bytes) -> bytes:
-    """A tar archive that puts the executor into the root directory."""
+    """Return a tar archive that puts the executor into the root directory."""
     info = tarfile.TarInfo(_EXECUTOR)
     info.mode, info.size = 0o755, len(program)
     buffer = io.BytesIO()

@@ -31,7 +31,7 @@ async def remove(client: DaemonClient, name: str) -> None:
 
 
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:
-    """Without `force` an image that a container uses stays."""
+    """Remove an image; without `force` one that a container uses stays."""
     async with daemon_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
         try:
             await client.images.delete(name, force=force)
@@ -41,7 +41,7 @@ async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -
 
 
 async def remove_owned(client: DaemonClient, owner: Owner) -> None:
-    """Everything that carries this owner's label. Raises SandboxError when the Docker daemon does not do it."""
+    """Remove everything that carries this owner's label. Raises SandboxError when the Docker daemon does not do it."""
     label = f"{PREFIX}owner={owner.id}"
     await asyncio.gather(*[remove(client, c.id) for c in await _containers(client, label)])
     for image in await _images(client, label):

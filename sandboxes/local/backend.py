@@ -76,7 +76,7 @@ class LocalBackend(Backend):
             raise SandboxError("enter the backend first: async with LocalBackend() as backend")
         _refuse_other_user(spec.user)
         if spec.switch_users:
-            # Asked for by a judge, whose root would work on this machine's own /tests.
+            # Asked for by the verifier, whose root would work on this machine's own /tests.
             raise NotSupported("a local sandbox is not isolated: judge in containers, or without hidden tests")
         async with self._sandbox(spec) as sandbox:
             yield sandbox
@@ -92,7 +92,7 @@ class LocalBackend(Backend):
             await finish(asyncio.to_thread(shutil.rmtree, home, ignore_errors=True))
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """There are no images here; the answer only names what was asked for."""
+        """Return the name that was asked for; there are no images here."""
         return name or "local"
 
 
@@ -178,7 +178,7 @@ class LocalSandbox(Sandbox):
         return session
 
     def _marker(self) -> str:
-        """ "NAME=value" in the environment of a command and of all that it starts, so that it can be found."""
+        """Return "NAME=value" for the environment of a command and of all that it starts, so that it can be found."""
         return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -323,7 +323,7 @@ def _sockets_and_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _open(path: Path, flags: int, mode: int = 0) -> int:
-    """A descriptor of a regular file; never waits, as opening a pipe would."""
+    """Open a regular file, and return its descriptor; never waits, as opening a pipe would."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)

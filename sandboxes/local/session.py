@@ -41,7 +41,7 @@ class _Shell:
 
 
 class LocalSession(Session):
-    """Made by `LocalSandbox.session`.
+    """A session of a local sandbox, made by `LocalSandbox.session`.
 
     directory: a private one; marker: "NAME=value", in the environment of all that the session starts.
     """
