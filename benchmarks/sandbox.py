@@ -34,9 +34,8 @@ import docker
 from docker.models.containers import Container
 
 from sandboxes.base import Sandbox, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.images import ensure_base_image
-from sandboxes.docker.pool import PoolLimits
 
 Command = Callable[[], Awaitable[object]]
 MEGABYTE = "head -c 1000000 /dev/zero | tr '\\0' x"

@@ -12,7 +12,7 @@ import pytest
 from own_daemon import Daemon, copy_image
 from transformers import AutoTokenizer
 
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon import ensure_daemon
 from sandboxes.docker.images import ensure_base_image
 

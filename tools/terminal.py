@@ -67,7 +67,7 @@ class Terminal:
         self._calls = 0
 
     async def terminal(self, command: str, timeout: int = 60) -> ToolResult:
-        """Run a shell command. The working directory and variables last.
+        """Run a shell command. The working directory and exported variables last.
 
         Args:
             command: one or more lines of shell.

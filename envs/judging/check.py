@@ -20,7 +20,7 @@ from envs.judging.manifest import CheckResult
 from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
 from envs.types import BadTask, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 logger = logging.getLogger(__name__)
 

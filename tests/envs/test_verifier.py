@@ -11,7 +11,7 @@ from envs.judging.changes import Changes
 from envs.judging.verifier import StartTrees, collect_changes, judge, judge_in, judge_spec, open_judge, solver_spec
 from envs.types import Hidden, InfraError, Task, TestStatus
 from sandboxes.base import DaemonUnavailable, ExecResult, SandboxDied, SandboxError
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 
 REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
 

@@ -5,8 +5,8 @@ import pytest
 from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
-from sandboxes.local.backend import LocalBackend
+from sandboxes.docker import DockerBackend
+from sandboxes.local import LocalBackend
 
 KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "runsc"))]
 

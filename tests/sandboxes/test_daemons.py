@@ -14,7 +14,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import SandboxError, SandboxSpec, SandboxTimeout
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -150,7 +150,7 @@ class TestTrouble:
 OWNER = """
 import asyncio, contextlib, signal, sys
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 async def rollout(backend):
     async with backend.open(SandboxSpec(sys.argv[1])):

@@ -9,7 +9,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
@@ -299,7 +299,7 @@ class TestNothingIsLeft:
 _OWNER = """
 import asyncio, sys
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 async def main():
     async with DockerBackend() as backend, backend.open(SandboxSpec(sys.argv[1])) as box:

@@ -12,7 +12,7 @@ from envs.swe.doctor import _surroundings
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon import connect
 from sandboxes.docker.images import ensure_base_image
 

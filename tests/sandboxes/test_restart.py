@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from sandboxes.base import DaemonRestarted, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 

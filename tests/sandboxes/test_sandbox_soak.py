@@ -11,7 +11,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
 SANDBOXES = 2_000

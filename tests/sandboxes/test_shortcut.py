@@ -6,7 +6,7 @@ import os
 import pytest
 
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.streams import AttachedStream, SocketStream
 
 pytestmark = [pytest.mark.docker]

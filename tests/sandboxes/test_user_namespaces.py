@@ -10,7 +10,7 @@ import pytest
 from own_daemon import Daemon, copy_image
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 FIRST = 200_000
 

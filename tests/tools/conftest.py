@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import SandboxSpec
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 
 IMAGE = "atropos-agent/base:debian12"
 

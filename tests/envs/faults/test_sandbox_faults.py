@@ -10,7 +10,7 @@ from sums import Sums, fill, right
 from envs.running.run import open_run
 from envs.types import InfraError
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 pytestmark = pytest.mark.docker
 

@@ -10,7 +10,7 @@ import pytest
 from small_archives import members
 
 from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.build import pack_context, with_base
 
 

@@ -12,8 +12,7 @@ import pytest
 
 import sandboxes
 from sandboxes.base import DaemonError, DaemonUnavailable, SandboxError
-from sandboxes.docker import daemon
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend, daemon
 
 
 class TestADaemonIsStarted:

@@ -7,8 +7,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.pool import PoolLimits
+from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.owner import PREFIX
 
 
