@@ -1,10 +1,8 @@
 """Reset, fork, the warm pool and the disk limit."""
 
-import aiodocker
 import pytest
 
 from sandboxes.base import Sandbox, SandboxDied
-from sandboxes.owner import PREFIX
 
 
 class TestReset:
@@ -57,22 +55,3 @@ class TestFork:
             async with child.fork(2) as grandchildren:
                 assert [await g.read_file("file") for g in grandchildren] == [b"second"] * 2
             assert await box.read_file("file") == b"first"
-
-
-@pytest.mark.docker
-class TestForksOfContainers:
-    async def test_nothing_is_left_of_them(self, docker_backend, docker_box):
-        async with docker_box.fork(2):
-            pass
-        async with aiodocker.Docker() as daemon:
-            filters = {"label": [f"{PREFIX}owner={docker_backend.owner.id}"]}
-            images = await daemon._query_json("images/json", params={"filters": aiodocker.utils.clean_filters(filters)})
-            assert images == []
-            assert len(await daemon.containers.list(all=True, filters=filters)) == 1
-
-    async def test_a_fork_of_a_dead_sandbox_raises(self, docker_box):
-        async with aiodocker.Docker() as daemon:
-            await daemon.containers.container(docker_box.id).delete(force=True)
-        with pytest.raises(SandboxDied):
-            async with docker_box.fork(1):
-                pass

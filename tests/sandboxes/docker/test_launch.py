@@ -21,7 +21,7 @@ def test_every_executor_is_there():
 @pytest.mark.docker
 class TestStarts:
     async def test_a_start_is_tried_again(self, docker_backend, base_image, monkeypatch):
-        launcher = docker_backend._entered.launcher
+        launcher = docker_backend._running.launcher
         create, tries = launcher._create, []
 
         async def failing(name, kind):

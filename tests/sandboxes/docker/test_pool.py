@@ -63,7 +63,7 @@ class TestWarmPool:
         spec = SandboxSpec(base_image)
         pooled.prepare(spec, 1)
         await until_ready(pooled, spec, 1)
-        (machine,) = pooled._entered.pool.machines()
+        (machine,) = pooled._running.pool.machines()
         async with aiodocker.Docker() as daemon:
             await daemon.containers.container(machine.name).kill()
         async with pooled.open(spec) as box:
@@ -76,7 +76,7 @@ class TestWarmPool:
         await until_ready(pooled, one, 3)
         pooled.prepare(two, 2)
         await until_ready(pooled, two, 2)
-        assert len(pooled._entered.pool.machines()) <= 3
+        assert len(pooled._running.pool.machines()) <= 3
 
     async def test_none_is_left_when_the_backend_is_left(self, base_image):
         async with DockerBackend(pool=PoolLimits(each=2)) as backend:
