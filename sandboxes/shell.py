@@ -61,7 +61,8 @@ unset -v {LOOP_VARIABLE}
 __home=$1 __dir=$2 __status=0
 __status() {{ return "$__status"; }}
 set --
-exec 5>&1 >/dev/null 2>&1
+# Nothing of the loop's own prints to the first stream, to which a trap on EXIT speaks when a command exits.
+exec 5>&1 2>/dev/null
 command cd -- "$__home" || command printf '[the directory %s is gone; now in %s]\n' "$__home" "$PWD" >&5
 # Made now: a command may set an umask that denies everything.
 for __slot in state.0 state.1 traps; do command : >>"$__dir/$__slot"; done
@@ -75,12 +76,10 @@ while IFS= command read -r __slot <&3; do
     continue;;
   esac
 {_FIND_PLACE}
-  # By `exec`, not for `.` alone: a trap on EXIT of a command that exits speaks to the same streams.
-  exec >&5 2>&1
   __status
-  command . "$__dir/text" </dev/null 3<&- 4>&- 5>&-
-  {{ __status=$?; set +euvx; }} 2>/dev/null
-  exec >/dev/null 2>&1
+  command . "$__dir/text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-
+  __status=$?
+  set +euvx
 {_RUN_EXIT_TRAP}
   command echo "ended $__status" >&4
   __cwd=$PWD __back=${{OLDPWD-}}{_SAVE}
