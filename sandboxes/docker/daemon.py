@@ -70,11 +70,8 @@ async def connect(url: str | None = None, timeout_s: float = 5.0) -> AsyncIterat
             if address is not None and tunnelled:
                 address = await stack.enter_async_context(ssh_tunnel(address))
             client = DaemonClient(address, here=not tunnelled)
-        except (
-            AssertionError,
-            ValueError,
-            aiodocker.DockerContextError,
-        ) as error:  # aiodocker asserts that it found a socket
+        # aiodocker asserts that it found a socket.
+        except (AssertionError, ValueError, aiodocker.DockerContextError) as error:
             raise DaemonUnavailable(
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {_REMEDY}"
             ) from error

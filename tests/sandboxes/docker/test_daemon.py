@@ -1,6 +1,8 @@
 """Reaching a Docker daemon, its errors, and starting one."""
 
 import asyncio
+import hashlib
+import json
 import os
 import re
 import time
@@ -93,3 +95,40 @@ def test_nobody_connects_past_the_tunnel():
     client = re.compile(r"aiodocker\.Docker\(|docker\.(APIClient|DockerClient|from_env)|DaemonClient\(")
     found = {file.name for room in rooms for file in room.rglob("*.py") if client.search(file.read_text())}
     assert found == {"daemon.py"}
+
+
+class TestWhereTheDaemonIs:
+    """Where nothing is given, it is where the Docker command line would look."""
+
+    @pytest.fixture
+    def context(self, tmp_path, monkeypatch):
+        """A user whose present context is a Docker daemon behind ssh."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+            monkeypatch.delenv(name, raising=False)
+        docker = tmp_path / ".docker"
+        meta = docker / "contexts" / "meta" / hashlib.sha256(b"far").hexdigest() / "meta.json"
+        meta.parent.mkdir(parents=True)
+        meta.write_text(json.dumps({"Name": "far", "Endpoints": {"docker": {"Host": "ssh://far.invalid"}}}))
+        (docker / "config.json").write_text(json.dumps({"currentContext": "far"}))
+        return docker
+
+    async def test_a_context_behind_ssh_goes_through_the_tunnel(self, context):
+        with pytest.raises(DaemonUnavailable, match=r"no ssh connection for ssh://far.invalid"):
+            async with daemon.connect():
+                pass
+
+    async def test_DOCKER_HOST_comes_before_the_context_and_a_given_address_before_both(self, context, monkeypatch):
+        monkeypatch.setenv("DOCKER_HOST", "unix:///of/the/environment.sock")
+        for url, said in [(None, "of/the/environment"), ("unix:///given.sock", "given")]:
+            with pytest.raises(DaemonUnavailable, match=said):
+                async with daemon.connect(url):
+                    pass
+
+    @pytest.mark.parametrize("wrong", ["no context of that name", "no JSON"])
+    async def test_a_broken_context_is_told(self, context, wrong):
+        config = json.dumps({"currentContext": "lost"}) if wrong == "no context of that name" else "{"
+        (context / "config.json").write_text(config)
+        with pytest.raises(DaemonUnavailable, match=r"No Docker daemon found .*python -m sandboxes setup"):
+            async with daemon.connect():
+                pass
