@@ -19,7 +19,7 @@ from envs.judging.verifier import StartTrees, judge_spec, open_judge, solver_spe
 from envs.tasks.harbor import load_task
 from envs.types import Task
 from sandboxes.base import Backend
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 AGENT_S = 5.0
 """For how long the agent works, at least: the judge's sandbox gets ready meanwhile."""

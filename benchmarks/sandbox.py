@@ -6,8 +6,8 @@ each command in a fresh shell or in a session. Prints Markdown tables: milliseco
 per second, CPU per command, and the ratios of medians and commands per second to ours.
 
 SWE-ReX is spoken to over HTTP directly, without its own client, which would only add to its times. Concurrent rows run
-one command after the other in each of N sandboxes at the same time. CPU is that of this process, of the engine's
-and of all containers, so run it on an otherwise idle engine.
+one command after the other in each of N sandboxes at the same time. CPU is that of this process, of the Docker daemon's
+and of all containers, so run it on an otherwise idle Docker daemon.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ import docker
 from docker.models.containers import Container
 
 from sandboxes.base import Sandbox, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.images import ensure_base_image
-from sandboxes.docker.pool import PoolLimits
 
 Command = Callable[[], Awaitable[object]]
 MEGABYTE = "head -c 1000000 /dev/zero | tr '\\0' x"
@@ -81,13 +80,13 @@ class SweRex:
         raise SystemExit("SWE-ReX did not come up")
 
 
-def swe_rex_image(base: str, engine: docker.DockerClient) -> str:
+def swe_rex_image(base: str, daemon: docker.DockerClient) -> str:
     with tempfile.TemporaryDirectory() as directory:
         target = f"{directory}/rex"
         pip = [sys.executable, "-m", "pip", "install", "-q", "--target", target, "--only-binary=:all:", "swe-rex"]
         subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
         # Copied rather than built: a build needs nothing that this does not have.
-        container = engine.containers.create(base)
+        container = daemon.containers.create(base)
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w") as tar:
             tar.add(target, "opt/rex")
@@ -98,14 +97,14 @@ def swe_rex_image(base: str, engine: docker.DockerClient) -> str:
 
 
 @contextlib.asynccontextmanager
-async def swe_rexes(image: str, count: int, engine: docker.DockerClient) -> AsyncIterator[list[SweRex]]:
+async def swe_rexes(image: str, count: int, daemon: docker.DockerClient) -> AsyncIterator[list[SweRex]]:
     serve = ["python3", "-m", "swerex.server", "--host", "0.0.0.0", "--port", "8000", "--auth-token", "benchmark"]
     containers: list[Container] = []
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             for _ in range(count):
                 made = await asyncio.to_thread(
-                    engine.containers.run, image, serve, detach=True, environment={"PYTHONPATH": "/opt/rex"}
+                    daemon.containers.run, image, serve, detach=True, environment={"PYTHONPATH": "/opt/rex"}
                 )
                 containers.append(made)
                 await asyncio.to_thread(made.reload)
@@ -119,7 +118,7 @@ async def swe_rexes(image: str, count: int, engine: docker.DockerClient) -> Asyn
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children, of the engine's processes, and of all containers."""
+    """Of this process and its children, of the Docker daemon's processes, and of all containers."""
     own = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     total = sum(usage.ru_utime + usage.ru_stime for usage in own)
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -170,15 +169,15 @@ class Table:
 
 
 async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, rounds: int) -> None:
-    engine = docker.from_env()
+    daemon = docker.from_env()
     few = max(3, rounds // 8)
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(engine.close)
+        stack.callback(daemon.close)
         pool = stack.enter_context(ThreadPoolExecutor(max_workers=count))
         backend = await stack.enter_async_context(DockerBackend())
         before = resident_kb()
         boxes = await asyncio.gather(*(stack.enter_async_context(backend.open(spec)) for _ in range(count)))
-        containers = [engine.containers.get(box.id) for box in boxes]
+        containers = [daemon.containers.get(box.id) for box in boxes]
         print(f"\n{count} sandboxes: {(resident_kb() - before) / count:.0f} KB each in our process,", end=" ")
         print(f"{statistics.median(map(anonymous_kb, containers)):.0f} KB in the container")
         shells = [await box.session() for box in boxes]
@@ -190,7 +189,7 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
 
             return command
 
-        async with swe_rexes(rex_image, count, engine) as rexes:
+        async with swe_rexes(rex_image, count, daemon) as rexes:
 
             async def rex_row(script: str) -> None:
                 async with awake(rexes):
@@ -320,9 +319,9 @@ def anonymous_kb(container: Container) -> float:
 async def main(counts: list[int], rounds: int, many: int) -> None:
     base = await ensure_base_image()
     spec = SandboxSpec(base, workdir="/work")
-    engine = docker.from_env()
-    with contextlib.closing(engine):
-        image = await asyncio.to_thread(swe_rex_image, base, engine)
+    daemon = docker.from_env()
+    with contextlib.closing(daemon):
+        image = await asyncio.to_thread(swe_rex_image, base, daemon)
     table = Table()
     try:
         await starts(table, spec, 12)
@@ -331,8 +330,8 @@ async def main(counts: list[int], rounds: int, many: int) -> None:
         if many:
             await live(spec, many)
     finally:
-        with contextlib.closing(docker.from_env()) as engine:
-            engine.images.remove(image, force=True)
+        with contextlib.closing(docker.from_env()) as daemon:
+            daemon.images.remove(image, force=True)
 
 
 if __name__ == "__main__":

@@ -1,41 +1,38 @@
-"""A sandbox backend of one's own: the Docker one, which logs every command of the agent and the judge.
+"""A sandbox backend of one's own: the Docker one, which logs every command of the agent and of the verifier.
 
-python examples/sandbox_backend.py process --openai.base_url http://localhost:9001/v1 --env.total_steps 1
+Put this folder on the PYTHONPATH and choose it with --env.sandbox sandbox_backend:LoggingBackend
 """
 
 import logging
-import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
-from envs.cli import run
-from envs.swe.environment import SWEEnv
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.base import ExecResult, Sandbox, SandboxSpec, Session
+from sandboxes.docker import DockerBackend
+from sandboxes.wrapped import WrappedSandbox, WrappedSession
 
 
-class Logged:  # any object with the methods of `sandboxes.base.Sandbox` will do; this one lends most of them
-    def __init__(self, inner):
-        self.inner = inner
+def logged(command: str | Sequence[str], result: ExecResult) -> ExecResult:
+    logging.getLogger("commands").warning("%s ended with %d: %s", command, result.exit_code, result.output[:80])
+    return result
 
-    def __getattr__(self, name):
-        return getattr(self.inner, name)
 
-    async def exec(self, command, **options):
-        result = await self.inner.exec(command, **options)
-        logging.getLogger("commands").warning("%s ended with %d: %s", command, result.exit_code, result.output[:80])
-        return result
+class LoggedSession(WrappedSession):
+    async def run(self, command: str, **options: Any) -> ExecResult:
+        return logged(command, await super().run(command, **options))
+
+
+class LoggedSandbox(WrappedSandbox):
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        return logged(command, await super().exec(command, **options))
+
+    async def session(self, **options: Any) -> Session:
+        return LoggedSession(await super().session(**options))
 
 
 class LoggingBackend(DockerBackend):
     @asynccontextmanager
-    async def open(self, spec):
+    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         async with super().open(spec) as sandbox:
-            yield Logged(sandbox)
-
-
-class LoggedSWE(SWEEnv):
-    def make_backend(self):
-        return LoggingBackend()
-
-
-if __name__ == "__main__":
-    sys.exit(run(LoggedSWE))
+            yield LoggedSandbox(sandbox)

@@ -8,15 +8,15 @@ import logging
 import sys
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import connect, ensure_engine
+from sandboxes.docker.daemon import connect, ensure_daemon
 from sandboxes.docker.images import ensure_base_image
 from sandboxes.docker.reap import reap_dead_owners
 from sandboxes.local.backend import reap_dead_directories
 
 
 async def setup() -> None:
-    """Install and start a Docker engine when none answers, and make the base image when it is missing."""
-    print("a Docker engine answers" if await ensure_engine() is None else "started a Docker engine")
+    """Install and start a Docker daemon when none answers, and make the base image when it is missing."""
+    print("a Docker daemon answers" if await ensure_daemon() is None else "started a Docker daemon")
     print(f"image {await ensure_base_image()} is present")
 
 

@@ -5,34 +5,33 @@ Three kinds of outcome are kept apart:
 - A command that fails, times out or prints too much is a *result* (`ExecResult`).
 - A file that is missing, a directory where a file was expected and so on is the caller's mistake
   and raises the same `OSError` subclass that the standard library would raise.
-- Everything else is a failure of ours or of the container engine and raises `SandboxError`.
+- Everything else is a failure of ours or of the Docker daemon and raises `SandboxError`.
 """
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 
 class SandboxError(RuntimeError):
-    """The sandbox or its engine failed; the command's outcome is unknown."""
+    """The sandbox or its Docker daemon failed; the command's outcome is unknown."""
 
 
 class SandboxDied(SandboxError, ConnectionError):
-    """The sandbox is gone (killed, removed, engine restarted); open a new one."""
+    """The sandbox is gone (killed, removed, daemon restarted); open a new one."""
 
 
-class EngineRestarted(SandboxError, ConnectionError):
-    """The engine went away while the request was under way, and the sandbox has survived that. What the
+class DaemonRestarted(SandboxError, ConnectionError):
+    """The Docker daemon went away while the request was under way, and the sandbox has survived that. What the
     request did is unknown; what was running for it has been killed. The sandbox can be used on."""
 
 
 class SandboxTimeout(SandboxError, TimeoutError):
-    """The engine did not answer in time. A command's own time limit is a result instead."""
+    """The Docker daemon did not answer in time. A command's own time limit is a result instead."""
 
 
 class ImageMissing(SandboxError, LookupError):
@@ -40,15 +39,15 @@ class ImageMissing(SandboxError, LookupError):
 
 
 class StorageFull(SandboxError):
-    """The engine has no space left."""
+    """The Docker daemon has no space left."""
 
 
-class EngineTrouble(SandboxError):
-    """The engine failed by itself or was in its own way (HTTP 5xx, a name conflict); it may work next time."""
+class DaemonError(SandboxError):
+    """The Docker daemon failed by itself or was in its own way (HTTP 5xx, a name conflict); it may work next time."""
 
 
-class EngineUnavailable(SandboxError, ConnectionError):
-    """No container engine answers; the message says how to start one."""
+class DaemonUnavailable(SandboxError, ConnectionError):
+    """No Docker daemon answers; the message says how to start one."""
 
 
 class NotSupported(SandboxError, NotImplementedError):
@@ -77,40 +76,12 @@ class ExecResult:
 
     @property
     def output(self) -> str:
-        """`raw` as text; bytes that are not UTF-8 become U+FFFD."""
+        """Return `raw` as text; bytes that are not UTF-8 become U+FFFD."""
         return self.raw.decode("utf-8", errors="replace")
 
     @property
     def ok(self) -> bool:
         return self.exit_code == 0
-
-
-FileKind = Literal["file", "directory", "link", "other"]
-_KINDS: Mapping[int, FileKind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """What is at a path.
-
-    size: bytes; of a link the length of its target.
-    mode: permission bits, such as 0o644.
-    modified: seconds since 1970.
-    target: where a link leads, as it was written; None for anything else.
-    """
-
-    name: str
-    kind: FileKind
-    size: int
-    mode: int
-    modified: float
-    target: str | None = None
-
-    @classmethod
-    def of(cls, name: str, mode: int, size: int, modified_ns: int, target: str) -> FileInfo:
-        """Of what `lstat` says, `mode` with the type; `target` counts for a link alone."""
-        kind: FileKind = _KINDS.get(stat.S_IFMT(mode), "other")
-        return cls(name, kind, size, stat.S_IMODE(mode), modified_ns / 1e9, target if kind == "link" else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +125,12 @@ class SandboxSpec:
 @runtime_checkable
 class Session(Protocol):
     """A shell in a sandbox whose state lasts from one command to the next: directory, variables, functions,
-    aliases, background jobs. Options of `set` that would end or flood it (e, u, v, x) last one command.
+    aliases, background jobs. Options of `set` that would end or flood it (e, u, v, x) last one command, and a trap
+    on EXIT runs at the end of the command that has set it.
 
     A command that ends the shell loses only what it changed itself; in a shell other than bash the functions
-    go with it. What background jobs print while no command runs is dropped.
+    go with it. What background jobs print while no command runs is dropped. Where the present directory is gone,
+    the next command says so and starts where the session did.
     """
 
     async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
@@ -172,15 +145,14 @@ class Session(Protocol):
 
 @runtime_checkable
 class Sandbox(Protocol):
-    """One isolated machine for one rollout, open from `Backend.open` until its block ends."""
+    """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
-    @property
-    def id(self) -> str:
-        """Names the sandbox in logs and in the engine's own listing."""
+    A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
+    and `stop`. Optional: `session` (the terminal tool needs it), `reset` and `fork`, which raise NotSupported here.
+    """
 
-    @property
-    def workdir(self) -> str:
-        """Absolute path in which commands start."""
+    workdir: str
+    """Absolute path in which commands start."""
 
     async def exec(
         self,
@@ -204,14 +176,8 @@ class Sandbox(Protocol):
         """
         ...
 
-    async def session(
-        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
-    ) -> Session:
-        """A shell that keeps its state, for as long as the sandbox lives: bash where there is one, else sh."""
-        ...
-
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """A regular file's content. Raises FileNotFoundError, IsADirectoryError,
+        """Return a regular file's content. Raises FileNotFoundError, IsADirectoryError,
         PermissionError, or ValueError when it is larger than `max_bytes`."""
         ...
 
@@ -219,63 +185,60 @@ class Sandbox(Protocol):
         """Create or replace a file, and its parent directories. Relative paths start at `workdir`."""
         ...
 
-    async def stat(self, path: str) -> FileInfo:
-        """What is at a path; a link is told as a link. Raises FileNotFoundError, NotADirectoryError,
-        PermissionError, OSError where links go round in a circle."""
-        ...
-
-    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
-        """What is in a directory, by name; links are told as links. Raises FileNotFoundError, NotADirectoryError,
-        PermissionError, or ValueError when there is more than `max_entries`."""
-        ...
-
     async def upload(self, archive: bytes, path: str) -> None:
         """Unpack a tar archive into the directory `path`, which is created when missing."""
         ...
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        """The tree at `path` as a tar archive whose member names are relative to `path`.
+        """Return the tree at `path` as a tar archive whose member names are relative to `path`.
 
-        It is read by the engine from outside, so that no program in the sandbox can change
-        what is seen; it also works after `stop`. Links come back as links, unfollowed.
+        It is read from outside, so that no program in the sandbox can change what is seen; it also
+        works after `stop`. Links come back as links, unfollowed.
         Raises FileNotFoundError, OSError where links go round in a circle, or ValueError when it is
         larger than `max_bytes`.
         """
-        ...
-
-    async def reset(self) -> None:
-        """Back to the state in which `open` gave it, whatever was done since; its processes and sessions are
-        gone, and `id` may be another one. Raises NotSupported where it can't be."""
-        ...
-
-    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
-        """`count` new sandboxes with this one's files as they are now, removed when the block ends. Its
-        processes, sessions and /dev/shm are not copied. Raises NotSupported where it can't be."""
         ...
 
     async def stop(self) -> None:
         """Kill every process in the sandbox, now. Its files stay readable by `download`."""
         ...
 
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> Session:
+        """Open a shell that keeps its state, for as long as the sandbox lives: bash where there is one, else sh."""
+        raise NotSupported(f"{type(self).__name__} has no sessions, which the terminal tool needs")
 
+    async def reset(self) -> None:
+        """Bring back the state in which `open` gave it, whatever was done since; its processes and sessions are
+        gone."""
+        raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
+
+    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        """Open `count` new sandboxes with this one's files as they are now, removed when the block ends. Its
+        processes, sessions and /dev/shm are not copied."""
+        raise NotSupported(f"{type(self).__name__} can't be forked; open other sandboxes and upload its files")
+
+
+@runtime_checkable
 class Backend(Protocol):
-    """Makes sandboxes. Entering it checks the engine and reaps what dead owners left behind;
-    leaving it removes everything that it made."""
+    """Makes sandboxes. Entering it checks what it is made of and reaps what dead owners left behind;
+    leaving it removes everything that it made. A backend subclasses this; all but `prepare` is required."""
 
-    async def __aenter__(self) -> Backend: ...
+    async def __aenter__(self) -> Self: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
 
     def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
-        """A started sandbox, removed when the block ends, however it ends."""
-        ...
-
-    def prepare(self, spec: SandboxSpec, count: int) -> None:
-        """A hint: `count` sandboxes like this will be opened soon. Their image must be there."""
+        """Open a started sandbox, removed when the block ends, however it ends."""
         ...
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """The name of an image that `open` can use at once: `name` when present or pullable, or
+        """Return the name of an image that `open` can use at once: `name` when present or pullable, or
         one built from the Dockerfile in the directory `context` (once per content, shared by
         concurrent callers). Raises ImageMissing with the remedy."""
         ...
+
+    def prepare(self, spec: SandboxSpec, count: int) -> None:
+        """Take the hint that `count` sandboxes like this will be opened soon. Their image must be there."""
+        return

@@ -10,7 +10,7 @@ def dropped_line(dropped: int) -> bytes:
 
 
 class BoundedOutput:
-    """Collects bytes; keeps the first `limit // 2` and the last `limit - limit // 2` of them."""
+    """Collects bytes, and keeps the first `limit // 2` and the last `limit - limit // 2` of them."""
 
     def __init__(self, limit: int) -> None:
         if limit < 0:
@@ -38,7 +38,7 @@ class BoundedOutput:
             self._dropped += excess
 
     def result(self) -> tuple[bytes, bool]:
-        """The bytes, with a line in the middle that counts what was dropped, and whether any was."""
+        """Return the bytes, with a line in the middle that counts what was dropped, and whether any was."""
         self._trim()
         if not self._dropped:
             return bytes(self._head + self._tail), False

@@ -13,7 +13,7 @@ PREFIX = "atropos-agent."
 
 
 def process_start(pid: int) -> str:
-    """When the process started, in clock ticks since boot; empty when there is no such process.
+    """Return when the process started, in clock ticks since boot; empty when there is no such process.
 
     A pid alone is not enough: the kernel uses numbers again.
     """
@@ -47,7 +47,7 @@ class Owner:
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> Owner:
-        """Raises KeyError or ValueError when the labels are not ours."""
+        """Read an owner from labels. Raises KeyError or ValueError when they are not ours."""
         return cls(
             id=labels[PREFIX + "owner"],
             host=labels[PREFIX + "host"],
@@ -69,7 +69,7 @@ class Owner:
         return self.host == socket.gethostname()
 
     def is_dead(self) -> bool:
-        """Certainly gone, as /proc tells. Another host's processes can't be seen, so they count as alive."""
+        """Return whether it is certainly gone, as /proc tells; another host's processes count as alive."""
         if not self.is_of_this_host():
             return False
         return self.boot != _boot_id() or self.start != process_start(self.pid)

@@ -1,4 +1,4 @@
-"""The loop that a session's shell runs: `executor/session.c` describes how it is spoken to.
+"""The loop that a session's shell runs: `docker/executor/session.c` describes how it is spoken to.
 
 It runs in bash, dash and busybox sh, uses builtins alone, so that it works when a command has unset PATH, and calls
 them by `command`, so that it works when a command has defined functions with their names.
@@ -10,7 +10,7 @@ LOOP_VARIABLE = "ATROPOS_LOOP"
 
 # The loop stands in a variable, not among the arguments of a process, so that `pkill -f` with a word of it does
 # not find the shell. The last argument is the session's directory.
-_SHELL = f'__shell=$(command -v bash || echo sh); exec "$__shell" -c \'eval "${LOOP_VARIABLE}"\' "$__shell" "$1"'
+_SHELL = f'__shell=$(command -v bash || echo sh); exec "$__shell" -c \'eval "${LOOP_VARIABLE}"\' "$__shell" "$1" "$2"'
 
 # What a shell can say about itself so that another one can take its place. bash can list everything, other
 # shells no functions. Readonly variables of the shell's own complain when they are restored, and are right.
@@ -24,31 +24,72 @@ _SAVE = """
   } >| "$__dir/state.$__slot"
 """
 
+# The directory of the shell is another one than PWD says: a command has assigned PWD, or the directory is gone.
+_FIND_PLACE = """
+  command test "$PWD" -ef . || {
+    __cwd=$PWD __back=${OLDPWD-}
+    command cd . && command test "$PWD" -ef . || {
+      command cd -- "$__home" || command cd /
+      command printf '[the directory %s is gone; now in %s]\\n' "$__cwd" "$PWD" >&5
+    }
+    OLDPWD=$__back
+  }
+"""
+
+# A trap on EXIT runs at the end of the command that has set it, as it would in a shell of its own. The list of traps
+# begins with it. It goes by way of a file, because a subshell would cost more than all the rest of a short command.
+_RUN_EXIT_TRAP = """
+  command trap >| "$__dir/traps"
+  if command test -s "$__dir/traps"; then
+    __text=
+    while IFS= command read -r __line; do __text="$__text$__line
+"; done <"$__dir/traps"
+    command eval "set ${__text#trap}"
+    case ${2-} in (EXIT)
+      __text=$1
+      set --
+      command trap - EXIT
+      __status
+      command eval "$__text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+    esac
+    set --
+  fi
+"""
+
 LOOP = f"""
 unset -v {LOOP_VARIABLE}
-__dir=$1 __status=0
+__home=$1 __dir=$2 __status=0
 __status() {{ return "$__status"; }}
 set --
-exec 5>&1 >/dev/null 2>&1
+# Nothing of the loop's own prints to the first stream, to which a trap on EXIT speaks when a command exits.
+exec 5>&1 2>/dev/null
+command cd -- "$__home" || command printf '[the directory %s is gone; now in %s]\n' "$__home" "$PWD" >&5
+# Made now: a command may set an umask that denies everything.
+for __slot in state.0 state.1 traps; do command : >>"$__dir/$__slot"; done
 while IFS= command read -r __slot <&3; do
   case $__slot in (-*)
     __whole=
     command . "$__dir/state.${{__slot#-}}"
     case $__whole in ('') command . "$__dir/state.$((1 - ${{__slot#-}}))";; esac
-    command cd -- "$__cwd" || command printf 'sandbox: now in %s\\n' "$PWD" >&5
+    command cd -- "$__cwd" || command printf '[the directory %s is gone; now in %s]\n' "$__cwd" "$PWD" >&5
     OLDPWD=$__back
     continue;;
   esac
+{_FIND_PLACE}
   __status
   command . "$__dir/text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-
   __status=$?
   set +euvx
+{_RUN_EXIT_TRAP}
   command echo "ended $__status" >&4
   __cwd=$PWD __back=${{OLDPWD-}}{_SAVE}
 done
 """
 
 
-def session_argv(directory: str) -> list[str]:
-    """The command that becomes a session's shell: bash where the image has it, else sh."""
-    return ["/bin/sh", "-c", _SHELL, "sh", directory]
+def session_argv(home: str, directory: str) -> list[str]:
+    """Return the command that becomes a session's shell: bash where the image has it, else sh.
+
+    home: where the first command starts; directory: the session's own. Start it in a directory that is surely there.
+    """
+    return ["/bin/sh", "-c", _SHELL, "sh", home, directory]

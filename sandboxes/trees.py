@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = None) -> bytes:
-    """A tar archive of the directory `path`, or of one file, with names relative to `path`.
+    """Pack the directory `path`, or one file, into a tar archive with names relative to `path`.
 
     only: the names of the members to pack; None for all.
 
@@ -41,7 +41,7 @@ def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = No
 
 
 def rebase(archive: bytes) -> bytes:
-    """An archive as the engine makes it (every name below one top name) with names relative to that top.
+    """Return an archive of the Docker daemon's (every name below one top name) with names relative to that top.
 
     The top directory itself is dropped; a single file keeps its name.
     """

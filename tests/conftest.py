@@ -1,4 +1,4 @@
-"""What every test may use: tokenizers, and a Docker engine with the base image."""
+"""What every test may use: tokenizers, and a Docker daemon with the base image."""
 
 import asyncio
 import importlib.util
@@ -9,11 +9,11 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from own_engine import Engine, copy_image
+from own_daemon import Daemon, copy_image
 from transformers import AutoTokenizer
 
-from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import ensure_engine
+from sandboxes.docker import DockerBackend
+from sandboxes.docker.daemon import ensure_daemon
 from sandboxes.docker.images import ensure_base_image
 
 
@@ -49,10 +49,10 @@ def tokenizers_dir(request, tmp_path_factory) -> Path | None:
 
 @pytest.fixture(scope="session")
 def base_image() -> str:
-    """The name of the base image; engine and image are made when they are missing."""
+    """The name of the base image; daemon and image are made when they are missing."""
 
     async def prepare() -> str:
-        await ensure_engine()
+        await ensure_daemon()
         return await ensure_base_image()
 
     return asyncio.run(prepare())
@@ -66,12 +66,12 @@ async def docker_backend(base_image):
 
 
 @pytest.fixture
-async def own_engine(base_image, tmp_path):
+async def own_daemon(base_image, tmp_path):
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
-        # An engine that can be ended and started is one of our own, not the user's.
+        # A Docker daemon that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
-    engine = Engine(tmp_path, "--live-restore")
-    await engine.start()
-    await asyncio.to_thread(copy_image, base_image, engine.url)
-    yield engine
-    await engine.leave()
+    daemon = Daemon(tmp_path, "--live-restore")
+    await daemon.start()
+    await asyncio.to_thread(copy_image, base_image, daemon.url)
+    yield daemon
+    await daemon.leave()

@@ -14,6 +14,16 @@ from scripted_engine import ScriptedEngine
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
+CHOOSES_THE_BACKEND = """
+from envs.swe.environment import SWEEnv
+from sandboxes.registry import load_backend
+
+class Chosen(SWEEnv):
+    def make_backend(self):
+        return load_backend("sandbox_backend:LoggingBackend")
+
+Chosen.cli()
+"""
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
@@ -51,9 +61,11 @@ def run_example(smollm2_tokenizer, tmp_path):
     folder = tmp_path / "tokenizer"
     smollm2_tokenizer.save_pretrained(folder)
 
-    def run(name, policy, *options):
-        script = tmp_path / "mine.py"
-        shutil.copy(EXAMPLES[0].parent / name, script)
+    def run(name, policy, *options, main=None):
+        script = Path(shutil.copy(EXAMPLES[0].parent / name, tmp_path))
+        if main is not None:
+            script = tmp_path / "mine.py"
+            script.write_text(main)
         with ScriptedEngine(policy, smollm2_tokenizer, root=str(folder)) as engine:
             done = subprocess.run(
                 [
@@ -99,7 +111,8 @@ def test_a_reward_of_ones_own(run_example, docker_backend):
 
 @pytest.mark.docker
 def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
-    run_example("sandbox_backend.py", asks_who_it_is, f"--env.tasks={STARTER / 'create-notes'}")
+    tasks = f"--env.tasks={STARTER / 'create-notes'}"
+    run_example("sandbox_backend.py", asks_who_it_is, tasks, main=CHOOSES_THE_BACKEND)
     assert "ended with 0: root" in run_example.stderr
     assert "/judge/run.sh" in run_example.stderr
 

@@ -30,7 +30,7 @@ __all__ = [
 
 
 def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolRegistry:
-    """The standard tools on a sandbox: all of them, or those named, in the order of `names`.
+    """Return the standard tools on a sandbox: all of them, or those named, in the order of `names`.
 
     Raises ValueError for an unknown name."""
     files, search = Files(sandbox), Search(sandbox)

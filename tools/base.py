@@ -92,7 +92,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool in OpenAI's function format; a copy that the caller may change."""
+        """Return the tool in OpenAI's function format; a copy that the caller may change."""
         return {
             "type": "function",
             "function": {
@@ -104,7 +104,7 @@ class Tool:
 
     @property
     def signature(self) -> str:
-        """The tool in one line, such as `weather(city: string, days: integer = 1)`."""
+        """Return the tool in one line, such as `weather(city: string, days: integer = 1)`."""
         required = self.parameters["required"]
         parts = [
             f"{name}: {_type_of(prop)}" + ("" if name in required else f" = {json.dumps(prop.get('default'))}")
@@ -142,7 +142,7 @@ class ToolRegistry:
     """The tools of one rollout, in the order in which they are shown to the model."""
 
     def __init__(self, tools: Iterable[Tool | ToolFunction] = ()) -> None:
-        """Raises ValueError when two tools share a name, TypeError when one can't be a tool."""
+        """Take the tools. Raises ValueError when two tools share a name, TypeError when one can't be a tool."""
         self._tools: dict[str, Tool] = {}
         for item in tools:
             tool = item if isinstance(item, Tool) else Tool.of(item)
@@ -162,7 +162,7 @@ class ToolRegistry:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """Every tool in OpenAI's function format."""
+        """Return every tool in OpenAI's function format."""
         return [tool.schema for tool in self._tools.values()]
 
     async def execute(self, call: ToolCall) -> ToolResult:
@@ -182,7 +182,7 @@ class ToolRegistry:
 # Bounded, because tools may be closures made anew for each rollout.
 @lru_cache(maxsize=128)
 def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, Any], type[BaseModel]]:
-    """A function's name, description, JSON schema and the model that checks its arguments."""
+    """Return a function's name, description, JSON schema and the model that checks its arguments."""
     name = getattr(function, "__name__", type(function).__name__)
     if not inspect.iscoroutinefunction(function) or not inspect.isfunction(function):
         raise TypeError(f"tool {name!r} must be an async function or an async method")
@@ -207,7 +207,7 @@ def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, 
 
 
 def _hint(function: ToolFunction, parameter: inspect.Parameter, where: str) -> Any:
-    """A parameter's type, seen to be one that a schema can describe. Raises TypeError."""
+    """Return a parameter's type, seen to be one that a schema can describe. Raises TypeError."""
     if parameter.annotation is parameter.empty:
         hint = " (pass the method of an object)" if parameter.name in ("self", "cls") else ""
         raise TypeError(f"{where} needs a type annotation{hint}")
@@ -223,7 +223,7 @@ def _hint(function: ToolFunction, parameter: inspect.Parameter, where: str) -> A
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, Any]:
-    """A model's JSON schema without what only costs prompt tokens."""
+    """Return a model's JSON schema without what only costs prompt tokens."""
     schema = model.model_json_schema()
     properties: dict[str, Any] = schema.get("properties", {})
     for prop in properties.values():
@@ -248,7 +248,7 @@ def _type_of(prop: Mapping[str, Any]) -> str:
 
 
 def _problem(details: ErrorDetails) -> str:
-    """One wrong argument, in words that say what was expected and what was given."""
+    """Describe one wrong argument in words that say what was expected and what was given."""
     where = ".".join(map(str, details["loc"])) or "arguments"
     if details["type"] == "missing":
         return f"{where} is missing"
@@ -263,7 +263,7 @@ def _problem(details: ErrorDetails) -> str:
 
 
 def _split_docstring(doc: str) -> tuple[str, dict[str, str]]:
-    """A docstring's first paragraph, and each argument's description."""
+    """Return a docstring's first paragraph, and each argument's description."""
     match = re.search(r"^Args:[ ]*\n", doc, re.MULTILINE)
     text, section = (doc[: match.start()], doc[match.end() :]) if match else (doc, "")
     arguments: dict[str, str] = {}

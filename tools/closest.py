@@ -11,7 +11,7 @@ _MAX_WIDTH = 300
 
 
 def closest(wanted: str, text: str) -> tuple[str, int, int] | None:
-    """Why `wanted` is not in `text`, and the lines (from 0, end excluded) that come closest to it.
+    """Return why `wanted` is not in `text`, and the lines (from 0, end excluded) that come closest to it.
 
     None when nothing is similar."""
     unnumbered = re.sub(r"^ *\d+\t", "", wanted, flags=re.MULTILINE)

@@ -41,7 +41,7 @@ class _Text:
 
     @classmethod
     def of(cls, path: str, data: bytes) -> _Text:
-        """Raises ToolError for binary files."""
+        """Decode a file. Raises ToolError for binary files."""
         if b"\0" in data:
             raise ToolError(f"{path} is a binary file of {len(data):,} bytes")
         text = data.decode("utf-8", errors="surrogateescape")
@@ -53,17 +53,17 @@ class _Text:
         return text.encode("utf-8", errors="surrogateescape")
 
     def adapted(self, text: str) -> str:
-        """The model's text with this text's line ends."""
+        """Return the model's text with this text's line ends."""
         return text.replace("\r\n", "\n") if self.crlf else text
 
     @property
     def lines(self) -> list[str]:
-        """The lines without their ends; a last line end starts no further line."""
+        """Return the lines without their ends; a last line end starts no further line."""
         lines = self.content.split("\n")
         return lines[:-1] if lines[-1] == "" else lines
 
     def numbered(self, first: int, end: int) -> str:
-        """Lines from index `first` to before `end`, each with its number from 1 and a tab."""
+        """Return lines from index `first` to before `end`, each with its number from 1 and a tab."""
         chosen = self.lines[max(first, 0) : end]
         return "\n".join(_numbered(number, line) for number, line in enumerate(chosen, max(first, 0) + 1))
 
@@ -79,7 +79,7 @@ class Files:
     """
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
-        """output_chars: characters of a file or listing that one call shows."""
+        """Make the tools. output_chars: characters of a file or listing that one call shows."""
         self._sandbox = sandbox
         self._output_chars = output_chars
 
@@ -191,7 +191,7 @@ class Files:
         return await self._changed(file, content, line, line + len(added))
 
     async def _bytes(self, path: str) -> bytes | None:
-        """A file's content; None for a directory. Raises ToolError."""
+        """Return a file's content; None for a directory. Raises ToolError."""
         check(path)
         try:
             return await self._sandbox.read_file(path, max_bytes=_MAX_BYTES)
@@ -219,7 +219,7 @@ class Files:
         return f"changed {text.path}:\n{bounded(shown, self._output_chars)}"
 
     async def _overwrite(self, path: str, data: bytes) -> None:
-        """In place, so that mode, owner and links stay as they are. Raises ToolError."""
+        """Overwrite a file in place, so that mode, owner and links stay as they are. Raises ToolError."""
         directory, name = locate(self._sandbox, path)
         command = ["/bin/sh", "-c", 'cat > "$1"', "sh", name]
         result = await self._sandbox.exec(command, cwd=directory, stdin=data)
@@ -244,7 +244,7 @@ def _numbered(number: int, line: str) -> str:
 
 
 def _places(text: str, old: str) -> list[int]:
-    """Where `old` begins in `text`, overlapping places too; at most 11 of them."""
+    """Return where `old` begins in `text`, overlapping places too; at most 11 of them."""
     places: list[int] = []
     place = text.find(old)
     while place >= 0 and len(places) <= 10:

@@ -17,7 +17,7 @@ _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd\ud800-\udfff]+")
 
 
 def readable(text: str) -> str:
-    """Text as a terminal would leave it: escape sequences gone, a line that was overwritten by
+    """Return text as a terminal would leave it: escape sequences gone, a line that was overwritten by
     carriage returns (a progress bar) reduced to its last state, runs of other control
     characters and undecodable bytes shown as one U+FFFD."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
@@ -29,12 +29,12 @@ def readable(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a file: nothing is interpreted, runs of unreadable characters are shown as one U+FFFD."""
+    """Return the text of a file: nothing is interpreted, runs of unreadable characters are shown as one U+FFFD."""
     return _UNREADABLE.sub("\ufffd", text)
 
 
 def bounded(text: str, limit: int, cut_note: str = "") -> str:
-    """`text` if it has at most `limit` characters, else its first and last halves with a line
+    """Return `text` if it has at most `limit` characters, else its first and last halves with a line
     between them that says how many characters were cut; `cut_note` is added to that line."""
     if len(text) <= limit:
         return text

@@ -9,7 +9,7 @@ from tools.base import ToolError
 
 
 def locate(sandbox: Sandbox, path: str) -> tuple[str, str]:
-    """The absolute directory to run a command in, and the path's name there.
+    """Return the absolute directory to run a command in, and the path's name there.
 
     The name is "." or starts with "./", so that no program takes it for an option. Relative paths
     start at the sandbox's workdir. Raises ToolError."""
@@ -20,13 +20,13 @@ def locate(sandbox: Sandbox, path: str) -> tuple[str, str]:
 
 
 def check(path: str) -> None:
-    """Raises ToolError for what can be no path."""
+    """Raise ToolError for what can be no path."""
     if not path or "\0" in path:
         raise ToolError("the path is empty" if not path else "a path cannot contain null characters")
 
 
 def refusal(path: str, error: OSError) -> ToolError:
-    """What the model is told when the sandbox refuses a path. Failures of ours are raised instead."""
+    """Return what the model is told when the sandbox refuses a path. Failures of ours are raised instead."""
     if isinstance(error, SandboxError):
         raise error
     return ToolError(f"{path}: {error.strerror or error}")

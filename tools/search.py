@@ -41,7 +41,7 @@ class Search:
     Paths are absolute, or start at the sandbox's workdir (not at the terminal's present directory)."""
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
-        """output_chars: characters of results that one call shows."""
+        """Make the tools. output_chars: characters of results that one call shows."""
         self._sandbox = sandbox
         self._output_chars = output_chars
 
@@ -108,7 +108,7 @@ class Search:
 
 
 def _glob(pattern: str) -> tuple[str, str]:
-    """The arguments of `find` for a glob. Raises ToolError."""
+    """Return the arguments of `find` for a glob. Raises ToolError."""
     if not pattern or "\0" in pattern or "{" in pattern:
         raise ToolError("a glob is one pattern such as *.py; alternatives in braces are not supported")
     if "/" not in pattern:
@@ -118,7 +118,7 @@ def _glob(pattern: str) -> tuple[str, str]:
 
 
 def _path(given: str, found: str) -> str:
-    """A path of the output, in the terms in which the model gave its directory."""
+    """Return a path of the output, in the terms in which the model gave its directory."""
     name = posixpath.basename(given.rstrip("/"))
     base = given.rstrip("/") if name in ("", ".", "..") else posixpath.dirname(given.rstrip("/"))
     return posixpath.normpath(posixpath.join(base, found)) + ("/" if found.endswith("/") else "")

@@ -19,9 +19,8 @@ from envs.judging.changes import Changes, collect_changes, pack_directory
 from envs.judging.manifest import CheckResult
 from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
 from envs.types import BadTask, InfraError, Task, Verdict
-from sandboxes.base import Backend, EngineUnavailable, SandboxError
-from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.daemon import connect
+from sandboxes.base import Backend, DaemonUnavailable, SandboxError
+from sandboxes.docker import DockerBackend
 
 logger = logging.getLogger(__name__)
 
@@ -128,7 +127,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
             problem = problem or _problem(solved, said, nothing[-1])
         flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
         problem = "repeats disagree: the task is flaky" if flaky else problem
-    except EngineUnavailable:
+    except DaemonUnavailable:
         raise
     except (BadTask, InfraError, SandboxError) as error:
         problem = str(error)
@@ -152,12 +151,8 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
 
 
 async def _image_mb(backend: Backend, image: str) -> float:
-    """The size of an image; 0 on a backend without a container engine."""
-    if not isinstance(backend, DockerBackend):
-        return 0.0
-    async with connect() as client:
-        found = await client.images.inspect(image)
-    return round(float(found["Size"]) / 2**20, 1)
+    """The size of an image; 0 on a backend without a Docker daemon."""
+    return round(await backend.image_mb(image), 1) if isinstance(backend, DockerBackend) else 0.0
 
 
 def _stands(result: CheckResult, task: Task, repeats: int) -> bool:

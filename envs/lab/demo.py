@@ -24,7 +24,7 @@ from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import adapter
 from envs.records.metrics import Metrics
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import ensure_engine, stop_engine
+from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
 
 
@@ -58,7 +58,7 @@ async def _demo(options: argparse.Namespace) -> int:
     run_dir: Path = options.run_dir
     async with AsyncExitStack() as stack:
         console.print("Docker engine and sandbox image …")
-        stack.push_async_callback(stop_engine, await ensure_engine())
+        stack.push_async_callback(stop_daemon, await ensure_daemon())
         await ensure_base_image()
         parts = await stack.enter_async_context(Parts(run_dir))
         api = await parts.trainer_api()

@@ -37,7 +37,7 @@ from envs.lab.synthetic import examples
 from envs.lab.warm_start import adapter
 from envs.swe import STARTER
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import ensure_engine, stop_engine
+from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ async def _learn(options: argparse.Namespace) -> int:
     config = _config(options, rung)
     async with AsyncExitStack() as stack:
         console.print("Docker engine and sandbox image …")
-        stack.push_async_callback(stop_engine, await ensure_engine())
+        stack.push_async_callback(stop_daemon, await ensure_daemon())
         await ensure_base_image()
         await asyncio.to_thread(_write_tasks, rung, run_dir / "tasks")
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))

@@ -20,7 +20,7 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, SequenceData
 from envs.lab.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
 from sandboxes.base import Sandbox, SandboxSpec
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 from tools import ToolCall, default_tools
 
 TOOLS = ("terminal", "submit")

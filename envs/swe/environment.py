@@ -21,9 +21,8 @@ from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.daemon import connect
-from sandboxes.docker.pool import PoolLimits
 from tools import ToolRegistry, default_tools
 
 

@@ -24,7 +24,7 @@ from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
 from sandboxes.base import SandboxError
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."

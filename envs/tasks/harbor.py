@@ -44,7 +44,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from envs.types import BadTask, Hidden, Task
 from sandboxes.base import Limits
-from sandboxes.docker.proxy import AllowList
+from sandboxes.hosts import AllowList
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "

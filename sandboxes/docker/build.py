@@ -15,8 +15,8 @@ from pathlib import Path
 import aiodocker
 from docker.utils.build import exclude_paths
 
-from sandboxes.base import EngineTrouble, ImageMissing, SandboxError, StorageFull
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.base import DaemonError, ImageMissing, SandboxError, StorageFull
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.reap import remove_image
 from sandboxes.trees import pack
 
@@ -33,10 +33,10 @@ class ImageStore:
 
     base_image: takes the place of the image in the last `FROM` of every Dockerfile, for machines that
     cannot pull what it names.
-    budget_mb: what all images of the engine together may take before ours that are unused are removed.
+    budget_mb: what all images of the Docker daemon together may take before ours that are unused are removed.
     """
 
-    def __init__(self, client: aiodocker.Docker, base_image: str | None, budget_mb: int | None = None) -> None:
+    def __init__(self, client: DaemonClient, base_image: str | None, budget_mb: int | None = None) -> None:
         self._client = client
         self._base_image = base_image
         self._budget_mb = budget_mb
@@ -64,7 +64,7 @@ class ImageStore:
 
     async def present(self, name: str) -> bool:
         try:
-            async with engine_errors(f"look for image {name}"):
+            async with daemon_errors(f"look for image {name}"):
                 await self._client.images.inspect(name)
         except ImageMissing:
             return False
@@ -84,14 +84,14 @@ class ImageStore:
         if self._budget_mb is not None:
             try:
                 await self._remove_unused(self._budget_mb * 2**20)
-            except EngineTrouble as error:  # the image is there; others look after the budget too
+            except DaemonError as error:  # the image is there; others look after the budget too
                 logger.warning("images that nobody uses stay for now: %s", error)
 
     async def _remove_unused(self, budget: int) -> int:
         """Remove images that we built, the oldest first, until all images together take at most `budget`
         bytes. What this process or a container uses stays. Returns how many were removed."""
-        # One at a time: the engine refuses to measure its storage twice at once.
-        async with self._measuring, engine_errors("measure the images"):
+        # One at a time: the Docker daemon refuses to measure its storage twice at once.
+        async with self._measuring, daemon_errors("measure the images"):
             usage = await self._client._query_json("system/df")
         size, removed = int(usage["LayersSize"]), 0
         for image in sorted(usage["Images"] or [], key=lambda image: image["Created"]):
@@ -111,7 +111,7 @@ class ImageStore:
     async def _pull(self, name: str) -> None:
         progress = _Progress(f"Pulling image {name}")
         try:
-            async with engine_errors(f"pull image {name}"):
+            async with daemon_errors(f"pull image {name}"):
                 async for line in self._client.images.pull(name, stream=True):
                     progress.saw(f"{line.get('id', '')} {line.get('status', '')} {line.get('progress', '')}".strip())
         except SandboxError as error:
@@ -121,7 +121,7 @@ class ImageStore:
     async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")
         log: list[str] = []
-        async with engine_errors(f"build image {tag} from {context}"):
+        async with daemon_errors(f"build image {tag} from {context}"):
             build = self._client.images.build(
                 fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
             )
@@ -161,13 +161,13 @@ class _Progress:
 def remedy(name: str) -> str:
     return (
         f"Image {name!r} is not on this machine and could not be pulled. Either `docker load` it from a file, "
-        "give the Docker engine a registry that has it, or build from another base image (option base_image; "
+        "give the Docker daemon a registry that has it, or build from another base image (option base_image; "
         "`python -m sandboxes setup` makes atropos-agent/base:debian12, which needs no registry)."
     )
 
 
 def pack_context(context: Path, base_image: str | None) -> tuple[bytes, str]:
-    """The build context as a tar archive, and a digest of its names, modes, links and contents."""
+    """Return the build context as a tar archive, and a digest of its names, modes, links and contents."""
     dockerfile = context / "Dockerfile"
     if not dockerfile.is_file():
         raise SandboxError(f"{context} has no Dockerfile")
@@ -187,7 +187,7 @@ def pack_context(context: Path, base_image: str | None) -> tuple[bytes, str]:
 
 
 def _not_ignored(context: Path) -> set[str] | None:
-    """The paths that `.dockerignore` leaves in the context; None for all."""
+    """Return the paths that `.dockerignore` leaves in the context; None for all."""
     ignore = context / ".dockerignore"
     if not ignore.is_file():
         return None
@@ -196,7 +196,7 @@ def _not_ignored(context: Path) -> set[str] | None:
 
 
 def with_base(dockerfile: str, base_image: str) -> str:
-    """The Dockerfile with another image in its last `FROM`."""
+    """Return the Dockerfile with another image in its last `FROM`."""
     matches = list(_FROM.finditer(dockerfile))
     if not matches:
         raise SandboxError("the Dockerfile has no FROM")

@@ -1,16 +1,15 @@
-"""The host's end of the stream to a container's executor. `executor/executor.c` describes the frames."""
+"""The host's end of the stream to a container's executor. `executor/main.c` describes the frames."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import os
-import posixpath
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from sandboxes.base import EngineRestarted, FileInfo, SandboxDied, SandboxTimeout
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxTimeout
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
 from sandboxes.shielding import finish
 
@@ -43,7 +42,7 @@ class Ended:
 
 
 class Channel:
-    """What the executor can be asked for."""
+    """The requests that the executor understands."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -70,7 +69,7 @@ class Channel:
         return _ended(await self._request(stdin, (b"E", request), timeout + _ANSWER_S))
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
-        """Declares a session; its shell starts with its first command. Returns its number."""
+        """Declare a session; its shell starts with its first command. Returns its number."""
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -96,11 +95,11 @@ class Channel:
         await self._connection.send(0, b"Q", why.encode() + b"\0", self._connection.era)
 
     async def show_interest(self) -> None:
-        """Keeps the executor from ending at the end of its lease."""
+        """Keep the executor from ending at the end of its lease."""
         await self._connection.send(_NOBODY, b"K", b"", self._connection.era)
 
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
-        """Raises the OSError that the open or read gave; ValueError when the file is too large."""
+        """Return a file's content. Raises the OSError that the open or read gave; ValueError when it is too large."""
         request = struct.pack("<IIQ", identity.uid, identity.gid, max_bytes) + _path(path)
         _, payload, data = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
@@ -109,27 +108,10 @@ class Channel:
         return data
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
-        """Raises the OSError that creating or writing gave."""
+        """Write a file. Raises the OSError that creating or writing gave."""
         request = struct.pack("<III", identity.uid, identity.gid, mode) + _path(path)
         _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
         _raise_errno(payload, path)
-
-    async def stat(self, path: str, identity: Identity) -> FileInfo:
-        """Raises the OSError that looking gave."""
-        request = struct.pack("<II", identity.uid, identity.gid) + _path(path)
-        _, payload, data = await self._request(b"", (b"I", request), _ANSWER_S)
-        _raise_errno(payload, path)
-        (found,) = _entries(data)
-        return replace(found, name=posixpath.basename(posixpath.normpath(path)) or "/")
-
-    async def list(self, path: str, max_entries: int, identity: Identity) -> Sequence[FileInfo]:
-        """By name. Raises the OSError that opening or reading gave; ValueError when there are too many."""
-        request = struct.pack("<IIQ", identity.uid, identity.gid, max_entries) + _path(path)
-        _, payload, data = await self._request(b"", (b"N", request), _ANSWER_S)
-        if struct.unpack("<I", payload)[0] == _EFBIG:
-            raise ValueError(f"{path} holds more than {max_entries} entries")
-        _raise_errno(payload, path)
-        return sorted(_entries(data), key=lambda entry: entry.name)
 
     async def make_directory(self, path: str, identity: Identity) -> None:
         request = struct.pack("<III", identity.uid, identity.gid, 0o755) + _path(path)
@@ -169,13 +151,10 @@ class Channel:
         try:
             await self._connection.send(call.number, b"K", b"", era)
             await self._connection.answer(call, _ANSWER_S)
-        except (SandboxDied, EngineRestarted, SandboxTimeout):
+        except (SandboxDied, DaemonRestarted, SandboxTimeout):
             return  # then nothing runs for it any more
 
 
-_ENTRY = struct.Struct("<IQq")
-_ENTRY_NAMES = 256 + 4097
-"""The most that an entry's name and target take."""
 _EFBIG = 27
 """Linux's number, whatever this side runs on; so are the others that the executor sends."""
 
@@ -203,16 +182,6 @@ def _ended(answer: tuple[bytes, bytes, bytes]) -> Ended:
     assert kind == b"X"  # noqa: S101  the executor answers E and L with X alone
     exit_code, flags, dropped = struct.unpack("<IBQ", payload)
     return Ended(exit_code, bool(flags & 1), dropped, data, bool(flags & 2))
-
-
-def _entries(data: bytes) -> Iterator[FileInfo]:
-    """What the executor's list.c sends."""
-    at = 0
-    while at < len(data):
-        mode, size, modified = _ENTRY.unpack_from(data, at)
-        name, target, _ = data[at + _ENTRY.size : at + _ENTRY.size + _ENTRY_NAMES].split(b"\0", 2)
-        at += _ENTRY.size + len(name) + len(target) + 2
-        yield FileInfo.of(os.fsdecode(name), mode, size, modified, os.fsdecode(target))
 
 
 def _path(path: str) -> bytes:

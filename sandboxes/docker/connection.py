@@ -1,4 +1,4 @@
-"""Frames over one stream. An attached one is attached again when the engine was started anew meanwhile."""
+"""Frames over one stream. An attached one is attached again when the Docker daemon was started anew meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import aiodocker
 import aiohttp
 
-from sandboxes.base import EngineRestarted, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.streams import AttachedStream, SocketStream, Stream
 from sandboxes.docker.tunnel import TUNNEL, Tunnels
 
@@ -26,7 +26,7 @@ MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
 _RETURN_S = 60.0
-"""How long an engine may be away."""
+"""How long a Docker daemon may be away."""
 _ATTEMPT_S = 10.0
 _NEVER_S = 1e8
 _CLOSED = (aiohttp.ClientError, aiodocker.DockerError, OSError, RuntimeError)
@@ -45,10 +45,10 @@ class Call:
 
 
 class Connection:
-    """Many requests at once. `attach`, start the container, `greet`; in the end `close`.
+    """A stream with many requests at once. `attach`, start the container, `greet`; in the end `close`.
 
     attach: opens the container's stream.
-    runs: whether the container runs; raises when the engine does not say.
+    runs: whether the container runs; raises when the Docker daemon does not say.
     tunnels: what becomes of connections that are made inside.
     """
 
@@ -87,7 +87,7 @@ class Connection:
         await self.send(0, b"T", self._token, self.era)
 
     async def shorten(self, pid: int, timeout_s: float) -> bool:
-        """Go on past the engine, over a socket of the executor's, if this process can reach that: as root on the
+        """Go on past the Docker daemon, over a socket of the executor's, if this process can reach that: as root on the
         executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
         place = f"/dev/shm/.{os.urandom(8).hex()}"
         offer = self.call()
@@ -99,7 +99,7 @@ class Connection:
         try:
             stream = await SocketStream.open(f"/proc/{pid}/root{place}")
         except OSError as reason:  # it is not on this machine, or not ours to enter
-            logger.debug("%s: only by way of the engine: %r", self._name, reason)
+            logger.debug("%s: only by way of the Docker daemon: %r", self._name, reason)
             return False
         async with AsyncExitStack() as stack:
             stack.push_async_callback(stream.close)
@@ -117,7 +117,7 @@ class Connection:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
 
     async def _stop_reading(self) -> None:
-        """And close the stream."""
+        """Stop, and close the stream."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait({self._reader})
@@ -129,7 +129,7 @@ class Connection:
         await self._stop_reading()
 
     def call(self, number: int | None = None) -> Call:
-        """Expects an answer from now on; `forget` it in the end."""
+        """Expect an answer from now on; `forget` it in the end."""
         number = next(self._numbers) if number is None else number
         call = self._calls[number] = Call(number, asyncio.get_running_loop().create_future())
         return call
@@ -138,7 +138,7 @@ class Connection:
         self._calls.pop(call.number, None)
 
     async def answer(self, call: Call, timeout_s: float) -> tuple[bytes, bytes]:
-        """The answer's type and payload. Raises SandboxTimeout, SandboxDied, EngineRestarted."""
+        """Return the answer's type and payload. Raises SandboxTimeout, SandboxDied, DaemonRestarted."""
         late = SandboxTimeout(f"sandbox {self._name} gave no answer within {timeout_s:.0f} s")
         timer = asyncio.get_running_loop().call_later(min(timeout_s, _NEVER_S), _fail, call, late)
         try:
@@ -147,13 +147,13 @@ class Connection:
             timer.cancel()
 
     async def ready(self) -> int:
-        """The era in which a request can begin now; waits while the engine is away. Raises SandboxDied."""
+        """Return the era in which a request can begin now; waits while the daemon is away. Raises SandboxDied."""
         await self._settled.wait()
         self._raise_if_dead()
         return self.era
 
     async def send(self, number: int, kind: bytes, payload: bytes, era: int) -> None:
-        """Raises SandboxDied, or EngineRestarted when the request began on an earlier stream."""
+        """Send a frame. Raises SandboxDied, or DaemonRestarted when the request began on an earlier stream."""
         self._raise_if_dead()
         if era == self.era and self._stream is not None and self._settled.is_set():
             try:
@@ -165,7 +165,7 @@ class Connection:
                     self._settled.clear()  # the reader is about to find out what has happened
         await self._settled.wait()
         self._raise_if_dead()
-        raise EngineRestarted(f"the engine of sandbox {self._name} was away for a moment")
+        raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
 
     def _raise_if_dead(self) -> None:
         if self._dead is not None:
@@ -211,20 +211,20 @@ class Connection:
                     raise SandboxDied(str(error)) from error
                 except (SandboxError, *_CLOSED) as error:
                     if patience.expired():
-                        raise SandboxDied(f"its engine does not answer: {error}") from error
+                        raise SandboxDied(f"its Docker daemon does not answer: {error}") from error
                     await asyncio.sleep(0.25)
-        logger.info("Sandbox %s has survived a restart of its engine", self._name)
+        logger.info("Sandbox %s has survived a restart of its Docker daemon", self._name)
         self._stream = stream
         self.era += 1
         if self._tunnels is not None:
             self._tunnels.end()
         for call in self._calls.values():
-            _fail(call, EngineRestarted(f"the engine of sandbox {self._name} was away for a moment"))
+            _fail(call, DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment"))
         self._settled.set()
         return buffer
 
     async def _resume(self, stream: AttachedStream) -> bytearray:
-        """Both sides drop what was half said; returns what came after the executor's token."""
+        """Have both sides drop what was half said; return what came after the executor's token."""
         await stream.write(self._token)
         heard = bytearray()
         while data := await stream.read():

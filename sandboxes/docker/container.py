@@ -1,4 +1,4 @@
-"""One Docker container as a sandbox: commands and small files by its executor, trees by the engine."""
+"""One Docker container as a sandbox: commands and small files by its executor, trees by the Docker daemon."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import Protocol
 
 import aiodocker
 
-from sandboxes.base import ExecResult, FileInfo, Sandbox, SandboxError, SandboxSpec, Session
+from sandboxes.base import ExecResult, Sandbox, SandboxError, SandboxSpec, Session
 from sandboxes.docker.channel import Channel, Ended, Identity
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.daemon import daemon_errors
 from sandboxes.docker.launch import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
 from sandboxes.output import dropped_line
@@ -25,7 +25,7 @@ from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.trees import rebase
 
 
-class DockerSession:
+class DockerSession(Session):
     """A shell in a container that lives from command to command. Made by `DockerSandbox.session`."""
 
     def __init__(self, channel: Channel, number: int) -> None:
@@ -58,7 +58,7 @@ class Care(Protocol):
     ) -> AbstractAsyncContextManager[Sequence[Sandbox]]: ...
 
 
-class DockerSandbox:
+class DockerSandbox(Sandbox):
     """A running container. Made by `DockerBackend.open`."""
 
     def __init__(self, machine: Machine, spec: SandboxSpec, care: Care) -> None:
@@ -70,7 +70,7 @@ class DockerSandbox:
         known = [entry.partition("=")[0] for entry in machine.image.get("Env") or []] + list(self._spec.env)
         self._machine = machine
         self._channel = machine.channel
-        self._workdir = self._spec.workdir or machine.image.get("WorkingDir") or "/"
+        self.workdir = self._spec.workdir or machine.image.get("WorkingDir") or "/"
         self._user = self._spec.user if self._spec.user is not None else machine.image.get("User") or ""
         self._sets_home = "HOME" in known
         self._identities: dict[str, Identity] = {"": Identity(), "root": Identity(), "0": Identity()}
@@ -81,12 +81,8 @@ class DockerSandbox:
 
     @property
     def machine(self) -> Machine:
-        """The one that it is made of now; `reset` takes another."""
+        """Return the machine that it is made of now; `reset` takes another."""
         return self._machine
-
-    @property
-    def workdir(self) -> str:
-        return self._workdir
 
     async def exec(
         self,
@@ -122,8 +118,8 @@ class DockerSandbox:
     ) -> Session:
         identity = await self._identity(user)
         number = await self._channel.open_session(
-            session_argv(f"/dev/shm/.session-{secrets.token_hex(4)}"),
-            cwd=self._absolute(cwd or "."),
+            session_argv(self._absolute(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
+            cwd="/",
             env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
             identity=identity,
         )
@@ -135,30 +131,24 @@ class DockerSandbox:
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
 
-    async def stat(self, path: str) -> FileInfo:
-        return await self._channel.stat(self._absolute(path), await self._identity(None))
-
-    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
-        return await self._channel.list(self._absolute(path), max_entries, await self._identity(None))
-
     async def upload(self, archive: bytes, path: str) -> None:
-        """The members keep the owners that the archive gives them."""
+        """Unpack a tar archive; its members keep the owners that it gives them."""
         target = self._absolute(path)
         await self._channel.make_directory(target, await self._identity(None))
-        async with engine_errors(f"upload to {target} in sandbox {self.id}"):
+        async with daemon_errors(f"upload to {target} in sandbox {self.id}"):
             # As a file, which is sent piece by piece: a large body at once holds the event loop up.
             data = io.BytesIO(archive)
             await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         target = self._absolute(path)
-        async with engine_errors(f"download {target} from sandbox {self.id}"):
+        async with daemon_errors(f"download {target} from sandbox {self.id}"):
             archive = await self._fetch(target, max_bytes)
         return await asyncio.to_thread(rebase, archive)
 
     async def stop(self) -> None:
         await self._channel.close()
-        async with engine_errors(f"stop sandbox {self.id}"):
+        async with daemon_errors(f"stop sandbox {self.id}"):
             try:
                 await self._machine.container.kill()
             except aiodocker.DockerError as error:
@@ -167,7 +157,7 @@ class DockerSandbox:
             await self._machine.container.wait()
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """The engine's archive of `target`, read in pieces so that a huge one costs no memory."""
+        """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
         data = bytearray()
         request = self._machine.container.docker._query(
             f"containers/{self._machine.container.id}/archive", params={"path": target}
@@ -196,7 +186,7 @@ class DockerSandbox:
         return self._care.fork(self._machine, self._spec, count)
 
     def _absolute(self, path: str) -> str:
-        return posixpath.join(self._workdir, path)
+        return posixpath.join(self.workdir, path)
 
     def _environment(self, identity: Identity, env: Mapping[str, str] | None) -> dict[str, str]:
         home = {} if self._sets_home else {"HOME": identity.home}
@@ -210,7 +200,7 @@ class DockerSandbox:
         return self._identities[name]
 
     async def _look_up(self, user: str) -> Identity:
-        """`name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
+        """Look up `name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
         passwd = await self._table("/etc/passwd")
         groups = await self._table("/etc/group")
         name, _, group = user.partition(":")

@@ -1,4 +1,4 @@
-"""The container engine: reaching it, the errors it gives, and starting one where there is none."""
+"""The Docker daemon: reaching it, the errors it gives, and starting one where there is none."""
 
 from __future__ import annotations
 
@@ -9,100 +9,96 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import aiodocker
 import aiohttp
 
 from sandboxes.base import (
-    EngineTrouble,
-    EngineUnavailable,
+    DaemonError,
+    DaemonUnavailable,
     ImageMissing,
     SandboxDied,
     SandboxError,
     SandboxTimeout,
     StorageFull,
 )
-from sandboxes.shielding import finish
+from sandboxes.docker.ssh import ssh_tunnel
 
 logger = logging.getLogger(__name__)
 
 _LOG = Path("/var/log/atropos-dockerd.log")
 _LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
-_SSH_S = 20.0
-_SSH_OPTIONS = [
-    *("-o", "BatchMode=yes"),
-    *("-o", "ExitOnForwardFailure=yes"),
-    *("-o", "ServerAliveInterval=15"),
-    *("-o", "StreamLocalBindUnlink=yes"),
-]
 _REMEDY = (
     "Start Docker (`systemctl start docker`, Docker Desktop), set DOCKER_HOST, or, as root on Debian or Ubuntu, "
     "run `python -m sandboxes setup`, which installs and starts one."
 )
 
 
+class DaemonClient(aiodocker.Docker):
+    """A client of one Docker daemon. `connect` makes the first one, so that none goes past its tunnel.
+
+    address: where it connects to; None for what the Docker command line would take.
+    here: whether the Docker daemon may be on this machine, so that its directories are worth a look.
+    """
+
+    def __init__(self, address: str | None, *, here: bool = True, api_version: str = "auto") -> None:
+        super().__init__(address, api_version=api_version)
+        self._address = address
+        self.here = here and self.docker_host.startswith("unix")
+
+    def another(self) -> DaemonClient:
+        """Return a client of the same Docker daemon with connections of its own; the caller closes it."""
+        return DaemonClient(self._address, here=self.here, api_version=self.api_version)
+
+
 @asynccontextmanager
-async def reach(url: str | None) -> AsyncIterator[str | None]:
-    """The address to connect to. For ssh:// it is a socket of this machine that leads to the other's."""
-    url = url or os.environ.get("DOCKER_HOST") or None
-    if url is None or not url.startswith("ssh://"):
-        yield url
-        return
-    if not shutil.which("ssh"):
-        raise EngineUnavailable(f"{url} needs an ssh client on this machine")
-    with tempfile.TemporaryDirectory(prefix="atropos-ssh-") as directory:
-        socket = Path(directory) / "docker.sock"
-        remote = urlsplit(url).path.rstrip("/") or "/var/run/docker.sock"
-        command = ["ssh", "-nNT", *_SSH_OPTIONS, "-L", f"{socket}:{remote}", url.removesuffix(urlsplit(url).path)]
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*command, stderr=pipe, start_new_session=True)
+async def connect(url: str | None = None, timeout_s: float = 5.0) -> AsyncIterator[DaemonClient]:
+    """Open a client of a Docker daemon that answers. This is the only way to one; ssh:// goes through a tunnel.
+
+    url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
+    timeout_s: how long the first answer may take. Raises DaemonUnavailable with the remedy.
+    """
+    async with AsyncExitStack() as stack:
         try:
-            deadline = time.monotonic() + _SSH_S
-            while not socket.exists():
-                if process.returncode is not None or time.monotonic() > deadline:
-                    said = (await process.stderr.read(2000)).decode(errors="replace") if process.stderr else ""
-                    raise EngineUnavailable(f"no ssh connection for {url}: {said.strip() or 'no answer in time'}")
-                await asyncio.sleep(0.02)
-            yield f"unix://{socket}"
-        finally:
-            if process.returncode is None:
-                process.terminate()
-            await finish(process.wait())
-
-
-@asynccontextmanager
-async def connect(url: str | None = None, timeout_s: float = 5.0) -> AsyncIterator[aiodocker.Docker]:
-    """A client of an engine that answers. Raises EngineUnavailable with the remedy."""
-    try:
-        client = aiodocker.Docker(url)
-    except (AssertionError, ValueError) as error:  # aiodocker asserts that it found a socket
-        raise EngineUnavailable(
-            f"No Docker engine found ({str(error) or 'no socket, no DOCKER_HOST'}). {_REMEDY}"
-        ) from error
-    try:
+            address = _address(url)
+            tunnelled = address is not None and address.startswith("ssh://")
+            if address is not None and tunnelled:
+                address = await stack.enter_async_context(ssh_tunnel(address))
+            client = DaemonClient(address, here=not tunnelled)
+        # aiodocker asserts that it found a socket.
+        except (AssertionError, ValueError, aiodocker.DockerContextError) as error:
+            raise DaemonUnavailable(
+                f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {_REMEDY}"
+            ) from error
+        stack.push_async_callback(client.close)
         try:
             async with asyncio.timeout(timeout_s):
                 await client.version()
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
             why = f"did not answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
-            raise EngineUnavailable(
-                f"The Docker engine at {client.docker_host} is not usable: {why}. {_REMEDY}"
+            raise DaemonUnavailable(
+                f"The Docker daemon at {url or client.docker_host} is not usable: {why}. {_REMEDY}"
             ) from error
         yield client
-    finally:
-        await client.close()
+
+
+def _address(url: str | None) -> str | None:
+    """Return what is to be connected to; None where aiodocker finds it itself, with the certificates of a context."""
+    address = url or os.environ.get("DOCKER_HOST")
+    if address:
+        return address
+    context = aiodocker.Docker._get_docker_context_endpoint()
+    return context.host if context is not None and context.host.startswith("ssh://") else None
 
 
 @asynccontextmanager
-async def engine_errors(doing: str) -> AsyncIterator[None]:
-    """Turns the client's exceptions into ours; `doing` says what was tried."""
+async def daemon_errors(doing: str) -> AsyncIterator[None]:
+    """Turn the client's exceptions into ours; `doing` says what was tried."""
     try:
         yield
     except SandboxError:  # ours already; some are standard errors too, which are looked for below
@@ -117,12 +113,12 @@ async def engine_errors(doing: str) -> AsyncIterator[None]:
             raise StorageFull(text) from error
         # What the runtime refuses it refuses again, and old ones leave processes behind each time.
         if (error.status >= 500 and "oci runtime" not in str(error.message).lower()) or error.status == 409:
-            raise EngineTrouble(text) from error
+            raise DaemonError(text) from error
         raise SandboxError(text) from error
     except (aiohttp.ServerTimeoutError, TimeoutError) as error:
-        raise SandboxTimeout(f"{doing}: the Docker engine did not answer in time") from error
+        raise SandboxTimeout(f"{doing}: the Docker daemon did not answer in time") from error
     except (aiohttp.ClientConnectionError, ConnectionError) as error:
-        raise EngineUnavailable(f"{doing}: the Docker engine is not reachable: {error}. {_REMEDY}") from error
+        raise DaemonUnavailable(f"{doing}: the Docker daemon is not reachable: {error}. {_REMEDY}") from error
     except aiohttp.ClientError as error:
         raise SandboxError(f"{doing}: {str(error) or type(error).__name__}") from error
     except RuntimeError as error:
@@ -131,31 +127,33 @@ async def engine_errors(doing: str) -> AsyncIterator[None]:
         raise SandboxDied(f"{doing}: its backend was left") from error
 
 
-async def ensure_engine() -> int | None:
-    """Install and start a Docker engine when none answers and we may.
+async def ensure_daemon() -> int | None:
+    """Install and start a Docker daemon when none answers and we may.
 
-    Returns the process id of the engine that this call started, for `stop_engine`; None when one answered.
-    It goes on running when this process ends. Raises EngineUnavailable when there is nothing to be done.
+    Returns the process id of the Docker daemon that this call started, for `stop_daemon`; None when one answered.
+    It goes on running when this process ends. Raises DaemonUnavailable when there is nothing to be done.
     """
     try:
         async with connect():
             return None
-    except EngineUnavailable:
+    except DaemonUnavailable:
         if "DOCKER_HOST" in os.environ or os.geteuid() != 0 or not sys.platform.startswith("linux"):
             raise
     lock = os.open(_LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
-        await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)  # of two engines or installations at once one fails
-        return await _start_engine()
+        await asyncio.to_thread(
+            fcntl.flock, lock, fcntl.LOCK_EX
+        )  # of two Docker daemons or installations at once one fails
+        return await _start_daemon()
     finally:
         os.close(lock)
 
 
-async def _start_engine() -> int | None:
+async def _start_daemon() -> int | None:
     try:
         async with connect():  # another process started one while this one waited for the lock
             return None
-    except EngineUnavailable:
+    except DaemonUnavailable:
         pass
     if not shutil.which("dockerd"):
         await install("docker.io")
@@ -166,16 +164,16 @@ async def _start_engine() -> int | None:
         try:
             async with connect():
                 return pid
-        except EngineUnavailable:
+        except DaemonUnavailable:
             await asyncio.sleep(0.5)
-    await stop_engine(pid)
+    await stop_daemon(pid)
     text = await asyncio.to_thread(_LOG.read_text, errors="replace")
     tail = "\n".join(text.splitlines()[-15:])
-    raise EngineUnavailable(f"dockerd did not come up within {_STARTUP_S:.0f} s; the end of {_LOG}:\n{tail}")
+    raise DaemonUnavailable(f"dockerd did not come up within {_STARTUP_S:.0f} s; the end of {_LOG}:\n{tail}")
 
 
-async def stop_engine(pid: int | None) -> None:
-    """Stop the engine that `ensure_engine` started in this process, with its containers. Nothing for None."""
+async def stop_daemon(pid: int | None) -> None:
+    """Stop the Docker daemon that `ensure_daemon` started in this process, with its containers. Nothing for None."""
     if pid is None or _ended(pid):
         return
     os.kill(pid, signal.SIGTERM)
@@ -209,15 +207,15 @@ def _ended(pid: int) -> bool:
 
 
 async def install(*packages: str) -> None:
-    """Install Debian packages. Raises EngineUnavailable when that is not possible here."""
+    """Install Debian packages. Raises DaemonUnavailable when that is not possible here."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
-        raise EngineUnavailable(f"{', '.join(packages)} missing, and only root with apt-get can install it. {_REMEDY}")
+        raise DaemonUnavailable(f"{', '.join(packages)} missing, and only root with apt-get can install it. {_REMEDY}")
     logger.info("Installing %s", ", ".join(packages))
     command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
     if await run(*command) != 0:
         await run("apt-get", "update")
         if await run(*command) != 0:
-            raise EngineUnavailable(f"`{' '.join(command)}` failed; install it by hand. {_REMEDY}")
+            raise DaemonUnavailable(f"`{' '.join(command)}` failed; install it by hand. {_REMEDY}")
 
 
 async def run(*command: str) -> int:

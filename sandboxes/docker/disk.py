@@ -1,6 +1,6 @@
-"""Keeps what sandboxes write within their limits on engines whose storage has no quotas (overlay2 over ext4).
+"""Keeps what sandboxes write within their limits on Docker daemons whose storage has no quotas (overlay2 over ext4).
 
-Asking the engine how much one container has written walks its files, so that is done only when there is reason
+Asking the Docker daemon how much one container has written walks its files, so that is done only when there is reason
 to: no sandbox can have grown by more than the whole storage has filled up since it was last looked at, and how
 full the storage is costs one system call. Where that can't be seen from here, every sandbox is asked in turn.
 """
@@ -15,10 +15,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import aiodocker
-
 from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.launch import Machine
 
 logger = logging.getLogger(__name__)
@@ -45,12 +43,12 @@ class _Seen:
 
 
 class DiskWatch:
-    """Used as `async with`. Kills everything in a machine that has written more than its limit.
+    """A watch, used as `async with`. Kills everything in a machine that has written more than its limit.
 
-    storage: the engine's directory on this machine; None when it can't be seen from here.
+    storage: the Docker daemon's directory on this machine; None when it can't be seen from here.
     """
 
-    def __init__(self, client: aiodocker.Docker, storage: Path | None) -> None:
+    def __init__(self, client: DaemonClient, storage: Path | None) -> None:
         self._client = client
         self._storage = storage
         self._machines: dict[Machine, _Seen] = {}
@@ -72,7 +70,7 @@ class DiskWatch:
         self._machines.pop(machine, None)
 
     def _fill(self) -> int:
-        """Bytes in use on the storage; 0 when it can't be seen."""
+        """Return the bytes in use on the storage; 0 when it can't be seen."""
         if self._storage is None:
             return 0
         space = os.statvfs(self._storage)
@@ -85,13 +83,13 @@ class DiskWatch:
             for machine, seen in list(self._machines.items()):
                 limit = machine.kind.limits.disk_mb * 2**20
                 if self._storage is None or seen.may_have_reached(limit, fill, now):
-                    # A machine that is just going away, or an engine in trouble: others will say so.
+                    # A machine that is just going away, or a Docker daemon in trouble: others will say so.
                     with contextlib.suppress(SandboxError):
                         await self._look(machine, seen, limit)
 
     async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
         seen.at, seen.lowest_fill = time.monotonic(), self._fill()
-        async with engine_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
+        async with daemon_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
             path = f"containers/{machine.container.id}/json"
             written = int((await self._client._query_json(path, params={"size": "1"})).get("SizeRw") or 0)
         grown, seen.written = written > seen.written, written

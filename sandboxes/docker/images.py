@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import logging
 import os
 import re
@@ -11,14 +11,13 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
-import docker
-import docker.errors
-import docker.utils
+import aiohttp
 
 from sandboxes.base import ImageMissing, SandboxError
 from sandboxes.docker.build import ImageStore
-from sandboxes.docker.daemon import connect, engine_errors, install
+from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors, install
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -36,14 +35,15 @@ _LEFTOVERS = (
     "var/lib/apt/lists",
     "var/log",
 )
+_IMPORT_S = 600.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def ensure_base_image(name: str = BASE_IMAGE) -> str:
-    """The base image's name, once it is there. Makes it when missing, which takes a minute or two.
+    """Return the base image's name, once it is there. Makes it when missing, which takes a minute or two.
 
     From Debian's own image where that can be pulled, else by debootstrap, which needs root and a Debian
-    mirror. Raises EngineUnavailable, or ImageMissing with the reason.
+    mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
         images = ImageStore(client, None)
@@ -53,12 +53,12 @@ async def ensure_base_image(name: str = BASE_IMAGE) -> str:
             await images.ensure(_PULLED, None)
         except ImageMissing:
             logger.info("%s cannot be pulled; making %s with debootstrap, which takes a minute or two", _PULLED, name)
-            await _debootstrap_into(name)
+            await _debootstrap_into(client, name)
         else:
             with tempfile.TemporaryDirectory() as context:
                 await asyncio.to_thread((Path(context) / "Dockerfile").write_text, _dockerfile(), encoding="utf-8")
                 tag = await images.ensure(None, Path(context))
-            async with engine_errors(f"tag image {name}"):
+            async with daemon_errors(f"tag image {name}"):
                 await client.images.tag(tag, name.partition(":")[0], tag=name.partition(":")[2])
     return name
 
@@ -71,7 +71,7 @@ def _dockerfile() -> str:
     )
 
 
-async def _debootstrap_into(name: str) -> None:
+async def _debootstrap_into(client: DaemonClient, name: str) -> None:
     if os.geteuid() != 0:
         raise ImageMissing(f"{name} cannot be made: no image can be pulled, and debootstrap needs root")
     if not shutil.which("debootstrap"):
@@ -89,20 +89,20 @@ async def _debootstrap_into(name: str) -> None:
         )
         await asyncio.to_thread(_strip, directory / "root")
         await _program("tar", "-C", f"{directory}/root", "--numeric-owner", "-cf", f"{directory}/root.tar", ".")
-        await asyncio.to_thread(_import, directory / "root.tar", name)
+        await import_image(client, directory / "root.tar", name)
     finally:
         await finish(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
     logger.info("Made %s in %.0f s", name, time.monotonic() - start)
 
 
 async def _mirror() -> list[str]:
-    """Where this machine itself gets the same Debian from; empty for debootstrap's own choice."""
+    """Return where this machine itself gets the same Debian from; empty for debootstrap's own choice."""
     found = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
     return [] if found is None else [found]
 
 
 def find_mirror(apt: Path) -> str | None:
-    """The address in apt's source lists, in either of their formats, that serves the suite; None without one."""
+    """Return the address in apt's source lists, in either of their formats, that serves the suite; None without one."""
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if not path.is_file():
             continue
@@ -140,12 +140,22 @@ def _strip(root: Path) -> None:
         (root / name).mkdir()
 
 
-def _import(archive: Path, name: str) -> None:
+async def import_image(client: DaemonClient, archive: Path, name: str) -> None:
+    """Make the tar archive of a root file system an image. Raises SandboxError."""
     repository, _, tag = name.partition(":")
     changes = [f"ENV PATH={_PATH}", "ENV LANG=C.UTF-8", "WORKDIR /", 'CMD ["/bin/sh"]']
-    try:
-        client = docker.APIClient(**docker.utils.kwargs_from_env(), timeout=600)
-        with contextlib.closing(client):
-            client.import_image_from_file(str(archive), repository=repository, tag=tag, changes=changes)
-    except docker.errors.DockerException as error:
-        raise SandboxError(f"import image {name}: {error}") from error
+    params = [("fromSrc", "-"), ("repo", repository), ("tag", tag), *(("changes", change) for change in changes)]
+    file = await asyncio.to_thread(archive.open, "rb")
+    with file:
+        async with daemon_errors(f"import image {name}"):
+            request = client._query(
+                f"images/create?{urlencode(params, quote_via=quote)}",  # `changes` comes several times
+                method="POST",
+                data=file,
+                headers={"Content-Type": "application/x-tar"},
+                timeout=aiohttp.ClientTimeout(total=_IMPORT_S),
+            )
+            async with request as response:
+                said = (await response.text()).strip().splitlines()
+    if said and "error" in (last := json.loads(said[-1])):
+        raise SandboxError(f"import image {name}: {last['error']}")

@@ -16,10 +16,18 @@ from typing import Any
 
 import aiodocker
 import aiodocker.containers
+from tenacity import (
+    AsyncRetrying,
+    before_sleep_log,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_chain,
+    wait_fixed,
+)
 
 from sandboxes.base import (
-    EngineTrouble,
-    EngineUnavailable,
+    DaemonError,
+    DaemonUnavailable,
     ImageMissing,
     Limits,
     SandboxDied,
@@ -30,11 +38,12 @@ from sandboxes.base import (
 from sandboxes.docker.build import remedy
 from sandboxes.docker.channel import Channel, Identity
 from sandboxes.docker.connection import Connection
-from sandboxes.docker.daemon import engine_errors
-from sandboxes.docker.proxy import PORT, AllowList, serve
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.proxy import PORT, serve
 from sandboxes.docker.reap import remove
 from sandboxes.docker.streams import AttachedStream
 from sandboxes.docker.tunnel import Tunnel, Tunnels
+from sandboxes.hosts import AllowList
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
 
@@ -62,7 +71,7 @@ class Kind:
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> Kind:
-        """Raises ValueError when the hosts that it allows are none."""
+        """Return the kind of a spec. Raises ValueError when the hosts that it allows are none."""
         AllowList.of(spec.limits.allowed_hosts)
         return cls(spec.image, spec.limits, spec.switch_users)
 
@@ -84,7 +93,7 @@ class Machine:
         self.container = container
         self.channel = channel
         self.image = image
-        """The image's configuration as the engine tells it: Env, WorkingDir, User."""
+        """The image's configuration as the Docker daemon tells it: Env, WorkingDir, User."""
         self._stack = stack
 
     async def discard(self) -> None:
@@ -92,7 +101,7 @@ class Machine:
         await finish(self._stack.aclose())
 
     async def answers(self, timeout_s: float = 2.0) -> bool:
-        """Whether the executor is there and well."""
+        """Return whether the executor is there and well."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.channel.read("/", 0, Identity())
@@ -104,17 +113,15 @@ class Machine:
 
 
 class Launcher:
-    """Starts and removes containers, a few at a time, so that the engine keeps answering.
+    """Starts and removes containers, a few at a time, so that the Docker daemon keeps answering.
 
-    address: where attached streams connect to; each keeps a connection for the container's life.
-    quota: the engine's storage may be able to limit what a container writes; found out with the first.
-    shortcut: past the engine where this process is root on its machine (see `Connection.shorten`).
+    quota: the Docker daemon's storage may be able to limit what a container writes; found out with the first.
+    shortcut: past the Docker daemon where this process is root on its machine (see `Connection.shorten`).
     """
 
     def __init__(
         self,
-        client: aiodocker.Docker,
-        address: str | None,
+        client: DaemonClient,
         owner: Owner,
         architecture: str,
         *,
@@ -125,7 +132,6 @@ class Launcher:
         shortcut: bool,
     ) -> None:
         self._client = client
-        self._address = address
         self._owner = owner
         self._executor = _executor(architecture)
         self._max_starts = max_starts
@@ -139,21 +145,22 @@ class Launcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a start would have to wait."""
+        """Return whether a start would have to wait."""
         return self._slots.locked()
 
     async def launch(self, kind: Kind) -> Machine:
-        """Tried again while the engine is in trouble that may pass.
+        """Start a container, again while the Docker daemon is in trouble that may pass.
 
-        Raises ImageMissing, SandboxTimeout, EngineUnavailable, SandboxError; then nothing is left.
+        Raises ImageMissing, SandboxTimeout, DaemonUnavailable, SandboxError; then nothing is left.
         """
-        for delay in _RETRIES_S:
-            try:
-                return await self._launch(kind)
-            except (EngineTrouble, EngineUnavailable) as error:
-                logger.info("%s; tried again in %g s", error, delay)
-                await asyncio.sleep(delay)
-        return await self._launch(kind)
+        trying = AsyncRetrying(
+            retry=retry_if_exception_type((DaemonError, DaemonUnavailable)),
+            wait=wait_chain(*map(wait_fixed, _RETRIES_S)),
+            stop=stop_after_attempt(len(_RETRIES_S) + 1),
+            before_sleep=before_sleep_log(logger, logging.INFO),
+            reraise=True,
+        )
+        return await trying(self._launch, kind)
 
     async def _launch(self, kind: Kind) -> Machine:
         name = f"atropos-{self._owner.id}-{next(self._numbers)}"
@@ -164,7 +171,7 @@ class Launcher:
                 if self._closed:
                     raise SandboxDied(f"sandbox {name} was not started: its backend was left")
                 try:
-                    async with asyncio.timeout(self._timeout_s), engine_errors(f"start sandbox {name}"):
+                    async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}"):
                         image = await self._image(kind.image)
                         container = await self._create(name, kind)
                         channel = await self._attach_and_start(stack, container, name, kind)
@@ -175,7 +182,7 @@ class Launcher:
             return Machine(kind, name, container, channel, image, stack.pop_all())
 
     async def close(self) -> None:
-        """Waits for starts that are under way; no new one begins, and nothing is removed one by one."""
+        """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
         for _ in range(self._max_starts):
             await self._slots.acquire()
         self._closed = True
@@ -184,7 +191,7 @@ class Launcher:
 
     async def _image(self, name: str) -> Mapping[str, Any]:
         try:
-            async with engine_errors("look for the image"):
+            async with daemon_errors("look for the image"):
                 config: Mapping[str, Any] = (await self._client.images.inspect(name))["Config"]
         except ImageMissing as error:
             raise ImageMissing(remedy(name)) from error
@@ -198,7 +205,7 @@ class Launcher:
         except aiodocker.DockerError as error:
             if not self.quota or not any(word in str(error.message).lower() for word in _NO_QUOTA):
                 raise
-            logger.info("This engine's storage has no quotas; what sandboxes write is watched instead")
+            logger.info("This Docker daemon's storage has no quotas; what sandboxes write is watched instead")
             self.quota = False
             return await self._create(name, kind)
         if not (self._shortcut and await self._place_executor(container)):
@@ -207,14 +214,14 @@ class Launcher:
         return container
 
     async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> bool:
-        """Write the executor into the layer of a container that does not run yet, which spares the engine a process.
+        """Write the executor into the layer of a container that does not run yet, which spares a process.
         Returns whether that layer is on this machine."""
         layer = (await container.show()).get("GraphDriver", {}).get("Data") or {}
         path = Path(layer.get("UpperDir") or "/nowhere", _EXECUTOR)
         try:
             await asyncio.to_thread(_write_program, path, self._executor)
         except OSError as error:
-            logger.debug("the executor takes the engine's way: %r", error)
+            logger.debug("the executor takes the Docker daemon's way: %r", error)
             return False
         return True
 
@@ -222,7 +229,7 @@ class Launcher:
         self, stack: AsyncExitStack, container: aiodocker.containers.DockerContainer, name: str, kind: Kind
     ) -> Channel:
         # A client of its own: a client's pool of connections is limited.
-        own = aiodocker.Docker(self._address, api_version=self._client.api_version)
+        own = self._client.another()
         stack.push_async_callback(own.close)
 
         async def attach() -> AttachedStream:
@@ -231,12 +238,12 @@ class Launcher:
             return AttachedStream(stream)
 
         async def runs() -> bool:
-            async with engine_errors(f"look for sandbox {name}"):
+            async with daemon_errors(f"look for sandbox {name}"):
                 return bool((await container.show())["State"]["Running"])
 
         connection = Connection(name, attach, runs, _tunnels(kind.limits))
         stack.push_async_callback(connection.close)
-        await connection.attach()  # the engine must be attached before the executor speaks
+        await connection.attach()  # the Docker daemon must be attached before the executor speaks
         await container.start()
         try:
             await connection.greet(self._timeout_s)
@@ -266,7 +273,7 @@ class Launcher:
 def container_config(
     kind: Kind, labels: Mapping[str, str], *, runtime: str | None = None, quota: bool = False
 ) -> dict[str, Any]:
-    """The engine's description of a container."""
+    """Return the Docker daemon's description of a container."""
     limits = kind.limits
     file_size = limits.disk_mb * 2**20
     host: dict[str, Any] = {
@@ -282,7 +289,7 @@ def container_config(
             {"Name": "fsize", "Soft": file_size, "Hard": file_size},
             {"Name": "core", "Soft": 0, "Hard": 0},
         ],
-        "LogConfig": {"Type": "none"},  # else the engine writes every frame to a file
+        "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
         "Init": False,
         "IpcMode": "private",
     }
@@ -324,15 +331,17 @@ def _tunnels(limits: Limits) -> Tunnels | None:
 
 
 def _executor(architecture: str) -> bytes:
-    """The executor for this architecture ("amd64")."""
-    binary = resources.files("sandboxes") / "executor" / f"executor-{architecture}"
+    """Return the executor for this architecture ("amd64")."""
+    binary = resources.files("sandboxes.docker") / "executor" / f"executor-{architecture}"
     if not binary.is_file():
-        raise SandboxError(f"no executor for {architecture} engines; build one with sandboxes/docker/executor/build.sh")
+        raise SandboxError(
+            f"no executor for {architecture} Docker daemons; build one with sandboxes/docker/executor/build.sh"
+        )
     return binary.read_bytes()
 
 
 def _executor_archive(program: bytes) -> bytes:
-    """A tar archive that puts the executor into the root directory."""
+    """Return a tar archive that puts the executor into the root directory."""
     info = tarfile.TarInfo(_EXECUTOR)
     info.mode, info.size = 0o755, len(program)
     buffer = io.BytesIO()

@@ -25,7 +25,7 @@ class PoolLimits:
     each: of every kind that was asked for lately; 0 for no pool, but for what `prepare` names.
     total: of all kinds together.
     free_memory_mb, free_disk_mb: none is added while the machine has less than that; they are looked up on this
-        machine, so for an engine elsewhere only the counts hold.
+        machine, so for a Docker daemon elsewhere only the counts hold.
     """
 
     each: int = 0
@@ -35,7 +35,7 @@ class PoolLimits:
 
 
 class WarmPool:
-    """Used as `async with`. A few are started at a time, and only while nobody waits for a start of their own."""
+    """Holds started containers; used as `async with`. A few are started at a time, while nobody waits for one."""
 
     def __init__(self, launcher: Launcher, limits: PoolLimits, storage: Path | None) -> None:
         self._launcher = launcher
@@ -66,7 +66,7 @@ class WarmPool:
         self._changed.set()
 
     async def take(self, kind: Kind) -> Machine | None:
-        """One that stands ready and answers, or None. Its place is filled again."""
+        """Return one that stands ready and answers, or None. Its place is filled again."""
         if self._limits.each and kind not in self._wanted:
             self._wanted[kind] = self._limits.each
         if kind not in self._wanted:
@@ -84,7 +84,7 @@ class WarmPool:
         return None
 
     def ready(self, kind: Kind) -> int:
-        """How many stand ready."""
+        """Return how many stand ready."""
         return len(self._idle.get(kind, ()))
 
     def machines(self) -> list[Machine]:
@@ -113,7 +113,7 @@ class WarmPool:
             self._idle.setdefault(kind, deque()).append(machine)
 
     def _next(self) -> Kind | None:
-        """The most recently wanted kind of which too few are ready."""
+        """Return the most recently wanted kind of which too few are ready."""
         ahead = 0
         for kind, count in reversed(self._wanted.items()):
             have = self.ready(kind) + self._starting[kind]
@@ -141,7 +141,7 @@ class WarmPool:
 
 
 def _available_memory_mb() -> float:
-    """What this machine can give away without swapping; infinite where it does not say."""
+    """Return what this machine can give away without swapping; infinite where it does not say."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except FileNotFoundError:

@@ -10,7 +10,7 @@ from typing import Any
 
 import aiodocker
 
-from sandboxes.docker.daemon import engine_errors
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.owner import PREFIX, Owner
 
 logger = logging.getLogger(__name__)
@@ -20,9 +20,9 @@ _ABANDONED_S = 3600.0
 """A container of another host, not running and so old, has no owner: its executor ends with its owner."""
 
 
-async def remove(client: aiodocker.Docker, name: str) -> None:
+async def remove(client: DaemonClient, name: str) -> None:
     """Remove a container with its anonymous volumes; one that is gone or going is as good as removed."""
-    async with engine_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
+    async with daemon_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
         try:
             await client.containers.container(name).delete(force=True, v=True)
         except aiodocker.DockerError as error:
@@ -30,9 +30,9 @@ async def remove(client: aiodocker.Docker, name: str) -> None:
                 raise
 
 
-async def remove_image(client: aiodocker.Docker, name: str, *, force: bool = True) -> None:
-    """Without `force` an image that a container uses stays."""
-    async with engine_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
+async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:
+    """Remove an image; without `force` one that a container uses stays."""
+    async with daemon_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
         try:
             await client.images.delete(name, force=force)
         except aiodocker.DockerError as error:
@@ -40,15 +40,15 @@ async def remove_image(client: aiodocker.Docker, name: str, *, force: bool = Tru
                 raise
 
 
-async def remove_owned(client: aiodocker.Docker, owner: Owner) -> None:
-    """Everything that carries this owner's label. Raises SandboxError when the engine does not do it."""
+async def remove_owned(client: DaemonClient, owner: Owner) -> None:
+    """Remove everything that carries this owner's label. Raises SandboxError when the Docker daemon does not do it."""
     label = f"{PREFIX}owner={owner.id}"
     await asyncio.gather(*[remove(client, c.id) for c in await _containers(client, label)])
     for image in await _images(client, label):
         await remove_image(client, image["Id"])
 
 
-async def reap_dead_owners(client: aiodocker.Docker) -> int:
+async def reap_dead_owners(client: DaemonClient) -> int:
     """Remove the containers and images of owners that are gone. Returns how many."""
     removed = 0
     for container in await _containers(client, PREFIX + "owner"):
@@ -75,12 +75,12 @@ def _owner(labels: Mapping[str, str], what: str) -> Owner | None:
         return None
 
 
-async def _containers(client: aiodocker.Docker, label: str) -> list[Any]:
-    async with engine_errors("list containers"), asyncio.timeout(_ANSWER_S):
+async def _containers(client: DaemonClient, label: str) -> list[Any]:
+    async with daemon_errors("list containers"), asyncio.timeout(_ANSWER_S):
         return list(await client.containers.list(all=True, filters={"label": [label]}))
 
 
-async def _images(client: aiodocker.Docker, label: str) -> list[Mapping[str, Any]]:
-    async with engine_errors("list images"), asyncio.timeout(_ANSWER_S):
+async def _images(client: DaemonClient, label: str) -> list[Mapping[str, Any]]:
+    async with daemon_errors("list images"), asyncio.timeout(_ANSWER_S):
         filters = aiodocker.utils.clean_filters({"label": [label]})
         return list(await client._query_json("images/json", params={"filters": filters}))

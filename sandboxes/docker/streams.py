@@ -1,4 +1,4 @@
-"""The two ways to a container's executor: the engine's attached stream, and a socket past the engine."""
+"""The two ways to a container's executor: the Docker daemon's attached stream, and a socket past the Docker daemon."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Stream(Protocol):
 
 
 class AttachedStream:
-    """By way of the engine, wherever that is."""
+    """A stream by way of the Docker daemon, wherever that is."""
 
     def __init__(self, stream: aiodocker.stream.Stream) -> None:
         self._stream = stream
 
     async def read(self) -> bytes:
-        """What has come, at least a byte; nothing at the end."""
+        """Return what has come, at least a byte; nothing at the end."""
         while (message := await self._stream.read_out()) is not None:
             if message.stream == 1 and message.data:
                 return message.data
@@ -73,11 +73,11 @@ class SocketStream(asyncio.BufferedProtocol):
 
     @classmethod
     async def open(cls, path: str) -> Self:
-        """Raises OSError."""
+        """Connect to the socket at `path`. Raises OSError."""
         return (await asyncio.get_running_loop().create_unix_connection(cls, path))[1]
 
     async def read(self) -> bytes:
-        """The first that comes, at least a byte; nothing if it ends before. Not after `pass_on`."""
+        """Return the first that comes, at least a byte; nothing if it ends before. Not after `pass_on`."""
         await self._news.wait()
         data = bytes(self._early)
         self._early.clear()

@@ -35,13 +35,13 @@ class Tunnel:
         self._more = asyncio.Event()
 
     async def read_until(self, end: bytes) -> bytes:
-        """Raises asyncio.IncompleteReadError, or LimitOverrunError after 32 KB."""
+        """Return what comes up to `end`. Raises asyncio.IncompleteReadError, or LimitOverrunError after 32 KB."""
         data = await self._incoming.readuntil(end)
         self._taken += len(data)
         return data
 
     async def read(self) -> bytes:
-        """Some bytes, none at the end. Asking again says that the last ones have been dealt with."""
+        """Return some bytes, none at the end. Asking again says that the last ones have been dealt with."""
         if self._taken:
             await self._send(self._number, b"G", struct.pack("<I", self._taken))
         data = await self._incoming.read(_PIECE)
@@ -49,7 +49,7 @@ class Tunnel:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Waits while the client does not take it."""
+        """Pass data on; waits while the client does not take it."""
         while data:
             self._more.clear()
             if not self._credit:
@@ -69,14 +69,14 @@ class Tunnel:
 
 
 class Tunnels:
-    """All of one sandbox. serve: what is done with each; its end closes the connection."""
+    """All tunnels of one sandbox. serve: what is done with each; its end closes the connection."""
 
     def __init__(self, serve: Callable[[Tunnel], Awaitable[None]]) -> None:
         self._serve = serve
         self._open: dict[int, tuple[Tunnel, asyncio.Task[None]]] = {}
 
     def heard(self, number: int, kind: bytes, payload: bytes, send: Send) -> None:
-        """A frame of the executor's."""
+        """Take a frame of the executor's."""
         if kind == b"A":
             tunnel = Tunnel(number, send)
             self._open[number] = tunnel, asyncio.create_task(self._run(number, tunnel, send), name="sandbox tunnel")

@@ -1,1 +1,5 @@
-"""Sandboxes in directories of this machine, without isolation."""
+"""Sandboxes that are temporary directories of this machine, without any isolation."""
+
+from sandboxes.local.backend import LocalBackend
+
+__all__ = ["LocalBackend"]

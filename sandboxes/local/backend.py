@@ -13,7 +13,6 @@ use relative ones.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import getpass
 import io
@@ -29,8 +28,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from sandboxes.base import ExecResult, FileInfo, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec
+from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
@@ -46,14 +46,14 @@ _PREFIX = "atropos-sandboxes-"
 _MARKER = "ATROPOS_SANDBOX"
 
 
-class LocalBackend:
+class LocalBackend(Backend):
     """Makes sandboxes out of temporary directories. See the module's warning."""
 
     def __init__(self) -> None:
         self._owner = Owner.of_this_process()
         self._base: Path | None = None
 
-    async def __aenter__(self) -> LocalBackend:
+    async def __aenter__(self) -> Self:
         logger.warning("The local backend isolates nothing: commands run as you, on this machine")
         await asyncio.to_thread(reap_dead_directories)
         # The owner is in the name so that a later start can tell that a crashed run left it behind.
@@ -76,7 +76,7 @@ class LocalBackend:
             raise SandboxError("enter the backend first: async with LocalBackend() as backend")
         _refuse_other_user(spec.user)
         if spec.switch_users:
-            # Asked for by a judge, whose root would work on this machine's own /tests.
+            # Asked for by the verifier, whose root would work on this machine's own /tests.
             raise NotSupported("a local sandbox is not isolated: judge in containers, or without hidden tests")
         async with self._sandbox(spec) as sandbox:
             yield sandbox
@@ -91,15 +91,12 @@ class LocalBackend:
             await finish(sandbox.stop())
             await finish(asyncio.to_thread(shutil.rmtree, home, ignore_errors=True))
 
-    def prepare(self, spec: SandboxSpec, count: int) -> None:
-        """Nothing to do: a directory is made in no time."""
-
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """There are no images here; the answer only names what was asked for."""
+        """Return the name that was asked for; there are no images here."""
         return name or "local"
 
 
-class LocalSandbox:
+class LocalSandbox(Sandbox):
     """One temporary directory and the processes that were started for it."""
 
     def __init__(
@@ -119,6 +116,7 @@ class LocalSandbox:
         self._pumps: list[Pump] = []
         self._sessions: list[LocalSession] = []
         self._workdir = self._root / (spec.workdir or "/").lstrip("/")
+        self.workdir = str(self._workdir)
         self._make_directories()
 
     def _make_directories(self) -> None:
@@ -128,10 +126,6 @@ class LocalSandbox:
     @property
     def id(self) -> str:
         return self._id
-
-    @property
-    def workdir(self) -> str:
-        return str(self._workdir)
 
     async def exec(
         self,
@@ -184,7 +178,7 @@ class LocalSandbox:
         return session
 
     def _marker(self) -> str:
-        """ "NAME=value" in the environment of a command and of all that it starts, so that it can be found."""
+        """Return "NAME=value" for the environment of a command and of all that it starts, so that it can be found."""
         return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -196,12 +190,6 @@ class LocalSandbox:
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         await asyncio.to_thread(_write, self._inside(path), data, mode)
-
-    async def stat(self, path: str) -> FileInfo:
-        return await asyncio.to_thread(_info, self._inside(path, follow=False))
-
-    async def list(self, path: str = ".", *, max_entries: int = 10_000) -> Sequence[FileInfo]:
-        return await asyncio.to_thread(_list, self._inside(path), max_entries)
 
     async def upload(self, archive: bytes, path: str) -> None:
         target = self._inside(path)
@@ -242,11 +230,8 @@ class LocalSandbox:
         for pump in self._pumps:
             pump.close()
 
-    def _inside(self, path: str, *, follow: bool = True) -> Path:
-        """Where a path of the sandbox lies on the host; links that lead out of it are refused.
-
-        follow: look also where the last component leads; the answer holds it unfollowed either way.
-        """
+    def _inside(self, path: str) -> Path:
+        """Return where a path of the sandbox lies on the host; links that lead out of it are refused."""
         given = Path(path)
         if not given.is_absolute():
             given = self._workdir / given
@@ -255,7 +240,7 @@ class LocalSandbox:
         # The last component stays as it is: `download` returns links unfollowed.
         try:
             resolved = given.parent.resolve() / given.name if given.name not in ("", "..") else given.resolve()
-            target = resolved.resolve() if follow else resolved
+            target = resolved.resolve()
         except RuntimeError as error:  # what Python 3.11 and 3.12 say of links that go round in a circle
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
         if not resolved.is_relative_to(self._home) or not target.is_relative_to(self._home):
@@ -338,7 +323,7 @@ def _sockets_and_pipes(folder: str, names: list[str]) -> list[str]:
 
 
 def _open(path: Path, flags: int, mode: int = 0) -> int:
-    """A descriptor of a regular file; never waits, as opening a pipe would."""
+    """Open a regular file, and return its descriptor; never waits, as opening a pipe would."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -352,23 +337,6 @@ def _read(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise ValueError(f"{path} holds more than {max_bytes} bytes")
     return data
-
-
-def _info(path: Path) -> FileInfo:
-    found = path.lstat()
-    # Not `path.readlink()`, which would tidy it up.
-    target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""  # noqa: PTH115
-    return FileInfo.of(path.name, found.st_mode, found.st_size, found.st_mtime_ns, target)
-
-
-def _list(path: Path, max_entries: int) -> list[FileInfo]:
-    found: list[FileInfo] = []
-    for entry in path.iterdir():
-        if len(found) == max_entries:
-            raise ValueError(f"{path} holds more than {max_entries} entries")
-        with contextlib.suppress(FileNotFoundError):  # it has just been removed
-            found.append(_info(entry))
-    return sorted(found, key=lambda info: info.name)
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

@@ -15,7 +15,7 @@ _GRACE_S = 0.1
 
 
 class Pump:
-    """Copies what is written into a buffer; drops it while there is none."""
+    """Copies what is written into a buffer, and drops it while there is none."""
 
     def __init__(self, fd: int, output: BoundedOutput | None = None) -> None:
         self._fd = fd
@@ -38,7 +38,7 @@ class Pump:
             self.output.add(data)
 
     def take_what_is_there(self) -> None:
-        """Exactly what lies in the pipe now: a background process may go on writing."""
+        """Take exactly what lies in the pipe now: a background process may go on writing."""
         if not self._ended.is_set():
             (size,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))
             if size:
@@ -56,7 +56,7 @@ class Pump:
 
     @property
     def open(self) -> bool:
-        """Whether anyone can still write."""
+        """Return whether anyone can still write."""
         return not self._ended.is_set()
 
     def close(self) -> None:

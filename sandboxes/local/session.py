@@ -1,4 +1,4 @@
-"""A shell of this machine that lives from command to command; `executor/session.c` is its sibling in a container."""
+"""A shell of this machine that lives from command to command; in a container `executor/session.c` keeps one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.base import ExecResult, SandboxDied
+from sandboxes.base import ExecResult, SandboxDied, Session
 from sandboxes.local.pump import Pump
 from sandboxes.local.sweep import Moment, kill_marked
 from sandboxes.output import BoundedOutput
@@ -40,8 +40,8 @@ class _Shell:
         self.transport.close()
 
 
-class LocalSession:
-    """Made by `LocalSandbox.session`.
+class LocalSession(Session):
+    """A session of a local sandbox, made by `LocalSandbox.session`.
 
     directory: a private one; marker: "NAME=value", in the environment of all that the session starts.
     """
@@ -146,9 +146,16 @@ class LocalSession:
         redirect = 'd=$1; shift; exec "$@" 3<"$d/control" 4>"$d/report"'
         try:
             process = await asyncio.create_subprocess_exec(
-                *("/bin/sh", "-c", redirect, "sh", str(self._directory), *session_argv(str(self._directory))),
+                *(
+                    "/bin/sh",
+                    "-c",
+                    redirect,
+                    "sh",
+                    str(self._directory),
+                    *session_argv(str(self._cwd), str(self._directory)),
+                ),
                 env=self._env,
-                cwd=self._cwd,
+                cwd="/",
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

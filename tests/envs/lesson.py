@@ -20,7 +20,7 @@ from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.options import EngineConfig
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 from tools import default_tools
 
 

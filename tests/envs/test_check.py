@@ -15,7 +15,7 @@ from envs.judging.manifest import CheckResult
 from envs.judging.verifier import judge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import TestStatus
-from sandboxes.base import EngineUnavailable
+from sandboxes.base import DaemonUnavailable
 
 STARTER = Path(envs.swe.__file__).parent / "starter"
 SAMPLE = ("create-notes", "rename-draft", "lru-cache", "ini-inherit")
@@ -107,9 +107,9 @@ async def test_a_task_that_cannot_be_built_does_not_stop_the_others(docker_backe
 async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
     class Backend:
         async def ensure_image(self, name, context):
-            raise EngineUnavailable("start it")
+            raise DaemonUnavailable("start it")
 
-    with pytest.raises(EngineUnavailable):
+    with pytest.raises(DaemonUnavailable):
         await check_tasks(Backend(), [load_task(make_task(tmp_path, name)) for name in "abc"])
 
 

@@ -17,7 +17,7 @@ from envs.tasks.forge.mutations import apply_mutations, find_mutations
 from envs.tasks.forge.project import read_project
 from envs.tasks.harbor import load_task
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 pytestmark = pytest.mark.docker
 

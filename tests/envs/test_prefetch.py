@@ -24,7 +24,7 @@ from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import Seat, Task
 from sandboxes.base import ImageMissing
 from sandboxes.docker.build import pack_context
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 
 
 @pytest.mark.docker

@@ -10,8 +10,8 @@ import pytest
 from envs.judging.changes import Changes
 from envs.judging.verifier import StartTrees, collect_changes, judge, judge_in, judge_spec, open_judge, solver_spec
 from envs.types import Hidden, InfraError, Task, TestStatus
-from sandboxes.base import EngineUnavailable, ExecResult, SandboxDied, SandboxError
-from sandboxes.local.backend import LocalBackend
+from sandboxes.base import DaemonUnavailable, ExecResult, SandboxDied, SandboxError
+from sandboxes.local import LocalBackend
 
 REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
 
@@ -390,7 +390,7 @@ async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
     [
         (dies_before_the_tests(), dies_before_the_tests()),
         (dies_before_the_tests(), dies_in_tests()),
-        (dies_in_tests(), EngineUnavailable("no engine")),
+        (dies_in_tests(), DaemonUnavailable("no engine")),
         (SandboxError("no room"), SandboxError("no room")),
     ],
     ids=["before", "before-then-in", "engine", "open"],

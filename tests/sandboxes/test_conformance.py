@@ -41,8 +41,7 @@ def naps(box) -> Naps:
 class TestCommands:
     async def test_both_protocols_are_met(self, backend, box):
         assert isinstance(box, Sandbox)
-        opened: Backend = backend
-        assert opened.open is not None and box.id
+        assert isinstance(backend, Backend)
 
     async def test_a_string_runs_in_a_shell(self, box):
         result = await box.exec("echo one && echo two | tr a-z A-Z")
@@ -353,77 +352,6 @@ class TestFiles:
             await asyncio.wait_for(box.read_file("/dev/zero", max_bytes=1000), 5)
 
 
-class TestWhatIsThere:
-    async def test_a_file_a_directory_a_link_and_a_pipe_are_told_apart(self, box):
-        await box.exec("umask 022; printf 123 >f; chmod 640 f; mkdir -m 750 d; ln -s ../x//y l; mkfifo p")
-        seen = [(info.name, info.kind, info.target) for info in await box.list()]
-        assert seen == [("d", "directory", None), ("f", "file", None), ("l", "link", "../x//y"), ("p", "other", None)]
-        for info in await box.list():
-            assert await box.stat(info.name) == info
-        file = await box.stat("f")
-        assert (file.size, file.mode) == (3, 0o640)
-        assert abs(file.modified - time.time()) < 60
-        assert (await box.stat("d")).mode == 0o750
-
-    async def test_paths_are_relative_to_the_workdir_or_absolute(self, box):
-        await box.write_file("a/b", b"1")
-        for path in ("a", "/app/a", f"{box.workdir}/a", "a/.", "a/"):
-            assert [info.name for info in await box.list(path)] == ["b"]
-        assert (await box.stat("/app/a/b")).name == "b"
-        assert (await box.stat(".")).kind == (await box.stat("/")).kind == "directory"
-
-    async def test_names_may_hold_anything(self, box):
-        name = 'o\'dd "n\u00e4me"\n$(x) -rf \udcff'
-        await box.write_file(f"d/{name}", b"1")
-        (found,) = await box.list("d")
-        assert found.name == name
-        assert await box.read_file(f"d/{found.name}") == b"1"
-
-    async def test_an_empty_directory_is_empty(self, box):
-        await box.exec("mkdir d")
-        assert list(await box.list("d")) == []
-
-    async def test_a_large_directory_is_listed_whole_or_refused(self, box):
-        await box.exec("mkdir d; cd d; seq 3000 | xargs touch")
-        assert {info.name for info in await box.list("d")} == {str(i) for i in range(1, 3001)}
-        with pytest.raises(ValueError, match="2999 entries"):
-            await box.list("d", max_entries=2999)
-        assert (await box.exec("echo fine")).ok
-
-    async def test_a_link_is_listed_through_and_told_as_it_is(self, box):
-        await box.exec("mkdir d; touch d/x; ln -s d to; ln -s nowhere dangling; ln -s loop loop")
-        assert [info.name for info in await box.list("to")] == ["x"]
-        assert [(await box.stat(name)).target for name in ("to", "dangling", "loop")] == ["d", "nowhere", "loop"]
-
-    async def test_what_is_not_there_or_no_directory_raises(self, box):
-        await box.write_file("f", b"")
-        for missing in (box.stat("no"), box.list("no"), box.stat("no/x"), box.list("no/x")):
-            with pytest.raises(FileNotFoundError):
-                await missing
-        for wrong in (box.list("f"), box.list("f/x"), box.stat("f/x")):
-            with pytest.raises(NotADirectoryError):
-                await wrong
-
-    async def test_links_do_not_lead_to_the_host(self, box, tmp_path):
-        (tmp_path / "secret").mkdir()
-        (tmp_path / "secret" / "x").touch()
-        await box.exec(["ln", "-s", str(tmp_path), "out"])
-        assert (await box.stat("out")).kind == "link"
-        for attempt in (box.list("out"), box.list("out/secret"), box.stat("out/secret"), box.stat("out/../x")):
-            with pytest.raises((FileNotFoundError, PermissionError)):
-                await attempt
-
-    async def test_a_listing_that_is_cancelled_leaves_the_sandbox_whole(self, box):
-        await box.exec("mkdir d; cd d; seq 1000 | xargs touch")
-        for delay in (0, 0.001, 0.003, 0.01):
-            task = asyncio.create_task(box.list("d"))
-            await asyncio.sleep(delay)
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        assert len(await box.list("d")) == 1000
-
-
 class TestLinksInCircles:
     """None of these may hang, follow the circle for long, or end with anything but an OSError."""
 
@@ -439,10 +367,9 @@ class TestLinksInCircles:
                 await asyncio.wait_for(attempt, 10)
 
     @pytest.mark.parametrize("path", ["loop", "a", "a/x", "loop/x/y"])
-    async def test_trees_cannot_be_uploaded_or_listed_through_them(self, circle, path):
-        for attempt in (circle.upload(archive({"x": b"1"}), path), circle.list(path)):
-            with pytest.raises(OSError, match=path[0]):
-                await asyncio.wait_for(attempt, 10)
+    async def test_trees_cannot_be_uploaded_through_them(self, circle, path):
+        with pytest.raises(OSError, match=path[0]):
+            await asyncio.wait_for(circle.upload(archive({"x": b"1"}), path), 10)
 
     @pytest.mark.parametrize("path", ["a/x", "loop/x/y"])
     async def test_trees_cannot_be_downloaded_through_them(self, circle, path):
@@ -539,9 +466,9 @@ class TestEnds:
     async def test_eight_open_at_once_and_are_apart(self, backend, spec):
         async with contextlib.AsyncExitStack() as stack:
             boxes = await asyncio.gather(*(stack.enter_async_context(backend.open(spec)) for _ in range(8)))
-            await asyncio.gather(*(box.write_file("me", box.id.encode()) for box in boxes))
-            assert [await box.read_file("me") for box in boxes] == [box.id.encode() for box in boxes]
-            assert len({box.id for box in boxes}) == 8
+            names = [str(number).encode() for number in range(8)]
+            await asyncio.gather(*(box.write_file("me", name) for box, name in zip(boxes, names, strict=True)))
+            assert [await box.read_file("me") for box in boxes] == names
 
     async def test_another_user_is_refused_where_it_cannot_be(self, kind, box):
         if kind == "local":
@@ -550,7 +477,7 @@ class TestEnds:
         else:
             assert (await box.exec("id -un", user="nobody")).output == "nobody\n"
 
-    async def test_a_judge_gets_no_sandbox_that_is_not_isolated(self, kind, backend, spec):
+    async def test_a_verifier_gets_no_sandbox_that_is_not_isolated(self, kind, backend, spec):
         if kind == "local":
             with pytest.raises(NotSupported, match="not isolated"):
                 async with backend.open(replace(spec, switch_users=True)):

@@ -4,33 +4,26 @@ import asyncio
 import contextlib
 import platform
 import sys
-import time
-from pathlib import Path
 
 import aiodocker
 import pytest
 
-from sandboxes.base import EngineUnavailable, ImageMissing, Limits, SandboxDied, SandboxError, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.base import Limits, SandboxDied, SandboxSpec
+from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
 pytestmark = pytest.mark.docker
 
 
 @pytest.fixture
-async def engine():
+async def daemon():
     async with aiodocker.Docker() as client:
         yield client
 
 
-async def containers(engine: aiodocker.Docker, owner: str) -> list[str]:
-    found = await engine.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]})
+async def containers(daemon: aiodocker.Docker, owner: str) -> list[str]:
+    found = await daemon.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]})
     return [container.id for container in found]
-
-
-async def remove_images(engine: aiodocker.Docker, *names: str) -> None:
-    for name in names:
-        await engine.images.delete(name, force=True)
 
 
 class TestIsolation:
@@ -88,9 +81,9 @@ class TestIsolation:
         }.items():
             assert (await docker_box.exec(["python3", "-c", calls.format(call)])).output == "-1 1\n", name  # EPERM
 
-    async def test_there_is_no_engine_and_no_place_of_the_machine_in_it(self, docker_box, engine):
+    async def test_there_is_no_daemon_and_no_place_of_the_machine_in_it(self, docker_box, daemon):
         assert "No such file" in (await docker_box.exec("ls /var/run/docker.sock /run/docker.sock")).output
-        shown = await engine.containers.container(docker_box.id).show()
+        shown = await daemon.containers.container(docker_box.id).show()
         assert (shown["Mounts"], shown["HostConfig"]["Binds"]) == ([], None)
         mounted = (
             await docker_box.exec(
@@ -98,7 +91,7 @@ class TestIsolation:
                 " /proc/self/mountinfo | cut -d' ' -f5"
             )
         ).output.split()
-        assert set(mounted) <= {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}  # the engine's own
+        assert set(mounted) <= {"/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}  # the Docker daemon's own
         assert not (await docker_box.exec("echo x >/proc/sys/kernel/hostname || echo x >/sys/x")).ok
 
     @pytest.mark.parametrize(
@@ -167,9 +160,9 @@ class TestLimits:
             )
             assert (hog.exit_code, hog.output, hog.shell_ended, hog.timed_out) == (137, "begun\n", True, False)
             assert (await shell.run("echo ${PWD##*/} $MARK")).output == "kept here\n"
-            before = (await box.stat("kept/ticks")).size
+            before = len(await box.read_file("kept/ticks"))
             await asyncio.sleep(0.3)
-            assert (await box.stat("kept/ticks")).size > before  # a server of the session lives on
+            assert len(await box.read_file("kept/ticks")) > before  # a server of the session lives on
             child = await shell.run("python3 -c 'bytearray(200 << 20)'; echo it ended with $?")
             assert child.output.endswith("it ended with 137\n") and not child.shell_ended
 
@@ -213,29 +206,29 @@ class TestLimits:
             used = await box.exec(f"cat {old} 2>/dev/null || sed -n 's/usage_usec \\(.*\\)/\\1000/p' {new}")
             assert 0.1e9 < int(used.output) < 0.9e9  # nanoseconds; 0.5 s and what the start took
 
-    async def test_the_engine_was_told_the_limits(self, docker_backend, base_image, engine):
+    async def test_the_daemon_was_told_the_limits(self, docker_backend, base_image, daemon):
         limits = Limits(cpus=0.5, memory_mb=128, pids=100)
         async with docker_backend.open(SandboxSpec(base_image, limits=limits)) as box:
-            host = (await engine.containers.container(box.id).show())["HostConfig"]
+            host = (await daemon.containers.container(box.id).show())["HostConfig"]
             assert host["NanoCpus"] == 500_000_000
             assert host["Memory"] == host["MemorySwap"] == 128 * 2**20
             assert host["PidsLimit"] == 100
 
 
 class TestNothingIsLeft:
-    async def test_after_success(self, docker_backend, base_image, engine):
+    async def test_after_success(self, docker_backend, base_image, daemon):
         async with docker_backend.open(SandboxSpec(base_image)):
-            assert len(await containers(engine, docker_backend.owner.id)) == 1
-        assert await containers(engine, docker_backend.owner.id) == []
+            assert len(await containers(daemon, docker_backend.owner.id)) == 1
+        assert await containers(daemon, docker_backend.owner.id) == []
 
-    async def test_after_an_exception(self, docker_backend, base_image, engine):
+    async def test_after_an_exception(self, docker_backend, base_image, daemon):
         with pytest.raises(ZeroDivisionError):
             async with docker_backend.open(SandboxSpec(base_image)):
                 raise ZeroDivisionError
-        assert await containers(engine, docker_backend.owner.id) == []
+        assert await containers(daemon, docker_backend.owner.id) == []
 
     @pytest.mark.parametrize("delay", [0.0, 0.01, 0.03, 0.06, 0.1, 0.15, 0.3, 1.0])
-    async def test_after_a_cancellation_at_any_moment(self, docker_backend, base_image, engine, delay):
+    async def test_after_a_cancellation_at_any_moment(self, docker_backend, base_image, daemon, delay):
         async def hold() -> None:
             async with docker_backend.open(SandboxSpec(base_image)) as box:
                 await box.exec("sleep 60")
@@ -245,17 +238,17 @@ class TestNothingIsLeft:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await containers(engine, docker_backend.owner.id) == []
+        assert await containers(daemon, docker_backend.owner.id) == []
 
-    async def test_after_the_backend_is_left_first(self, base_image, engine):
+    async def test_after_the_backend_is_left_first(self, base_image, daemon):
         async with contextlib.AsyncExitStack() as boxes:
             async with DockerBackend() as backend:
                 box = await boxes.enter_async_context(backend.open(SandboxSpec(base_image)))
-            assert await containers(engine, backend.owner.id) == []
+            assert await containers(daemon, backend.owner.id) == []
             with pytest.raises(SandboxDied):
                 await box.exec("true")
 
-    async def test_when_the_backend_is_left_while_a_sandbox_starts(self, base_image, engine):
+    async def test_when_the_backend_is_left_while_a_sandbox_starts(self, base_image, daemon):
         async def start(backend: DockerBackend) -> None:
             async with backend.open(SandboxSpec(base_image)):
                 await asyncio.sleep(60)
@@ -263,23 +256,23 @@ class TestNothingIsLeft:
         async with DockerBackend(max_starts=2) as backend:
             tasks = [asyncio.create_task(start(backend)) for _ in range(6)]
             await asyncio.sleep(0.1)
-        assert await containers(engine, backend.owner.id) == []
+        assert await containers(daemon, backend.owner.id) == []
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-        assert await containers(engine, backend.owner.id) == []
+        assert await containers(daemon, backend.owner.id) == []
 
-    async def test_after_removal_from_outside(self, docker_backend, base_image, engine):
+    async def test_after_removal_from_outside(self, docker_backend, base_image, daemon):
         async with docker_backend.open(SandboxSpec(base_image)) as box:
             running = asyncio.create_task(box.exec("sleep 60"))
             await asyncio.sleep(0.2)
-            await engine.containers.container(box.id).delete(force=True)
+            await daemon.containers.container(box.id).delete(force=True)
             with pytest.raises(SandboxDied):
                 await running
             with pytest.raises(SandboxDied):
                 await box.download("/etc")
 
-    async def test_a_killed_owners_containers_stop_at_once_and_are_reaped(self, base_image, engine):
+    async def test_a_killed_owners_containers_stop_at_once_and_are_reaped(self, base_image, daemon):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", _OWNER, base_image), stdout=asyncio.subprocess.PIPE
         )
@@ -287,14 +280,14 @@ class TestNothingIsLeft:
         process.kill()
         await process.wait()
         for _ in range(100):
-            state = (await engine.containers.container(name).show())["State"]
+            state = (await daemon.containers.container(name).show())["State"]
             if not state["Running"]:
                 break
             await asyncio.sleep(0.1)
         else:
             pytest.fail("the container outlived its owner")
         async with DockerBackend():
-            assert await containers(engine, owner) == []
+            assert await containers(daemon, owner) == []
 
     async def test_a_living_owners_containers_are_left_alone(self, docker_backend, base_image):
         async with docker_backend.open(SandboxSpec(base_image)) as box:
@@ -306,7 +299,7 @@ class TestNothingIsLeft:
 _OWNER = """
 import asyncio, sys
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 async def main():
     async with DockerBackend() as backend, backend.open(SandboxSpec(sys.argv[1])) as box:
@@ -315,116 +308,3 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-class TestImages:
-    async def test_a_present_image_is_taken(self, docker_backend, base_image):
-        assert await docker_backend.ensure_image(base_image) == base_image
-
-    async def test_a_missing_image_says_what_to_do(self, docker_backend):
-        with pytest.raises(ImageMissing) as caught:
-            await docker_backend.ensure_image("localhost:1/no/such-image:1")
-        for hint in ("localhost:1/no/such-image:1", "docker load", "registry", "base_image"):
-            assert hint in str(caught.value)
-
-    async def test_opening_a_missing_image_raises(self, docker_backend):
-        with pytest.raises(ImageMissing, match="no-such-image"):
-            async with docker_backend.open(SandboxSpec("no-such-image:1")):
-                pass
-
-    async def test_concurrent_callers_share_one_build(self, docker_backend, engine, tmp_path):
-        context = _context(tmp_path, f"RUN echo {time.time_ns()} >/made; sleep 1")
-        start = time.monotonic()
-        names = await asyncio.gather(*(docker_backend.ensure_image(None, context) for _ in range(6)))
-        assert len(set(names)) == 1
-        assert time.monotonic() - start < 6  # six builds in a row would take longer
-        start = time.monotonic()
-        assert await docker_backend.ensure_image(None, context) == names[0]
-        assert time.monotonic() - start < 1
-        await remove_images(engine, names[0])
-
-    async def test_other_content_makes_another_image(self, docker_backend, engine, tmp_path, base_image):
-        context = _context(tmp_path, "COPY data /data")
-        (context / "data").write_text("one")
-        first = await docker_backend.ensure_image(None, context)
-        (context / "data").write_text("two")
-        second = await docker_backend.ensure_image(None, context)
-        assert first != second
-        async with docker_backend.open(SandboxSpec(second)) as box:
-            assert await box.read_file("/data") == b"two"
-        await remove_images(engine, first, second)
-
-    async def test_a_links_target_stays_out_of_the_context(self, docker_backend, engine, tmp_path):
-        context = _context(tmp_path, "COPY . /all")
-        (tmp_path / "secret").write_text("host")
-        (context / "link").symlink_to(tmp_path / "secret")
-        image = await docker_backend.ensure_image(None, context)
-        async with docker_backend.open(SandboxSpec(image)) as box:
-            assert (await box.exec("readlink /all/link; cat /all/link")).output.startswith(f"{tmp_path}/secret\ncat:")
-        await remove_images(engine, image)
-
-    async def test_a_failing_build_shows_the_end_of_its_log(self, docker_backend, tmp_path):
-        context = _context(tmp_path, "RUN echo the reason; exit 3")
-        with pytest.raises(SandboxError, match="the reason") as caught:
-            await docker_backend.ensure_image(None, context)
-        assert "3" in str(caught.value)
-
-    async def test_a_dockerfile_whose_base_cannot_be_had_says_what_to_do(self, base_image, tmp_path):
-        context = _context(tmp_path, "RUN true", base="localhost:1/no/such-base:1")
-        async with DockerBackend() as backend:
-            with pytest.raises(ImageMissing, match=r"such-base:1(.|\n)*base_image"):
-                await backend.ensure_image(None, context)
-
-    async def test_the_images_user_directory_and_environment_hold(self, docker_backend, engine, tmp_path):
-        lines = "RUN useradd -m -u 1234 -G games dev\nENV TOOL=hammer\nUSER dev\nWORKDIR /home/dev"
-        image = await docker_backend.ensure_image(None, _context(tmp_path, lines))
-        async with docker_backend.open(SandboxSpec(image)) as box:
-            assert box.workdir == "/home/dev"
-            shown = await box.exec("id -un; id -Gn; pwd; echo $HOME $TOOL")
-            assert shown.output == "dev\ndev games\n/home/dev\n/home/dev hammer\n"
-            await box.write_file("mine", b"1")
-            assert (await box.exec("stat -c %U mine")).output == "dev\n"
-            with pytest.raises(PermissionError):
-                await box.write_file("/etc/passwd", b"")
-            with pytest.raises(PermissionError):
-                await box.read_file("/etc/shadow")
-            assert (await box.exec("id -u; echo $HOME", user="root")).output == "0\n/root\n"
-            assert (await box.exec("id -u; id -g", user="77:88")).output == "77\n88\n"
-            assert (await box.exec("sleep 60", timeout=0.2)).timed_out
-            with pytest.raises(SandboxError, match="no user 'stranger'"):
-                await box.exec("true", user="stranger")
-        await remove_images(engine, image)
-
-
-def _context(tmp_path: Path, lines: str, base: str = "debian:unobtainable") -> Path:
-    context = tmp_path / "context"
-    context.mkdir()
-    (context / "Dockerfile").write_text(f"FROM {base}\n{lines}\n")
-    return context
-
-
-class TestEngine:
-    @pytest.mark.parametrize("url", ["unix:///no/such.sock", "tcp://127.0.0.1:9"])
-    async def test_an_engine_that_is_not_there_says_what_to_do(self, url):
-        start = time.monotonic()
-        with pytest.raises(EngineUnavailable, match="python -m sandboxes setup"):
-            async with DockerBackend(url=url):
-                pass
-        assert time.monotonic() - start < 6
-
-    async def test_an_engine_that_does_not_answer_is_given_up(self):
-        hung_up = asyncio.Event()
-
-        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            hung_up.set()
-
-        server = await asyncio.start_server(silent, "127.0.0.1")
-        port = server.sockets[0].getsockname()[1]
-        async with server:
-            with pytest.raises(EngineUnavailable, match="did not answer within"):
-                async with DockerBackend(url=f"tcp://127.0.0.1:{port}"):
-                    pass
-            await hung_up.wait()

@@ -11,7 +11,7 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
 SANDBOXES = 2_000
@@ -26,13 +26,13 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def live(backend: DockerBackend, spec: SandboxSpec, engine: aiodocker.Docker, fate: float) -> str:
+async def live(backend: DockerBackend, spec: SandboxSpec, daemon: aiodocker.Docker, fate: float) -> str:
     async with backend.open(spec) as box:
         shell = await box.session()
         assert (await shell.run("x=5; cd /tmp")).ok
         assert (await box.exec("echo $((6 * 7))")).output == "42\n"
         if fate < 0.05:
-            await engine.containers.container(box.id).kill()
+            await daemon.containers.container(box.id).kill()
             with pytest.raises(SandboxDied):
                 await box.exec("true")
             return "killed"
@@ -54,15 +54,15 @@ async def test_a_soak_leaves_nothing(base_image, capsys):
     sizes: list[tuple[int, int, float]] = []
     start = time.monotonic()
     spec = SandboxSpec(base_image, workdir="/app", limits=Limits(cpus=2.0))
-    async with aiodocker.Docker() as engine:
+    async with aiodocker.Docker() as daemon:
         async with DockerBackend() as backend:
             filters = {"label": [f"{PREFIX}owner={backend.owner.id}"]}
             while len(fates) < SANDBOXES:
                 wave = min(WAVE, SANDBOXES - len(fates))
-                fates += await asyncio.gather(*(live(backend, spec, engine, rng.random()) for _ in range(wave)))
-                assert await engine.containers.list(all=True, filters=filters) == []
+                fates += await asyncio.gather(*(live(backend, spec, daemon, rng.random()) for _ in range(wave)))
+                assert await daemon.containers.list(all=True, filters=filters) == []
                 sizes.append((descriptors(), threading.active_count(), resident_mb()))
-        assert await engine.containers.list(all=True, filters=filters) == []
+        assert await daemon.containers.list(all=True, filters=filters) == []
     counts = {fate: fates.count(fate) for fate in sorted(set(fates))}
     with capsys.disabled():
         print(f"\n{counts} in {time.monotonic() - start:.0f} s; descriptors, threads, MB after the first waves and")

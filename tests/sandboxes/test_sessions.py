@@ -162,6 +162,46 @@ class TestShellsThatBreak:
         await assert_marked(shell)
 
 
+class TestWhatOneCommandOnlyLeavesToItself:
+    async def test_a_trap_on_exit_runs_at_the_end_of_its_command(self, shell):
+        result = await shell.run("trap 'echo bye $?; x=5' EXIT; echo hello; false")
+        assert (result.exit_code, result.output, result.shell_ended) == (1, "hello\nbye 1\n", False)
+        assert await said(shell, "echo next $x") == "next 5\n"
+
+    async def test_it_also_runs_when_its_command_exits(self, shell):
+        result = await shell.run("trap 'echo bye' EXIT; exit 7")
+        assert (result.exit_code, result.output, result.shell_ended) == (7, "bye\n", True)
+
+    async def test_other_traps_last(self, shell):
+        await said(shell, """trap 'echo "it'"'"'s a signal"' USR1; trap '' INT; trap 'true' EXIT""")
+        assert await said(shell, "kill -USR1 $$") == "it's a signal\n"
+
+
+class TestDirectoriesThatAreGone:
+    async def test_the_next_command_is_told_and_starts_where_the_session_did(self, box, shell):
+        await said(shell, "mkdir gone; cd gone; rmdir ../gone")
+        told = f"[the directory {box.workdir}/gone is gone; now in {box.workdir}]\n"
+        assert await said(shell, "pwd") == f"{told}{box.workdir}\n"
+        assert await said(shell, "pwd") == f"{box.workdir}\n"
+
+    async def test_one_that_went_with_the_shell_is_told_too(self, box, shell):
+        await said(shell, "mkdir gone; cd gone")
+        await shell.run("rmdir ../gone; kill -9 $$")
+        assert "gone is gone; now in" in await said(shell, "pwd")
+
+    async def test_a_session_survives_its_first_directory(self, box, shell):
+        await said(shell, "mkdir sub")
+        other = await box.session(cwd="sub")
+        await said(other, "cd /tmp")
+        await said(shell, "rm -rf sub")
+        await other.run("exit 3")
+        assert (await said(other, "pwd")).endswith("/tmp\n")
+
+    async def test_an_assigned_PWD_is_put_right(self, box, shell):
+        await said(shell, "cd /tmp; PWD=/nowhere")
+        assert await said(shell, "echo $PWD; cd - >/dev/null; pwd") == f"/tmp\n{box.workdir}\n"
+
+
 class TestTimeLimits:
     async def test_what_the_command_started_is_killed_and_the_state_kept(self, box, shell):
         await mark(shell)

@@ -1,4 +1,4 @@
-"""Commands that go past the engine, and what could come between."""
+"""Commands that go past the Docker daemon, and what could come between."""
 
 import asyncio
 import os
@@ -6,7 +6,7 @@ import os
 import pytest
 
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 from sandboxes.docker.streams import AttachedStream, SocketStream
 
 pytestmark = [pytest.mark.docker]
@@ -41,7 +41,7 @@ async def offer_to_a_thief(box):
     await asyncio.sleep(0.5)
 
 
-@pytest.fixture(params=[pytest.param(True, marks=needs_root), False], ids=["past the engine", "by way of it"])
+@pytest.fixture(params=[pytest.param(True, marks=needs_root), False], ids=["past the Docker daemon", "by way of it"])
 async def box(request, base_image):
     async with DockerBackend(shortcut=request.param) as backend, backend.open(SandboxSpec(base_image)) as box:
         assert isinstance(connection_of(box)._stream, SocketStream if request.param else AttachedStream)
@@ -85,7 +85,7 @@ async def test_many_at_once_find_their_way(base_image):
     assert said == [f"{number}\n" for number in range(32)]
 
 
-async def test_where_the_socket_is_out_of_reach_the_engine_is_used(base_image):
+async def test_where_the_socket_is_out_of_reach_the_daemon_is_used(base_image):
     async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
         assert not await connection_of(box).shorten(os.getpid(), 10.0), "as on another machine, where ids mean others"
         assert (await box.exec("ls -A /dev/shm")).output == "", "the offer is withdrawn by the next request"

@@ -1,4 +1,4 @@
-"""An engine with `userns-remap`: root in a sandbox is nobody on the machine."""
+"""A Docker daemon with `userns-remap`: root in a sandbox is nobody on the machine."""
 
 import asyncio
 import os
@@ -7,17 +7,17 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from own_engine import Engine, copy_image
+from own_daemon import Daemon, copy_image
 
 from sandboxes.base import SandboxSpec
-from sandboxes.docker.backend import DockerBackend, unlimited
+from sandboxes.docker import DockerBackend
 
 FIRST = 200_000
 
 
 @pytest.fixture
 def folder():
-    """Which the engine's remapped root can pass through, unlike pytest's own."""
+    """Which the Docker daemon's remapped root can pass through, unlike pytest's own."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o711)
         yield Path(name)
@@ -27,12 +27,12 @@ def folder():
 async def box(base_image, folder):
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
         pytest.skip("needs root, dockerd and unshare")
-    engine = Engine(folder, "--userns-remap=nobody:nogroup", subids=f"nobody:{FIRST}:65536\n")
-    await engine.start()
-    await asyncio.to_thread(copy_image, base_image, engine.url)
-    async with DockerBackend(url=engine.url) as backend, backend.open(SandboxSpec(base_image, workdir="/app")) as box:
+    daemon = Daemon(folder, "--userns-remap=nobody:nogroup", subids=f"nobody:{FIRST}:65536\n")
+    await daemon.start()
+    await asyncio.to_thread(copy_image, base_image, daemon.url)
+    async with DockerBackend(url=daemon.url) as backend, backend.open(SandboxSpec(base_image, workdir="/app")) as box:
         yield box
-    await engine.leave()
+    await daemon.leave()
 
 
 def owner_of(name: str) -> int | None:
@@ -74,8 +74,3 @@ async def test_root_of_a_sandbox_is_another_user_on_the_machine_and_all_works(bo
         assert await fork.read_file("c/b") == b"1"
     await box.reset()
     assert (await box.exec("ls; ps ax | grep -c '[s]leep'")).output == "0\n"
-
-
-def test_an_engine_that_cannot_limit_says_so():
-    assert unlimited({"MemoryLimit": True, "PidsLimit": True}) == []
-    assert unlimited({"MemoryLimit": False, "SwapLimit": True, "PidsLimit": False}) == ["memory", "processes"]

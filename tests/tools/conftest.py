@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import SandboxSpec
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 
 IMAGE = "atropos-agent/base:debian12"
 
@@ -39,7 +39,7 @@ def path_with_shell(tmp_path_factory):
         programs = {file.name: file for place in ("/bin", "/usr/bin") for file in Path(place).iterdir()}
         for name in programs.keys() - {"bash", "sh"}:
             (folder / name).symlink_to(programs[name])
-        (folder / "sh").symlink_to(programs[shell])
+        (folder / "sh").symlink_to(shutil.which(shell))
         return folder
 
     return make

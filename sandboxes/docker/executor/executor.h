@@ -1,6 +1,5 @@
 /* What the parts of the executor share. `main.c` describes the protocol. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -30,7 +29,7 @@ struct output {
 
 /* What a request is doing. SHELL is the process of a session, LINE a command that is given to it; GONE is
  * one that is over and will be freed when nobody looks at it any more. */
-enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, LISTING, SHELL, LINE, GONE };
+enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, SHELL, LINE, GONE };
 
 struct session;
 
@@ -40,9 +39,7 @@ struct job {
   enum state state;
   int file;          /* PENDING: standard input; READING, WRITING: the file */
   int failed;        /* WRITING: errno of the first error */
-  uint64_t left;     /* READING: bytes that may still be read; LISTING: entries that may still come */
-  DIR *directory;    /* LISTING: it, and as whom */
-  uint32_t uid, gid;
+  uint64_t left;     /* READING: bytes that may still be read */
   pid_t monitor;     /* 0 when it has ended */
   pid_t main;        /* the command itself */
   int out, status;   /* pipes: the command's output; the monitor's word on how it ended. -1 when closed */
@@ -111,11 +108,6 @@ void go_on_reading(struct job *j);
 void take_data(struct job *j, const char *data, size_t len);
 void file_done(struct job *j, int error);
 int write_small(uint32_t uid, uint32_t gid, char *path, const char *data, size_t len);
-
-/* list.c */
-void tell_about(struct job *j, uint32_t uid, uint32_t gid, const char *path);
-void begin_list(struct job *j, uint32_t uid, uint32_t gid, uint64_t max, const char *path);
-void go_on_listing(struct job *j);
 
 /* tunnel.c */
 struct pollfd;

@@ -30,8 +30,6 @@ void forget(struct job *j) {
     if (*held[i] >= 0) close(*held[i]);
     *held[i] = -1;
   }
-  if (j->directory) closedir(j->directory);
-  j->directory = NULL;
   drop(&j->output.head);
   drop(&j->output.tail);
   j->state = GONE;
@@ -156,7 +154,7 @@ void advance(struct job *j) {
 
 int64_t next_wake(const struct job *j) {
   if (j->state == KILLING) return j->all_ended ? 1 : j->kill_at;
-  if (j->state == READING || j->state == LISTING) return out_pending() < 4 * CHUNK;
+  if (j->state == READING) return out_pending() < 4 * CHUNK;
   if (j->state == LINE) return j->deadline;
   if (j->state != RUNNING) return 0;
   return j->main_done ? (j->quiet < j->quiet_limit ? j->quiet : j->quiet_limit) : j->deadline;

@@ -1,4 +1,4 @@
-/* A shorter way to our owner, past the engine: a socket of ours, which it reaches through /proc where it runs as
+/* A shorter way to our owner, past the Docker daemon: a socket of ours, which it reaches through /proc where it runs as
  * root on the same machine. From then on that is our standard input and output.
  *
  * Whoever connects from inside of the container is turned away: only a process outside has no id in here. */

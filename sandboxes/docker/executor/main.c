@@ -15,22 +15,20 @@
  *        C  close the file that is being written
  *        M  make a directory and its parents: u32 uid, u32 gid, u32 mode, path NUL
  *        R  read a file: u32 uid, u32 gid, u64 max size, path NUL
- *        I  tell what is at a path: u32 uid, u32 gid, path NUL
- *        N  list a directory: u32 uid, u32 gid, u64 max entries, path NUL
  *        T  the owner's token: 16 random bytes, sent once
  *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
  *           over that from then on (see link.c). Any other frame but this withdraws the offer
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
- *        O  output of a command, content of a file, or what is at a path (see list.c)
+ *        O  output of a command, or content of a file
  *        X  a command's end: u32 exit code, u8 flags (1 timed out, 2 its session's shell has ended),
  *           u64 bytes dropped after the first max_output / 2
  *        A  a connection was made to our port on loopback (see tunnel.c), under an id with the highest bit; then
  *           with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
  *           in D data to pass back, G u32 bytes that were passed on, K no more will come
- *        F  a file operation's end: u32 errno; EFBIG for a file or directory that is larger than allowed
+ *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed
  *
- * An owner that was cut off (the engine was started anew) attaches again and sends the token alone, whatever was
+ * An owner that was cut off (the Docker daemon was started anew) attaches again and sends the token alone, whatever was
  * half sent before. What was under way is then cancelled, and the token and H come back before anything else.
  *
  * When its input ends, its owner is gone: it exits and the kernel kills everything else in the container.
@@ -86,7 +84,7 @@ static void cancel(uint32_t id) {
   } else if (j->state == PENDING) {
     j->exit_code = 137;
     finish(j);
-  } else if (j->state == READING || j->state == WRITING || j->state == LISTING) {
+  } else if (j->state == READING || j->state == WRITING) {
     file_done(j, ECANCELED);
   }
 }
@@ -133,10 +131,6 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
     make_directory(j, u32(p), u32(p + 4), u32(p + 8), p + 12);
   } else if (type == 'R' && len > 17 && !p[len - 1]) {
     begin_read(j, u32(p), u32(p + 4), u32(p + 8) | (uint64_t)u32(p + 12) << 32, p + 16);
-  } else if (type == 'I' && len > 9 && !p[len - 1]) {
-    tell_about(j, u32(p), u32(p + 4), p + 8);
-  } else if (type == 'N' && len > 17 && !p[len - 1]) {
-    begin_list(j, u32(p), u32(p + 4), u32(p + 8) | (uint64_t)u32(p + 12) << 32, p + 16);
   } else if (type == 'C' && j->state == WRITING) {
     file_done(j, j->failed);
   } else {
@@ -272,7 +266,6 @@ int main(int argc, char **argv) {
     reap();
     for (struct job *j = jobs; j; j = j->next) {
       if (j->state == READING) go_on_reading(j);
-      else if (j->state == LISTING) go_on_listing(j);
       else advance(j);
     }
     if (fds[1].revents & POLLERR) _exit(0);

@@ -21,7 +21,7 @@ from envs.tasks.adapters.printed import PARSERS
 from envs.tasks.adapters.records import JUDGE
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask, TestStatus
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 AWKS = [awk for awk in (["mawk"], ["gawk"], ["original-awk"], ["busybox", "awk"]) if shutil.which(awk[0])] or [["awk"]]
 

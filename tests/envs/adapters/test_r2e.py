@@ -10,7 +10,7 @@ from envs.judging.check import check_tasks
 from envs.judging.verifier import StartTrees, open_judge, solver_spec
 from envs.tasks.adapters.r2e import load
 from envs.types import BadTask
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 DOUBLE = "def double(x):\n    return x\n"
 HIDDEN = """\

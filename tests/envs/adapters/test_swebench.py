@@ -12,7 +12,7 @@ from envs.judging.check import check_tasks
 from envs.judging.verifier import StartTrees, judge, solver_spec
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 FIX = "--- a/adder.py\n+++ b/adder.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 BUG = "--- a/adder.py\n+++ b/adder.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a\n"

@@ -16,7 +16,7 @@ from envs.judging.check import check_tasks
 from envs.judging.verifier import StartTrees, judge, solver_spec
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = WRONG.replace("a - b", "a + b")

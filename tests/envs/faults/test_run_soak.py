@@ -23,7 +23,7 @@ from envs.lab.consumer import Consumer
 from envs.options import EngineConfig
 from envs.types import InfraError, Outcome, Task, Verdict
 from sandboxes.base import SandboxDied, SandboxSpec
-from sandboxes.local.backend import LocalBackend
+from sandboxes.local import LocalBackend
 from tools import ToolRegistry, calculator
 
 ROLLOUTS = int(os.environ.get("SOAK_ROLLOUTS", "5000"))

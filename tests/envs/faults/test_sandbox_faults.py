@@ -10,7 +10,7 @@ from sums import Sums, fill, right
 from envs.running.run import open_run
 from envs.types import InfraError
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 pytestmark = pytest.mark.docker
 
@@ -91,17 +91,17 @@ class Working(Sums):
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_a_docker_engine_that_is_restarted_costs_no_rollout_its_grade(
-    own_engine, base_image, engine, make_env, number
+    own_daemon, base_image, engine, make_env, number
 ):
     env = make_env(Working)
-    async with DockerBackend(url=own_engine.url) as backend:
+    async with DockerBackend(url=own_daemon.url) as backend:
         env.backend, env.image = backend, base_image
         async with open_run(env) as run, asyncio.timeout(120):
             making = asyncio.create_task(fill(run))
             await asyncio.sleep(2.0)
-            await own_engine.end(number)
+            await own_daemon.end(number)
             await asyncio.sleep(2.0)
-            await own_engine.start()
+            await own_daemon.start()
             _, wire = await making
             while wire is None:
                 _, wire = await fill(run)

@@ -11,7 +11,7 @@ from task_formats import FORMATS
 
 from envs.judging.verifier import StartTrees, collect_changes, open_judge, solver_spec
 from envs.types import Task, Verdict
-from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker import DockerBackend
 
 AT_ONCE = 4
 

@@ -1,4 +1,4 @@
-"""A Docker engine of the test's own, in a network namespace of its own, that may be ended and started."""
+"""A Docker daemon of the test's own, in a network namespace of its own, that may be ended and started."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sandboxes.base import EngineUnavailable
+from sandboxes.base import DaemonUnavailable
 from sandboxes.docker.daemon import connect
 
 
-class Engine:
-    """A dockerd. `--bridge none` would take away the other engine's bridge but for the namespace.
+class Daemon:
+    """A dockerd. `--bridge none` would take away the other Docker daemon's bridge but for the namespace.
 
     options: more of its options.
     subids: what it finds in /etc/subuid and /etc/subgid, in a mount namespace of its own; None for the machine's.
@@ -40,7 +40,7 @@ class Engine:
             try:
                 async with connect(self.url):
                     return
-            except EngineUnavailable:
+            except DaemonUnavailable:
                 if self._process.returncode is not None:
                     break
                 await asyncio.sleep(0.5)

@@ -1,0 +1,61 @@
+"""A sandbox around another one, for backends that watch or change what another backend's sandboxes do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from sandboxes.base import ExecResult, Sandbox, Session
+
+
+class WrappedSession(Session):
+    """Passes everything on to the session `inner`. A subclass overrides what it changes."""
+
+    def __init__(self, inner: Session) -> None:
+        self.inner = inner
+
+    async def run(self, command: str, **options: Any) -> ExecResult:
+        return await self.inner.run(command, **options)
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+class WrappedSandbox(Sandbox):
+    """Passes everything on to the sandbox `inner`. A subclass overrides what it changes.
+
+    Commands come by `exec` and by the `run` of a session. Forks are the inner sandbox's, not wrapped."""
+
+    def __init__(self, inner: Sandbox) -> None:
+        self.inner = inner
+        self.workdir = inner.workdir
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        return await self.inner.exec(command, **options)
+
+    async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        return await self.inner.read_file(path, max_bytes=max_bytes)
+
+    async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        await self.inner.write_file(path, data, mode=mode)
+
+    async def upload(self, archive: bytes, path: str) -> None:
+        await self.inner.upload(archive, path)
+
+    async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
+        return await self.inner.download(path, max_bytes=max_bytes)
+
+    async def stop(self) -> None:
+        await self.inner.stop()
+
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> Session:
+        return await self.inner.session(cwd=cwd, env=env, user=user)
+
+    async def reset(self) -> None:
+        await self.inner.reset()
+
+    def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
+        return self.inner.fork(count)

@@ -1,0 +1,89 @@
+"""What the executor is asked for, and how its answers are understood."""
+
+import asyncio
+import errno
+import struct
+
+import pytest
+from fake_executor import FakeExecutor, connected, end, frame
+
+from sandboxes.docker.channel import Channel, Ended, Identity
+from sandboxes.docker.connection import MAX_FRAME
+
+
+def execute(channel, argv=("true",), **options):
+    usual = {"cwd": "/", "env": {}, "identity": Identity(), "stdin": b"", "timeout": 5.0, "max_output": 100}
+    return channel.execute(list(argv), **usual | options)
+
+
+def done(number: int, error: int = 0) -> bytes:
+    return frame(number, b"F", struct.pack("<I", error))
+
+
+async def channel_that(answer) -> tuple[Channel, FakeExecutor]:
+    executor = FakeExecutor(answer)
+    return Channel(await connected(executor)), executor
+
+
+async def test_a_commands_end_is_understood():
+    def answer(number, kind, payload):
+        return frame(number, b"O", b"out") + end(number, 3, flags=3, dropped=7) if kind == b"E" else None
+
+    channel, executor = await channel_that(answer)
+    assert await execute(channel, stdin=b"in") == Ended(3, True, 7, b"out", True)
+    assert [(kind, payload) for _, kind, payload in executor.frames[1:2]] == [(b"D", b"in")]
+    await channel.close()
+
+
+@pytest.mark.parametrize("options", [{"argv": ["a\0b"]}, {"cwd": "/\0"}, {"env": {"A": "\0"}}])
+async def test_nul_characters_are_refused(options):
+    channel, _ = await channel_that(lambda *_: None)
+    with pytest.raises(ValueError, match="NUL"):
+        await execute(channel, **options)
+    await channel.close()
+
+
+async def test_a_command_that_no_frame_can_hold_is_refused():
+    channel, executor = await channel_that(lambda *_: None)
+    with pytest.raises(ValueError, match=f"more than {MAX_FRAME} bytes"):
+        await execute(channel, ["x" * MAX_FRAME])
+    assert [kind for _, kind, _ in executor.frames] == [b"T"], "nothing was sent but the token"
+    await channel.close()
+
+
+async def test_a_cancelled_command_is_taken_back_before_the_cancellation_goes_on():
+    channel, executor = await channel_that(lambda number, kind, _: end(number, 137) if kind == b"K" else None)
+    task = asyncio.create_task(execute(channel, timeout=60))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert [kind for _, kind, _ in executor.frames] == [b"T", b"E", b"K"]
+    await channel.close()
+
+
+async def test_a_files_errors_are_the_standard_librarys():
+    errors = iter([errno.ENOENT, errno.EISDIR, 27])
+    channel, _ = await channel_that(lambda number, kind, _: done(number, next(errors)) if kind == b"R" else None)
+    for error in (FileNotFoundError, IsADirectoryError, ValueError):
+        with pytest.raises(error, match="/x"):
+            await channel.read("/x", 10, Identity())
+    await channel.close()
+
+
+async def test_a_file_is_written_in_pieces_between_its_opening_and_its_end():
+    channel, executor = await channel_that(lambda number, kind, _: done(number) if kind == b"C" else None)
+    await channel.write("/x", b"1" * 300_000, 0o644, Identity())
+    assert [kind for _, kind, _ in executor.frames] == [b"T", b"W", b"D", b"D", b"C"]
+    await channel.close()
+
+
+async def test_a_line_of_a_session_names_it():
+    channel, executor = await channel_that(lambda number, kind, _: end(number) if kind in b"LK" else None)
+    session = await channel.open_session(["sh"], cwd="/", env={}, identity=Identity())
+    await channel.run_line(session, b"echo", timeout=2.0, max_output=9)
+    await channel.close_session(session)
+    _, (opened, _, _), (_, kind, line), (closed, _, _) = executor.frames
+    assert opened == closed == session
+    assert (kind, line) == (b"L", struct.pack("<3I", session, 9, 2000) + b"echo")
+    await channel.close()

@@ -1,0 +1,72 @@
+"""Frames over one stream, and what becomes of requests when it ends."""
+
+import struct
+
+import pytest
+from fake_executor import FakeExecutor, connected, frame
+
+from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
+
+
+async def test_another_protocol_is_refused():
+    with pytest.raises(SandboxError, match=r"speaks protocol 99, this side \d; rebuild"):
+        await connected(FakeExecutor(hello=frame(0, b"H", struct.pack("<I", 99))))
+
+
+async def test_answers_find_their_requests_in_any_order_and_in_pieces():
+    executor = FakeExecutor()
+    connection = await connected(executor)
+    first, second = connection.call(), connection.call()
+    for byte in (
+        frame(second.number, b"O", b"data") + frame(second.number, b"X", b"2") + frame(first.number, b"F", b"1")
+    ):
+        executor.say(bytes([byte]))
+    assert await connection.answer(first, 5) == (b"F", b"1")
+    assert await connection.answer(second, 5) == (b"X", b"2")
+    assert second.data == b"data"
+    await connection.close()
+
+
+async def test_what_was_given_up_is_not_waited_for():
+    executor = FakeExecutor()
+    connection = await connected(executor)
+    given_up, other = connection.call(), connection.call()
+    connection.forget(given_up)
+    executor.say(frame(given_up.number, b"X", b"late") + frame(other.number, b"F", b"fine"))
+    assert await connection.answer(other, 5) == (b"F", b"fine")
+    await connection.close()
+
+
+async def test_no_answer_in_time_is_told():
+    connection = await connected(FakeExecutor())
+    with pytest.raises(SandboxTimeout, match=r"gave no answer within 0 s"):
+        await connection.answer(connection.call(), 0.01)
+    await connection.close()
+
+
+async def test_a_container_that_does_not_run_any_more_is_a_dead_sandbox():
+    executor = FakeExecutor()
+    connection = await connected(executor, runs=False)
+    waiting = connection.call()
+    await executor.close()
+    with pytest.raises(SandboxDied, match="does not run any more"):
+        await connection.answer(waiting, 5)
+    assert not connection.alive
+    with pytest.raises(SandboxDied):
+        await connection.ready()
+    await connection.close()
+
+
+async def test_a_stream_that_is_had_again_is_gone_on_with():
+    first, second = FakeExecutor(), FakeExecutor(lambda number, kind, data: frame(number, b"F", data), hello=b"noise")
+    connection = await connected(first, second, runs=True)
+    under_way, era = connection.call(), await connection.ready()
+    await first.close()
+    with pytest.raises(DaemonRestarted, match="was away for a moment"):
+        await connection.answer(under_way, 5)
+    with pytest.raises(DaemonRestarted):
+        await connection.send(under_way.number, b"D", b"the second half", era)
+    call, era = connection.call(), await connection.ready()
+    await connection.send(call.number, b"R", b"again", era)
+    assert await connection.answer(call, 5) == (b"F", b"again")
+    await connection.close()

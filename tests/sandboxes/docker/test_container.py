@@ -1,0 +1,97 @@
+"""Who commands run as, where paths lead and what a command's environment is, by the image's own files."""
+
+import contextlib
+
+import pytest
+
+from sandboxes.base import Limits, SandboxError, SandboxSpec
+from sandboxes.docker.channel import Ended
+from sandboxes.docker.container import DockerSandbox
+from sandboxes.docker.launch import Kind, Machine
+
+PASSWD = b"root:x:0:0::/root:/bin/sh\ndev:x:1000:1001::/home/dev:/bin/sh\nbroken line\n"
+GROUP = b"root:x:0:\ndev:x:1001:\ngames:x:60:dev,root\nwheel:x:10:\n"
+
+
+class Image:
+    """A channel to an executor of which only the image's files and the last command are of interest."""
+
+    def __init__(self, **files):
+        self.files = files
+        self.asked = None
+
+    async def read(self, path, max_bytes, identity):
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path]
+
+    async def execute(self, argv, **asked):
+        self.asked = asked | {"argv": argv}
+        return Ended(0, False, 0, b"", False)
+
+
+def sandbox(image, config=None, **spec):
+    spec = SandboxSpec("image", **spec)
+    machine = Machine(Kind.of(spec), "box", None, image, config or {}, contextlib.AsyncExitStack())
+    return DockerSandbox(machine, spec, None)
+
+
+@pytest.fixture
+def image():
+    return Image(**{"/etc/passwd": PASSWD, "/etc/group": GROUP})
+
+
+@pytest.mark.parametrize(
+    ("user", "who"),
+    [
+        ("", (0, 0, (0,), "/root")),
+        ("dev", (1000, 1001, (1001, 60), "/home/dev")),
+        ("1000", (1000, 1001, (1001, 60), "/home/dev")),
+        ("dev:wheel", (1000, 10, (10,), "/home/dev")),
+        ("77:88", (77, 88, (88,), "/")),
+        ("77", (77, 0, (0,), "/")),
+    ],
+)
+async def test_a_user_is_looked_up_as_docker_does(image, user, who):
+    await sandbox(image).exec("true", user=user)
+    found = image.asked["identity"]
+    assert (found.uid, found.gid, found.groups, found.home) == who
+    assert image.asked["env"]["HOME"] == who[-1]
+
+
+@pytest.mark.parametrize(("user", "said"), [("nobody", "no user 'nobody'"), ("dev:audio", "no group 'audio'")])
+async def test_a_user_or_group_that_the_image_lacks_is_told(image, user, said):
+    with pytest.raises(SandboxError, match=said):
+        await sandbox(image).exec("true", user=user)
+
+
+async def test_an_image_without_users_knows_numbers():
+    image = Image()
+    await sandbox(image).exec("true", user="5:6")
+    assert (image.asked["identity"].uid, image.asked["identity"].gid) == (5, 6)
+
+
+async def test_the_specs_directory_user_and_environment_come_before_the_images(image):
+    config = {"WorkingDir": "/image", "User": "dev", "Env": ["HOME=/elsewhere"]}
+    box = sandbox(image, config)
+    assert box.workdir == "/image"
+    await box.exec("true", cwd="sub")
+    assert (image.asked["cwd"], image.asked["identity"].uid, image.asked["env"]) == ("/image/sub", 1000, {})
+    box = sandbox(image, config, workdir="/spec", user="root", env={"A": "1"})
+    await box.exec(["true"], env={"B": "2"}, cwd="/absolute")
+    assert box.workdir == "/spec"
+    assert (image.asked["cwd"], image.asked["identity"].uid) == ("/absolute", 0)
+    assert image.asked["env"] == {"A": "1", "B": "2"}
+
+
+async def test_a_list_of_hosts_puts_the_proxy_into_the_environment(image):
+    await sandbox(image, limits=Limits(allowed_hosts=("x.org",)), env={"NO_PROXY": "mine"}).exec("true")
+    assert image.asked["env"]["https_proxy"].startswith("http://127.0.0.1:")
+    assert image.asked["env"]["NO_PROXY"] == "mine"
+
+
+async def test_what_can_be_no_command_is_refused(image):
+    with pytest.raises(ValueError, match="empty"):
+        await sandbox(image).exec([])
+    with pytest.raises(ValueError, match="negative"):
+        await sandbox(image).exec("true", max_output=-1)

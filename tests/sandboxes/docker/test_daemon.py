@@ -1,0 +1,134 @@
+"""Reaching a Docker daemon, its errors, and starting one."""
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiodocker
+import pytest
+
+import sandboxes
+from sandboxes.base import DaemonError, DaemonUnavailable, SandboxError
+from sandboxes.docker import DockerBackend, daemon
+
+
+class TestADaemonIsStarted:
+    @pytest.fixture
+    def no_daemon(self, tmp_path, monkeypatch):
+        """A machine without a Docker daemon, whose dockerd, like the real one, ends where another has been started."""
+        started, answers = tmp_path / "started", tmp_path / "answers"
+        program = tmp_path / "dockerd"
+        program.write_text(f"#!/bin/sh\nmkdir {started} || exit 1\nsleep 0.3\n>{answers}\nexec sleep 60\n")
+        program.chmod(0o755)
+
+        @asynccontextmanager
+        async def connect():
+            if not answers.exists():
+                raise DaemonUnavailable("no daemon")
+            yield
+
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.delenv("DOCKER_HOST", raising=False)
+        monkeypatch.setattr(daemon, "connect", connect)
+        monkeypatch.setattr(daemon, "_LOG", tmp_path / "log")
+        monkeypatch.setattr(daemon, "_LOCK", tmp_path / "lock")
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    async def test_once_when_several_want_one(self, no_daemon):
+        pids = await asyncio.gather(*(daemon.ensure_daemon() for _ in range(4)))
+        [pid] = [pid for pid in pids if pid is not None]
+        await daemon.stop_daemon(pid)
+
+
+@pytest.mark.docker
+class TestDaemon:
+    @pytest.mark.parametrize("url", ["unix:///no/such.sock", "tcp://127.0.0.1:9"])
+    async def test_a_daemon_that_is_not_there_says_what_to_do(self, url):
+        start = time.monotonic()
+        with pytest.raises(DaemonUnavailable, match="python -m sandboxes setup"):
+            async with DockerBackend(url=url):
+                pass
+        assert time.monotonic() - start < 6
+
+    async def test_a_daemon_that_does_not_answer_is_given_up(self):
+        hung_up = asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            hung_up.set()
+
+        server = await asyncio.start_server(silent, "127.0.0.1")
+        port = server.sockets[0].getsockname()[1]
+        async with server:
+            with pytest.raises(DaemonUnavailable, match="did not answer within"):
+                async with DockerBackend(url=f"tcp://127.0.0.1:{port}"):
+                    pass
+            await hung_up.wait()
+
+
+class TestErrors:
+    async def test_a_name_conflict_and_a_server_error_may_pass(self):
+        for status in (409, 500, 503):
+            with pytest.raises(DaemonError):
+                async with daemon.daemon_errors("create"):
+                    raise aiodocker.DockerError(status, {"message": "Conflict. The name is already in use"})
+
+    async def test_a_full_disk_says_so(self):
+        with pytest.raises(SandboxError, match="no space left"):
+            async with daemon.daemon_errors("create"):
+                raise aiodocker.DockerError(500, {"message": "write: no space left on device"})
+
+
+def test_nobody_connects_past_the_tunnel():
+    """Clients of other kinds are made nowhere but where the tunnel is."""
+    rooms = [
+        Path(sandboxes.__file__).parent,
+        *(Path(sandboxes.__file__).parents[1] / name for name in ("envs", "tools")),
+    ]
+    client = re.compile(r"aiodocker\.Docker\(|docker\.(APIClient|DockerClient|from_env)|DaemonClient\(")
+    found = {file.name for room in rooms for file in room.rglob("*.py") if client.search(file.read_text())}
+    assert found == {"daemon.py"}
+
+
+class TestWhereTheDaemonIs:
+    """Where nothing is given, it is where the Docker command line would look."""
+
+    @pytest.fixture
+    def context(self, tmp_path, monkeypatch):
+        """A user whose present context is a Docker daemon behind ssh."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+            monkeypatch.delenv(name, raising=False)
+        docker = tmp_path / ".docker"
+        meta = docker / "contexts" / "meta" / hashlib.sha256(b"far").hexdigest() / "meta.json"
+        meta.parent.mkdir(parents=True)
+        meta.write_text(json.dumps({"Name": "far", "Endpoints": {"docker": {"Host": "ssh://far.invalid"}}}))
+        (docker / "config.json").write_text(json.dumps({"currentContext": "far"}))
+        return docker
+
+    async def test_a_context_behind_ssh_goes_through_the_tunnel(self, context):
+        with pytest.raises(DaemonUnavailable, match=r"no ssh connection for ssh://far.invalid"):
+            async with daemon.connect():
+                pass
+
+    async def test_DOCKER_HOST_comes_before_the_context_and_a_given_address_before_both(self, context, monkeypatch):
+        monkeypatch.setenv("DOCKER_HOST", "unix:///of/the/environment.sock")
+        for url, said in [(None, "of/the/environment"), ("unix:///given.sock", "given")]:
+            with pytest.raises(DaemonUnavailable, match=said):
+                async with daemon.connect(url):
+                    pass
+
+    @pytest.mark.parametrize("wrong", ["no context of that name", "no JSON"])
+    async def test_a_broken_context_is_told(self, context, wrong):
+        config = json.dumps({"currentContext": "lost"}) if wrong == "no context of that name" else "{"
+        (context / "config.json").write_text(config)
+        with pytest.raises(DaemonUnavailable, match=r"No Docker daemon found .*python -m sandboxes setup"):
+            async with daemon.connect():
+                pass

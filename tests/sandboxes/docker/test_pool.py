@@ -1,0 +1,99 @@
+"""Containers that stand ready before they are asked for."""
+
+import asyncio
+import time
+
+import aiodocker
+import pytest
+
+from sandboxes.base import Limits, SandboxSpec
+from sandboxes.docker import DockerBackend, PoolLimits
+from sandboxes.owner import PREFIX
+
+
+@pytest.fixture
+async def pooled(base_image):
+    async with DockerBackend(pool=PoolLimits(each=1, total=3, free_disk_mb=100)) as backend:
+        yield backend
+
+
+async def until_ready(backend: DockerBackend, spec: SandboxSpec, count: int) -> None:
+    for _ in range(300):
+        if backend.ready(spec) >= count:
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail(f"the pool did not get {count} sandboxes ready")
+
+
+@pytest.mark.docker
+class TestWarmPool:
+    async def test_what_was_prepared_is_had_at_once(self, pooled, base_image):
+        spec = SandboxSpec(base_image, workdir="/app", env={"COLOUR": "green"})
+        pooled.prepare(spec, 2)
+        await until_ready(pooled, spec, 2)
+        start = time.monotonic()
+        async with pooled.open(spec) as box:
+            assert time.monotonic() - start < 0.1  # a new one takes several times as long
+            assert (await box.exec("pwd; echo $COLOUR")).output == "/app\ngreen\n"
+
+    async def test_one_kind_serves_every_user_directory_and_environment(self, pooled, base_image):
+        spec = SandboxSpec(base_image)
+        pooled.prepare(spec, 1)
+        await until_ready(pooled, spec, 1)
+        other = SandboxSpec(base_image, workdir="/new/place", env={"A": "b"}, user="nobody")
+        async with pooled.open(other) as box:
+            assert (await box.exec("pwd; echo $A; id -un")).output == "/new/place\nb\nnobody\n"
+
+    async def test_other_limits_are_another_kind(self, pooled, base_image):
+        spec = SandboxSpec(base_image)
+        pooled.prepare(spec, 1)
+        await until_ready(pooled, spec, 1)
+        async with pooled.open(SandboxSpec(base_image, limits=Limits(memory_mb=77))) as box:
+            limit = (await box.exec("cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max")).output
+            assert str(77 * 2**20) in limit
+
+    async def test_its_place_is_filled_again(self, pooled, base_image):
+        spec = SandboxSpec(base_image)
+        async with pooled.open(spec):
+            await until_ready(pooled, spec, 1)
+            async with pooled.open(spec):
+                await until_ready(pooled, spec, 1)
+
+    async def test_one_that_died_in_the_pool_is_not_handed_out(self, pooled, base_image):
+        spec = SandboxSpec(base_image)
+        pooled.prepare(spec, 1)
+        await until_ready(pooled, spec, 1)
+        (machine,) = pooled._running.pool.machines()
+        async with aiodocker.Docker() as daemon:
+            await daemon.containers.container(machine.name).kill()
+        async with pooled.open(spec) as box:
+            assert box.id != machine.name
+            assert (await box.exec("echo fine")).output == "fine\n"
+
+    async def test_the_total_is_bounded(self, pooled, base_image):
+        one, two = SandboxSpec(base_image), SandboxSpec(base_image, limits=Limits(pids=99))
+        pooled.prepare(one, 3)
+        await until_ready(pooled, one, 3)
+        pooled.prepare(two, 2)
+        await until_ready(pooled, two, 2)
+        assert len(pooled._running.pool.machines()) <= 3
+
+    async def test_none_is_left_when_the_backend_is_left(self, base_image):
+        async with DockerBackend(pool=PoolLimits(each=2)) as backend:
+            backend.prepare(SandboxSpec(base_image), 4)
+            await asyncio.sleep(0.5)  # some ready, some starting
+        async with aiodocker.Docker() as daemon:
+            filters = {"label": [f"{PREFIX}owner={backend.owner.id}"]}
+            assert await daemon.containers.list(all=True, filters=filters) == []
+
+    async def test_a_reset_takes_one_from_the_pool(self, pooled, base_image):
+        spec = SandboxSpec(base_image, workdir="/app")
+        pooled.prepare(spec, 2)
+        await until_ready(pooled, spec, 2)
+        async with pooled.open(spec) as box:
+            await until_ready(pooled, spec, 1)
+            await box.write_file("made", b"1")
+            start = time.monotonic()
+            await box.reset()
+            assert time.monotonic() - start < 0.1
+            assert (await box.exec("ls -A")).output == ""

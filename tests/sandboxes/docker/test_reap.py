@@ -1,0 +1,85 @@
+"""What is removed, and what is left alone. With containers it is tested in test_docker.py."""
+
+import time
+from dataclasses import replace
+
+import aiodocker
+import pytest
+
+from sandboxes.base import DaemonError
+from sandboxes.docker.reap import reap_dead_owners, remove, remove_owned
+from sandboxes.owner import Owner
+
+HERE = Owner.of_this_process()
+DEAD = replace(HERE, id="dead", boot="another")
+ELSEWHERE = replace(HERE, id="elsewhere", host="another")
+
+
+class Container:
+    def __init__(self, name, labels, state="running", age_s=0.0):
+        self.id = name
+        self._said = {"Labels": labels, "State": state, "Created": time.time() - age_s}
+
+    def __getitem__(self, field):
+        return self._said[field]
+
+
+class Daemon:
+    """A Docker daemon that holds names of containers and images, and refuses to remove some."""
+
+    def __init__(self, refuses=None):
+        self.there, self.pictures, self.gone, self._refuses = [], [], [], refuses or {}
+        self.containers = self.images = self
+
+    def container(self, name):
+        daemon = self
+
+        class One:
+            async def delete(self, **options):
+                await daemon.delete(name)
+
+        return One()
+
+    async def delete(self, name, **options):
+        if name in self._refuses:
+            raise aiodocker.DockerError(self._refuses[name], {"message": "no"})
+        self.gone.append(name)
+
+    async def list(self, **options):
+        return self.there
+
+    async def _query_json(self, path, **options):
+        return self.pictures
+
+
+@pytest.fixture
+def daemon():
+    daemon = Daemon()
+    for name, labels, state, age in [
+        ("ours", HERE.labels(), "running", 0),
+        ("dead's", DEAD.labels(), "running", 0),
+        ("elsewhere's", ELSEWHERE.labels(), "running", 99_999),
+        ("elsewhere's, just made", ELSEWHERE.labels(), "created", 60),
+        ("elsewhere's, left behind", ELSEWHERE.labels(), "exited", 4_000),
+        ("not quite ours", {"atropos-agent.owner": "x"}, "exited", 99_999),
+    ]:
+        daemon.there.append(Container(name, labels, state, age))
+    daemon.pictures = [{"Id": "our image", "Labels": HERE.labels()}, {"Id": "dead's image", "Labels": DEAD.labels()}]
+    return daemon
+
+
+async def test_only_what_has_no_owner_any_more_is_reaped(daemon):
+    assert await reap_dead_owners(daemon) == 3
+    assert daemon.gone == ["dead's", "elsewhere's, left behind", "dead's image"]
+
+
+async def test_what_is_gone_or_going_is_as_good_as_removed():
+    for status in (404, 409):
+        await remove(Daemon({"x": status}), "x")
+    with pytest.raises(DaemonError):
+        await remove(Daemon({"x": 500}), "x")
+
+
+async def test_everything_of_an_owner_goes(daemon):
+    await remove_owned(daemon, HERE)  # the daemon is asked for that label alone
+    assert len(daemon.gone) == len(daemon.there) + len(daemon.pictures)

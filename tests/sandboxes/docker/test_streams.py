@@ -1,0 +1,76 @@
+"""The two ways to a container's executor."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from sandboxes.docker.streams import AttachedStream, SocketStream
+
+
+class Messages:
+    """What aiodocker's stream gives: the messages, then None."""
+
+    def __init__(self, *messages):
+        self.left = [SimpleNamespace(stream=number, data=data) for number, data in messages]
+        self.written = b""
+
+    async def read_out(self):
+        return self.left.pop(0) if self.left else None
+
+    async def write_in(self, data):
+        self.written += data
+
+    async def close(self):
+        self.left = []
+
+
+async def test_of_an_attached_stream_only_stdout_counts():
+    messages = Messages((1, b"a"), (2, b"an error message"), (1, b""), (1, b"b"))
+    stream, heard = AttachedStream(messages), []
+    await stream.pass_on(heard.append)
+    assert heard == [b"a", b"b"]
+    await stream.write(b"c")
+    assert messages.written == b"c"
+
+
+@pytest.fixture
+async def served(tmp_path):
+    """A socket that greets, then gives back what it is sent; closed when it hears "end"."""
+
+    async def serve(reader, writer):
+        writer.write(b"hello")
+        while (data := await reader.read(1 << 16)) and data != b"end":
+            writer.write(data)
+        writer.close()
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "socket"):
+        yield tmp_path / "socket"
+
+
+async def test_a_socket_passes_on_what_comes(served):
+    stream = await SocketStream.open(str(served))
+    assert await stream.read() == b"hello"
+    heard = bytearray()
+    reading = asyncio.create_task(stream.pass_on(heard.extend))
+    await stream.write(b"x" * 500_000)
+    async with asyncio.timeout(5):
+        while len(heard) < 500_000:  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.01)
+    await stream.write(b"end")
+    async with asyncio.timeout(5):
+        await reading
+    with pytest.raises(ConnectionResetError):
+        await stream.write(b"more")
+    await stream.close()
+
+
+async def test_what_came_early_is_passed_on_first(served):
+    stream = await SocketStream.open(str(served))
+    await asyncio.sleep(0.1)
+    heard = bytearray()
+    reading = asyncio.create_task(stream.pass_on(heard.extend))
+    await asyncio.sleep(0)
+    assert heard == b"hello"
+    await stream.close()
+    await reading

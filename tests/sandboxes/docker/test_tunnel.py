@@ -1,0 +1,80 @@
+"""Connections out of a sandbox, as frames."""
+
+import asyncio
+import struct
+
+import pytest
+
+from sandboxes.docker.tunnel import TUNNEL, Tunnel, Tunnels
+
+NUMBER = TUNNEL | 1
+
+
+class Sent:
+    """The frames that went to the executor."""
+
+    def __init__(self):
+        self.frames = []
+
+    async def __call__(self, number, kind, payload):
+        assert number == NUMBER
+        self.frames.append((kind, payload))
+
+
+@pytest.fixture
+def sent():
+    return Sent()
+
+
+async def test_what_was_read_is_credited_when_more_is_asked_for(sent):
+    tunnel = Tunnel(NUMBER, sent)
+    tunnel.heard(b"O", b"head\r\n\r\nbody")
+    assert await tunnel.read_until(b"\r\n\r\n") == b"head\r\n\r\n"
+    assert sent.frames == []
+    assert await tunnel.read() == b"body"
+    assert sent.frames == [(b"G", struct.pack("<I", 8))]
+    tunnel.heard(b"Z", b"")
+    assert await tunnel.read() == b""
+
+
+async def test_nobody_is_more_than_a_window_ahead(sent):
+    tunnel = Tunnel(NUMBER, sent)
+    writing = asyncio.create_task(tunnel.write(b"x" * 200_000))
+    await asyncio.sleep(0.01)
+    assert not writing.done()
+    assert sum(len(payload) for _, payload in sent.frames) == 128 << 10
+    tunnel.heard(b"G", struct.pack("<I", 100_000))
+    await asyncio.wait_for(writing, 5)
+    assert sum(len(payload) for _, payload in sent.frames) == 200_000
+
+
+async def test_a_served_connection_is_closed_in_the_end(sent):
+    async def echo(tunnel):
+        await tunnel.write(await tunnel.read())
+
+    tunnels = Tunnels(echo)
+    tunnels.heard(NUMBER, b"A", b"", sent)
+    tunnels.heard(NUMBER, b"O", b"hello", sent)
+    await asyncio.sleep(0.01)
+    assert sent.frames == [(b"D", b"hello"), (b"K", b"")]
+    tunnels.heard(NUMBER, b"O", b"late", sent)
+
+
+@pytest.mark.parametrize("how", ["its client is gone", "the sandbox has ended"])
+async def test_one_that_is_cut_off_is_not_served_on(sent, how):
+    ended = asyncio.Event()
+
+    async def serve(tunnel):
+        try:
+            await tunnel.read()
+        finally:
+            ended.set()
+
+    tunnels = Tunnels(serve)
+    tunnels.heard(NUMBER, b"A", b"", sent)
+    await asyncio.sleep(0.01)
+    if how == "its client is gone":
+        tunnels.heard(NUMBER, b"Y", b"", sent)
+    else:
+        tunnels.end()
+    await asyncio.wait_for(ended.wait(), 5)

@@ -1,0 +1,61 @@
+"""The backend without isolation, apart from what the conformance suite tests."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from sandboxes.base import NotSupported, SandboxSpec
+from sandboxes.local import LocalBackend
+from sandboxes.local.backend import reap_dead_directories
+from sandboxes.owner import Owner
+
+SPEC = SandboxSpec("none", workdir="/app")
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+async def test_it_warns_that_it_isolates_nothing_and_leaves_nothing(temporary, caplog):
+    async with LocalBackend() as backend, backend.open(SPEC) as box:
+        assert Path(box.workdir).is_relative_to(temporary)
+    assert "isolates nothing" in caplog.text
+    assert list(temporary.iterdir()) == []
+
+
+def test_only_directories_of_dead_owners_are_reaped(temporary):
+    owner = Owner.of_this_process()
+    alive = temporary / f"atropos-sandboxes-{owner.pid}-{owner.start}-{owner.id}-x"
+    dead = temporary / f"atropos-sandboxes-{owner.pid}-1-{owner.id}-y"
+    for folder in (alive, dead, temporary / "other"):
+        folder.mkdir()
+    assert reap_dead_directories() == 1
+    assert sorted(folder.name for folder in temporary.iterdir()) == sorted([alive.name, "other"])
+
+
+async def test_paths_lie_below_its_root_however_they_are_given():
+    async with LocalBackend() as backend, backend.open(SPEC) as box:
+        await box.write_file("/etc/mine", b"1")
+        assert await box.read_file(f"{box.workdir}/../etc/mine") == b"1"
+        for outside in ("../../../../x", "../../..", "link/x"):
+            await box.exec("ln -sfn /etc link")
+            with pytest.raises((PermissionError, FileNotFoundError)):
+                await box.read_file(outside)
+
+
+@pytest.mark.parametrize("spec", [SandboxSpec("none", user="nobody"), SandboxSpec("none", switch_users=True)])
+async def test_what_it_cannot_do_it_refuses(spec):
+    async with LocalBackend() as backend:
+        with pytest.raises(NotSupported):
+            async with backend.open(spec):
+                pass
+
+
+async def test_there_are_no_images():
+    backend = LocalBackend()
+    assert await backend.ensure_image("any") == "any"
+    assert await backend.ensure_image(None, Path("/x")) == "local"
+    backend.prepare(SPEC, 3)

@@ -1,0 +1,53 @@
+"""A pipe that is always read, whoever holds its other end."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from sandboxes.local.pump import Pump
+from sandboxes.output import BoundedOutput
+
+
+@pytest.fixture
+async def pipe():
+    reader, writer = os.pipe()
+    pump = Pump(reader, BoundedOutput(1000))
+    yield pump, writer
+    pump.close()
+    os.close(writer)
+
+
+async def test_what_is_written_is_kept_until_nobody_wants_it(pipe):
+    pump, writer = pipe
+    output = pump.output
+    os.write(writer, b"kept")
+    pump.take_what_is_there()
+    pump.output = None
+    os.write(writer, b"dropped")
+    await asyncio.sleep(0.01)
+    assert output.result() == (b"kept", False)
+    assert pump.open
+
+
+async def test_it_does_not_wait_for_one_who_holds_the_pipe_and_says_nothing(pipe):
+    pump, _ = pipe
+    start = time.monotonic()
+    await pump.drained()
+    assert time.monotonic() - start < 1
+
+
+async def test_it_waits_a_second_at_most_for_one_who_goes_on(pipe):
+    pump, writer = pipe
+
+    async def tick():
+        while True:
+            os.write(writer, b".")
+            await asyncio.sleep(0.01)
+
+    ticking = asyncio.create_task(tick())
+    start = time.monotonic()
+    await pump.drained()
+    assert 0.5 < time.monotonic() - start < 5
+    ticking.cancel()

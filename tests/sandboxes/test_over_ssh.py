@@ -1,0 +1,73 @@
+"""A Docker daemon behind ssh://: everything that talks to one goes through the same tunnel."""
+
+import subprocess
+import sys
+
+import pytest
+
+from envs.doctor import Status
+from envs.judging.check import check_tasks
+from envs.swe import STARTER
+from envs.swe.doctor import _surroundings
+from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.tasks.harbor import load_tasks
+from sandboxes.base import SandboxSpec
+from sandboxes.docker import DockerBackend
+from sandboxes.docker.daemon import connect
+from sandboxes.docker.images import ensure_base_image
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["by url", "by DOCKER_HOST"])
+async def test_sandboxes_are_opened_and_used(over_ssh, base_image, monkeypatch, given):
+    if given:
+        monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    async with (
+        DockerBackend(url=over_ssh if given else None, shortcut=False) as backend,
+        backend.open(SandboxSpec(base_image, workdir="/app")) as box,
+    ):
+        assert (await box.exec("pwd")).output == "/app\n"
+        data = bytes(range(256)) * 10_000
+        await box.write_file("blob", data)
+        assert await box.read_file("blob") == data
+        shell = await box.session()
+        await shell.run("cd /tmp; x=5")
+        assert (await shell.run("echo $x $PWD")).output == "5 /tmp\n"
+        async with box.fork(1) as (fork,):
+            assert await fork.read_file("blob") == data
+
+
+async def test_the_daemon_counts_as_one_of_another_machine(over_ssh):
+    async with connect() as client:
+        assert not client.here, "its directories are not looked for on this machine"
+        async with client.another() as other:
+            assert (await other.version())["Arch"]
+            assert not other.here
+
+
+async def test_the_preflight_passes(over_ssh):
+    await SWEEnv.preflight(SWEEnvConfig(tokenizer_name="unused"))
+
+
+async def test_the_doctor_sees_it(over_ssh, tmp_path):
+    checks = {check.name: check async for check in _surroundings(SWEEnvConfig(run_dir=tmp_path))}
+    assert checks["sandboxes"].status is Status.OK, checks["sandboxes"]
+
+
+async def test_a_checked_task_tells_the_size_of_its_image(over_ssh, base_image):
+    task = next(task for task in load_tasks(STARTER) if task.id == "create-notes")
+    async with DockerBackend(base_image=base_image, shortcut=False) as backend:
+        (result,) = await check_tasks(backend, [task])
+    assert result.ok, result.problem
+    assert result.image_mb > 1
+
+
+async def test_the_base_image_is_found(over_ssh, base_image):
+    assert await ensure_base_image() == base_image
+
+
+def test_what_dead_owners_left_is_reaped(over_ssh):
+    done = subprocess.run([sys.executable, "-m", "sandboxes", "reap"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "containers and images of dead owners" in done.stdout

@@ -1,0 +1,39 @@
+"""File trees as tar archives."""
+
+import io
+import os
+import tarfile
+
+from small_archives import archive, content, members
+
+from sandboxes.trees import pack, rebase
+
+
+class TestTrees:
+    def test_packing_leaves_links_and_skips_sockets(self, tmp_path):
+        (tmp_path / "file").write_bytes(b"1")
+        (tmp_path / "link").symlink_to("/etc/passwd")
+        os.mkfifo(tmp_path / "pipe")
+        found = members(pack(tmp_path))
+        assert sorted(found) == ["file", "link"]
+        assert found["link"].linkname == "/etc/passwd"
+
+    def test_rebasing_strips_the_top_from_names_and_hard_links_alone(self):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for name, kind, link in [
+                ("top/", tarfile.DIRTYPE, ""),
+                ("top/top/", tarfile.DIRTYPE, ""),
+                ("top/top/a", tarfile.REGTYPE, ""),
+                ("top/hard", tarfile.LNKTYPE, "top/top/a"),
+                ("top/soft", tarfile.SYMTYPE, "top/a"),
+            ]:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, link
+                tar.addfile(info)
+        found = members(rebase(buffer.getvalue()))
+        assert sorted(found) == ["hard", "soft", "top", "top/a"]
+        assert (found["hard"].linkname, found["soft"].linkname) == ("top/a", "top/a")
+
+    def test_rebasing_keeps_a_single_file(self):
+        assert content(rebase(archive({"one": b"1"})), "one") == b"1"
