@@ -1,10 +1,6 @@
 """`python -m envs ENVIRONMENT COMMAND`: the command line of any environment, by its dotted path.
 
-<<<<<<< Updated upstream
-`python -m envs package.module:Class serve` runs a class of one's own; `python -m envs swe serve` is
-=======
 `python -m envs package.module:Class serve` runs a class of one's own; `python -m envs swe serve` is the same as
->>>>>>> Stashed changes
 `python -m envs.swe serve`.
 """
 
