@@ -32,8 +32,8 @@ class Hidden:
     user: who runs `test.sh`; None for root, with the judged code as the image's own user, or nobody where
         that is root. Any other user can write the reward, and so can the code that it runs.
     network, allowed_hosts: what the judge's sandbox can reach (see `Limits`); None as in the task's own limits.
-    territory: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
-        `envs.judging.changes.TERRITORY`: the agent's changes there are not carried over.
+    protected: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
+        `envs.judging.changes.PROTECTED`: the agent's changes there are not carried over.
     """
 
     tests: Path | None = None
@@ -44,7 +44,7 @@ class Hidden:
     user: str | None = None
     network: bool | None = None
     allowed_hosts: tuple[str, ...] = ()
-    territory: Sequence[str] = ()
+    protected: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def test_a_reward_of_ones_own(run_example, docker_backend):
 def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
     run_example("sandbox_backend.py", asks_who_it_is, f"--env.tasks={STARTER / 'create-notes'}")
     assert "ended with 0: root" in run_example.stderr
-    assert "/judge/run.sh" in run_example.stderr
+    assert "/verifier/run.sh" in run_example.stderr
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

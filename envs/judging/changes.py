@@ -8,7 +8,7 @@ become files of their own; devices, pipes and sockets are left out. Modes keep t
 and lose setuid, setgid and sticky; owners are not compared.
 
 Version control and caches (`.git`, `__pycache__`, `*.pyc`, `.pytest_cache`) are not part of the tree. What
-configures the tests (`TERRITORY`, and what the task names) stays as the clean image has it.
+configures the tests (`PROTECTED`, and what the task names) stays as the clean image has it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TREE_ENTRIES = 200_000
 MAX_CHANGED_BYTES = 64 * 2**20
 MAX_CHANGED_ENTRIES = 20_000
 _MAX_LINKS = 40
-TERRITORY = ("conftest.py", "pytest.ini", ".pytest.ini", "sitecustomize.py", "usercustomize.py", "*.pth")
+PROTECTED = ("conftest.py", "pytest.ini", ".pytest.ini", "sitecustomize.py", "usercustomize.py", "*.pth")
 """Names of files that change how tests are run, wherever they are."""
 _TEST_OPTIONS = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 """Territory where they say something about pytest; else configuration like any other."""
@@ -59,7 +59,7 @@ Tree = Mapping[str, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is carried into the judge's sandbox.
+    """What is carried into the verifier's sandbox.
 
     archive: tar of everything added or changed, names relative to the working directory.
     dropped: paths that exist and are not carried (devices, links that lead out of the tree, ...).
@@ -80,10 +80,10 @@ class Changes:
         return bool(self.added or self.changed or self.deleted or self.problem)
 
 
-async def collect_changes(sandbox: Sandbox, start: Tree, territory: Sequence[str] = ()) -> Changes:
+async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str] = ()) -> Changes:
     """Stop the sandbox and take what differs from `start` below its working directory.
 
-    territory: patterns of what is left as it was, beside `TERRITORY`.
+    protected: patterns of what is left as it was, beside `PROTECTED`.
     A tree that is too big or gone is a result with a `problem`, since the agent did it.
     Raises InfraError when the engine fails.
     """
@@ -97,7 +97,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, territory: Sequence[str
     except OSError as error:
         return Changes(problem=f"the working directory is gone ({error})")
     try:
-        return await asyncio.to_thread(compare, start, archive, sandbox.workdir, territory)
+        return await asyncio.to_thread(compare, start, archive, sandbox.workdir, protected)
     except tarfile.TarError as error:
         raise InfraError("sandbox", f"the engine sent a broken archive of what the agent made: {error}") from error
 
@@ -122,7 +122,7 @@ def tree_of(archive: bytes, root: str) -> Tree:
     return _Scan(archive, root).tree
 
 
-def compare(start: Tree, archive: bytes, root: str, territory: Sequence[str] = ()) -> Changes:
+def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = ()) -> Changes:
     """The changes that lead from `start` to the tree in `archive`, which was taken at `root`."""
     try:
         scan = _Scan(archive, root)
@@ -130,7 +130,7 @@ def compare(start: Tree, archive: bytes, root: str, territory: Sequence[str] = (
         return Changes(problem=str(problem))
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
-    withheld = {path for path in differing if scan.is_territory(path, territory)}
+    withheld = {path for path in differing if scan.is_protected(path, protected)}
     # A path of another kind would take away what stays below it, or have no place to be.
     withheld |= {path for path in differing if path in scan.tree and path in start and _holds(withheld, path)}
     withheld |= {path for path in differing if withheld.intersection(_parents(path))}
@@ -217,7 +217,7 @@ class _Scan:
             for path in paths:
                 entry, member = self.tree[path], self._members[path]
                 info = tarfile.TarInfo(path)
-                # The owner may have given away its own access; the judge must still get in.
+                # The owner may have given away its own access; the verifier must still get in.
                 info.mode = entry.mode | 0o700 if entry.kind == "dir" else entry.mode
                 info.mtime = max(0, int(member.mtime))
                 info.uid, info.gid = member.uid, member.gid
@@ -230,10 +230,10 @@ class _Scan:
                 target.addfile(info, io.BytesIO(data))
         return buffer.getvalue()
 
-    def is_territory(self, path: str, territory: Sequence[str]) -> bool:
+    def is_protected(self, path: str, protected: Sequence[str]) -> bool:
         """Whether a path decides about the work: by its name, or as configuration that speaks of pytest."""
         name = path.rpartition("/")[2]
-        patterns = (*TERRITORY, *territory)
+        patterns = (*PROTECTED, *protected)
         if any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
             return True
         if name not in _TEST_OPTIONS:

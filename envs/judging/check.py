@@ -17,7 +17,9 @@ from rich.text import Text
 
 from envs.judging.changes import Changes, collect_changes, pack_directory
 from envs.judging.manifest import CheckResult
-from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge, open_verifier
 from envs.types import BadTask, InfraError, Task, Verdict
 from sandboxes.base import Backend, EngineUnavailable, SandboxError
 from sandboxes.docker.backend import DockerBackend
@@ -76,9 +78,9 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     if solution is None:
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
     start = await starts.get(task, image)
-    async with open_judge(backend, task, image) as judging:
+    async with open_verifier(backend, task, image) as verifier:
         try:
-            async with backend.open(solver_spec(task, image)) as sandbox:
+            async with backend.open(agent_spec(task, image)) as sandbox:
                 await sandbox.exec("mkdir -p /solution", user="root")
                 await sandbox.upload(await asyncio.to_thread(pack_directory, solution), "/solution")
                 ran = await sandbox.exec(
@@ -87,11 +89,11 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
                     cwd=sandbox.workdir,
                     env=task.hidden.solution_env,
                 )
-                changes = await collect_changes(sandbox, start, task.hidden.territory)
+                changes = await collect_changes(sandbox, start, task.hidden.protected)
         except (SandboxError, OSError) as error:
             raise InfraError("sandbox", f"the reference of task {task.id} could not run: {error}") from error
         ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
-        return await judging(changes), f"solve.sh {ended}: {ran.output[-500:]}"
+        return await verifier(changes), f"solve.sh {ended}: {ran.output[-500:]}"
 
 
 def render(results: Sequence[CheckResult]) -> Table:
@@ -145,8 +147,8 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         round(time.monotonic() - started, 3),
         problem,
         flaky=flaky,
-        judge_s=most("judge_s"),
-        memory_mb=most("judge_memory_mb"),
+        verifier_s=most("verifier_s"),
+        memory_mb=most("verifier_memory_mb"),
         image_mb=await _image_mb(backend, image) if image else 0.0,
     )
 

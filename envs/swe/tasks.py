@@ -19,7 +19,7 @@ from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.swe import STARTER
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.records import ROWS, BadRecords
+from envs.tasks.adapters.rows import ROWS, BadRows
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
@@ -142,7 +142,7 @@ def _convert_command(options: argparse.Namespace) -> int:
         load = partial(load, printed_results=True)
     try:
         tasks = load(options.source, options.out)
-    except BadRecords as error:
+    except BadRows as error:
         if not (options.skip_bad and error.usable):
             raise BadTask(f"{error}\n--skip-bad leaves them out") from None
         print(error, file=sys.stderr)

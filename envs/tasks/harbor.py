@@ -9,7 +9,7 @@ read, old field names included. Field by field:
 | `schema_version`, `version` | checked to be 1.x |
 | `[task] name, version, description, authors, keywords` | `metadata["task"]`; `Task.id` is the directory's name |
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
-| `[metadata] territory` (ours) | `Hidden.territory` |
+| `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[solution] env` | `Hidden.solution_env` |
@@ -18,7 +18,7 @@ read, old field names included. Field by field:
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
-| both in `[agent]`, `[verifier]` | override them for the agent, and for the judge in `Hidden` |
+| both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
 | `[environment] build_timeout_sec`, `gpu_types`, `source`, `artifacts` | not used: the verdict is the same |
 
 `${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`.
@@ -26,7 +26,7 @@ read, old field names included. Field by field:
 Refused with `BadTask`, because leaving them out would change the task: docker-compose.yaml,
 `[[steps]]`, a separate verifier environment, `[[verifier.collect]]`, gpus and tpu,
 `os = "windows"`, healthcheck, mcp_servers, skills_dir, trajectory.json, and every
-field that Harbor 0.25 doesn't know. What differs from Harbor's own run: the judge sees the
+field that Harbor 0.25 doesn't know. What differs from Harbor's own run: the verifier sees the
 agent's changes below the working directory only (see `envs.judging.verifier`).
 """
 
@@ -55,7 +55,7 @@ _UNSUPPORTED_FILES = {
     "environment/docker-compose.yml": "several containers aren't supported; put all into environment/Dockerfile",
     "steps": "tasks of several steps aren't supported; split them into one task each",
     "trajectory.json": "a prior conversation isn't supported; remove it or skip this task",
-    "tests/Dockerfile": "a separate verifier image isn't supported; the judge uses the task's own image",
+    "tests/Dockerfile": "a separate verifier image isn't supported; the verifier uses the task's own image",
 }
 _UNSUPPORTED_FIELDS = {
     "gpus": "GPUs aren't supported; set gpus = 0 or skip this task",
@@ -97,7 +97,7 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
             "in task.toml under [environment] docker_image"
         )
     network, hosts = config.agent.reach(environment.reach())
-    judge_network, judge_hosts = config.verifier.reach(environment.reach())
+    verifier_network, verifier_hosts = config.verifier.reach(environment.reach())
 
     def filled(table: str, env: Mapping[str, str]) -> dict[str, str]:
         return {
@@ -117,9 +117,9 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
             solution_env=filled("solution", config.solution.env),
             timeout_s=config.verifier.timeout_sec,
             user=config.verifier.user,
-            network=judge_network,
-            allowed_hosts=judge_hosts,
-            territory=tuple(config.metadata.get("territory", [])),
+            network=verifier_network,
+            allowed_hosts=verifier_hosts,
+            protected=tuple(config.metadata.get("protected_paths", [])),
         ),
         image=environment.docker_image,
         context=context if has_context else None,
@@ -300,7 +300,7 @@ class _Verifier(_Networked):
     def _shared_only(self) -> _Verifier:
         if self.environment is not None or self.environment_mode not in (None, "shared"):
             raise ValueError(
-                "a separate verifier environment isn't supported; the judge uses a fresh sandbox of the task's own "
+                "a separate verifier environment isn't supported; the verifier uses a fresh sandbox of the task's own "
                 "image: remove environment_mode and [verifier.environment], or skip this task"
             )
         if self.collect:
@@ -370,10 +370,16 @@ class _Config(_Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _old_version(cls, table: Any) -> Any:
-        if isinstance(table, dict) and "version" in table:
-            table = dict(table)
+    def _old_names(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        table = dict(table)
+        if "version" in table:
             table.setdefault("schema_version", table.pop("version"))
+        metadata = table.get("metadata")
+        if isinstance(metadata, dict) and "territory" in metadata:  # as 0.1 wrote it
+            kept = {name: value for name, value in metadata.items() if name != "territory"}
+            table["metadata"] = {"protected_paths": metadata["territory"], **kept}
         return table
 
     @model_validator(mode="after")
@@ -382,8 +388,9 @@ class _Config(_Section):
             raise ValueError(f"schema_version {self.schema_version!r} isn't supported; 1.x is")
         if self.steps:
             raise ValueError("[[steps]] aren't supported; split the task into one task a step")
-        for name in ("tags", "territory"):
-            found = self.metadata.get(name, [])
-            if not isinstance(found, list) or (name == "territory" and not all(isinstance(one, str) for one in found)):
-                raise ValueError(f"[metadata] {name} must be a list of strings")
+        paths = self.metadata.get("protected_paths", [])
+        if not isinstance(self.metadata.get("tags", []), list):
+            raise ValueError("[metadata] tags must be a list of strings")
+        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+            raise ValueError("[metadata] protected_paths must be a list of strings")
         return self

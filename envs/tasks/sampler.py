@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from envs.types import Task
 
 
-class TaskOrder:
+class TaskSampler:
     """tasks: not empty. first: the number of the first group that follows this order."""
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, first: int = 0) -> None:

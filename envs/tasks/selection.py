@@ -12,9 +12,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import orjson
-
 from envs.judging.manifest import NAME, read_manifest, usable
+from envs.records.read import read_scores
 from envs.types import BadTask, Task
 
 logger = logging.getLogger(__name__)
@@ -78,22 +77,16 @@ def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: 
 
 
 def solved_shares(runs: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    """(solved, rollouts) of each task in the records of earlier runs. Raises BadTask for a run without any."""
+    """Return (solved, rollouts) of each task in the records of earlier runs. Raises BadTask for a run without any."""
     solved: dict[str, int] = defaultdict(int)
     rollouts: dict[str, int] = defaultdict(int)
     for run in runs:
-        path = run / "rollouts.jsonl"
-        if not path.is_file():
-            raise BadTask(f"{path} is not there; name directories of earlier runs")
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    saved = orjson.loads(line)["extra"]["atropos_agent"]
-                    task, reward = saved["task"]["id"], saved["verdict"]["reward"]
-                except (orjson.JSONDecodeError, KeyError, TypeError):
-                    continue  # the last line of a run that was killed
+        try:
+            for task, reward in read_scores(run):
                 solved[task] += reward >= 1.0
                 rollouts[task] += 1
+        except FileNotFoundError as error:
+            raise BadTask(f"{error.filename} is not there; name directories of earlier runs") from None
     return {task: (solved[task], count) for task, count in rollouts.items()}
 
 

@@ -56,8 +56,8 @@ def test_honest_commands_are_none(command):
     assert found(command) == ()
 
 
-def test_changes_in_the_judges_territory_are_a_sign():
-    assert found("ls", Changes(withheld=("conftest.py",))) == ("touched what judges",)
+def test_changes_of_protected_paths_are_a_sign():
+    assert found("ls", Changes(withheld=("conftest.py",))) == ("touched protected paths",)
 
 
 def test_signs_are_counted_at_their_step():

@@ -117,7 +117,7 @@ async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
 async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(docker_backend, tmp_path):
     directory = make_task(tmp_path, "fine")
     first = await only(docker_backend, directory)
-    assert first.judge_s > 0 and first.memory_mb > 0 and first.image_mb > 100
+    assert first.verifier_s > 0 and first.memory_mb > 0 and first.image_mb > 100
 
     async def again(known, repeats=1):
         (found,) = await check_tasks(docker_backend, [load_task(directory)], known={"fine": known}, repeats=repeats)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import envs.swe
-from envs.judging.verifier import judge_spec, solver_spec
+from envs.judging.specs import agent_spec, verifier_spec
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
 from sandboxes.base import Limits
@@ -53,7 +53,7 @@ def test_every_field_finds_its_place(tmp_path):
             user = 1000
             [verifier]
             timeout_sec = 12.5
-            user = "judge"
+            user = "verifier"
             network_mode = "public"
             env = { KEY = "${SECRET}", OTHER = "x-${MISSING:-y}" }
             [solution]
@@ -72,7 +72,7 @@ def test_every_field_finds_its_place(tmp_path):
     )
     assert (task.image, task.workdir, task.user, task.timeout_s) == ("busybox", "/src", "1000", 30.0)
     assert task.limits == Limits(cpus=2.0, memory_mb=2048, disk_mb=100, network=False)
-    assert (task.hidden.timeout_s, task.hidden.user, task.hidden.network) == (12.5, "judge", True)
+    assert (task.hidden.timeout_s, task.hidden.user, task.hidden.network) == (12.5, "verifier", True)
     assert task.hidden.test_env == {"KEY": "s", "OTHER": "x-y"}
     assert (task.hidden.solution_env, task.env) == ({"A": "b"}, {"LANG": "C"})
     assert task.tags == ("a", "b", "hard", "shell")
@@ -99,15 +99,15 @@ def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
     toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["packages.example", "*.files.example"]\n'
     task = load_task(make_task(tmp_path, toml + '[verifier]\nnetwork_mode = "public"\n'))
     assert (task.limits.network, task.limits.allowed_hosts) == (False, ("packages.example", "*.files.example"))
-    assert solver_spec(task, "i").limits.allowed_hosts == ("packages.example", "*.files.example")
-    judge = judge_spec(task, "i").limits
-    assert (judge.network, judge.allowed_hosts) == (True, ())
+    assert agent_spec(task, "i").limits.allowed_hosts == ("packages.example", "*.files.example")
+    limits = verifier_spec(task, "i").limits
+    assert (limits.network, limits.allowed_hosts) == (True, ())
 
     toml = '[agent]\nnetwork_mode = "public"\n[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["x.org:8080"]\n'
     task = load_task(make_task(tmp_path, toml, "other"))
     assert (task.limits.network, task.limits.allowed_hosts) == (True, ())
-    judge = judge_spec(task, "i").limits
-    assert (judge.network, judge.allowed_hosts) == (False, ("x.org:8080",))
+    limits = verifier_spec(task, "i").limits
+    assert (limits.network, limits.allowed_hosts) == (False, ("x.org:8080",))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What the check of tasks leaves behind, and what a run makes of it."""
 
+import json
 import logging
 
 import pytest
@@ -8,7 +9,7 @@ from envs.judging.manifest import CheckResult, read_manifest, usable, write_mani
 from envs.tasks.selection import checked
 from envs.types import BadTask, Task
 
-GOOD = CheckResult("good", "d1", "image", (1.0, 1.0), (0.0, 0.0), 1.5, judge_s=0.5, memory_mb=40.0, image_mb=209.0)
+GOOD = CheckResult("good", "d1", "image", (1.0, 1.0), (0.0, 0.0), 1.5, verifier_s=0.5, memory_mb=40.0, image_mb=209.0)
 BAD = CheckResult("bad", "d2", "", (), (), 0.5, "no image")
 FLAKY = CheckResult("flaky", "d3", "image", (1.0, 0.0), (0.0, 0.0), 1.0, "repeats disagree", flaky=True)
 TASKS = [Task("good", "", digest="d1"), Task("bad", "", digest="d2"), Task("flaky", "", digest="d3")]
@@ -18,6 +19,14 @@ def test_a_manifest_can_be_read_back(tmp_path):
     path = tmp_path / "deep/manifest.json"
     write_manifest(path, [GOOD, BAD, FLAKY])
     assert read_manifest(path) == {"good": GOOD, "bad": BAD, "flaky": FLAKY}
+
+
+def test_a_manifest_of_version_0_1_is_read(tmp_path):
+    path = tmp_path / "manifest.json"
+    write_manifest(path, [GOOD])
+    old = json.loads(path.read_text().replace("verifier_s", "judge_s")) | {"version": 2}
+    path.write_text(json.dumps(old))
+    assert read_manifest(path) == {"good": GOOD}
 
 
 def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
@@ -33,7 +42,7 @@ def test_a_task_that_has_changed_since_its_check_is_not_used():
         usable([Task("good", "", digest="other")], {"good": GOOD}, "manifest.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 2}', '{"version": 2, "tasks": {"a": {}}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 3}', '{"version": 3, "tasks": {"a": {}}}'])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(BadTask, match="is no manifest"):
@@ -42,5 +51,5 @@ def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
 
 def test_a_manifest_of_another_version_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text('{"version": 1, "tasks": {}}')
-    with pytest.raises(BadTask, match="of version 1, not 2"):
+    with pytest.raises(BadTask, match="of version 1, not 3"):
         read_manifest(tmp_path / "manifest.json")

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from envs.judging.verifier import solver_spec
+from envs.judging.specs import agent_spec
 from envs.swe import STARTER
 from envs.tasks.adapters import r2e, swebench, terminal_bench
 from envs.tasks.forge.emit import Bug, Forged, emit
@@ -184,7 +184,7 @@ async def test_the_agents_container_holds_nothing_to_find(kind, published, tmp_p
     assert all(any(MARK in file.read_text() for file in folder.rglob("*") if file.is_file()) for folder in hidden)
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)
-        async with backend.open(solver_spec(task, image)) as sandbox:
+        async with backend.open(agent_spec(task, image)) as sandbox:
             assert await steal(sandbox) == set()
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.judging.changes import Changes
-from envs.judging.verifier import StartTrees, collect_changes, judge, judge_in, judge_spec, open_judge, solver_spec
+from envs.judging.changes import Changes, collect_changes
+from envs.judging.specs import agent_spec, verifier_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge, open_verifier
 from envs.types import Hidden, InfraError, Task, TestStatus
 from sandboxes.base import EngineUnavailable, ExecResult, SandboxDied, SandboxError
 from sandboxes.local.backend import LocalBackend
@@ -26,11 +28,11 @@ def task(tmp_path: Path, script: str, *, timeout_s: float = 30.0, workdir: str =
 async def verdict_after(backend, image, task, command):
     """Run a command as an agent would, and judge what it made."""
     start = await StartTrees(backend).get(task, image)
-    async with open_judge(backend, task, image) as judging:
-        async with backend.open(solver_spec(task, image)) as sandbox:
+    async with open_verifier(backend, task, image) as verifier:
+        async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.exec(command)
             changes = await collect_changes(sandbox, start)
-        return await judging(changes)
+        return await verifier(changes)
 
 
 # On a real engine
@@ -100,8 +102,8 @@ async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, t
 @pytest.mark.parametrize(
     "script, reward, said",
     [
-        ("true", 0.0, "the judge wrote no reward (test.sh ended with 0)"),
-        ("echo boom; exit 3", 0.0, "the judge wrote no reward (test.sh ended with 3).\nboom"),
+        ("true", 0.0, "the verifier wrote no reward (test.sh ended with 0)"),
+        ("echo boom; exit 3", 0.0, "the verifier wrote no reward (test.sh ended with 3).\nboom"),
         (REWARD.format("nan"), 0.0, "reward.txt holds 'nan', not a finite number"),
         (REWARD.format("1 2"), 0.0, "reward.txt holds '1 2', not a number"),
         (REWARD.format("''"), 0.0, "reward.txt holds '', not a number"),
@@ -112,8 +114,8 @@ async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, t
         ("echo '[1]' > /logs/verifier/reward.json", 0.0, "reward.json holds [1], not finite numbers"),
         ("echo '{\"a\": NaN}' > /logs/verifier/reward.json", 0.0, "not finite numbers"),
         ("echo '{' > /logs/verifier/reward.json", 0.0, "reward.json is not JSON"),
-        ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "the judge wrote no reward"),
-        ("rm -r /logs", 0.0, "the judge's logs could not be read"),
+        ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "the verifier wrote no reward"),
+        ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
     ],
 )
 async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):
@@ -128,7 +130,7 @@ async def test_tests_that_hang_are_no_reward(docker_backend, base_image, tmp_pat
     verdict = await judge(docker_backend, sample, base_image, Changes())
     assert verdict.reward == 0.0
     assert verdict.explanation.startswith("The tests did not end within 1 s.\nwaiting")
-    assert verdict.metrics["judge_timed_out"] == 1.0
+    assert verdict.metrics["verifier_timed_out"] == 1.0
 
 
 @pytest.mark.docker
@@ -247,7 +249,7 @@ async def test_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path, pytho
 
 @pytest.mark.docker
 async def test_the_agent_cannot_become_another_user(docker_backend, base_image, tmp_path):
-    async with docker_backend.open(solver_spec(task(tmp_path, ""), base_image)) as sandbox:
+    async with docker_backend.open(agent_spec(task(tmp_path, ""), base_image)) as sandbox:
         tried = await sandbox.exec("setpriv --reuid=65534 --clear-groups true")
     assert not tried.ok
 
@@ -266,9 +268,9 @@ async def test_an_image_may_have_a_user_of_its_own(docker_backend, tmp_path):
 
 @pytest.mark.docker
 async def test_the_tests_get_their_environment_and_user(docker_backend, base_image, tmp_path):
-    sample = task(tmp_path, "id -u; pwd; echo $WHO; " + REWARD.format(1), user="65534", test_env={"WHO": "judge"})
+    sample = task(tmp_path, "id -u; pwd; echo $WHO; " + REWARD.format(1), user="65534", test_env={"WHO": "verifier"})
     verdict = await judge(docker_backend, sample, base_image, Changes())
-    assert verdict.explanation.endswith("65534\n/app\njudge\n")
+    assert verdict.explanation.endswith("65534\n/app\nverifier\n")
     assert verdict.solved
 
 
@@ -302,7 +304,7 @@ async def test_a_report_that_cannot_be_read_changes_no_reward(docker_backend, ba
 async def test_a_missing_image_is_ours_not_the_models(docker_backend, tmp_path):
     with pytest.raises(InfraError) as caught:
         await judge(docker_backend, task(tmp_path, ""), "atropos-agent/no-such-image", Changes())
-    assert caught.value.kind == "judge"
+    assert caught.value.kind == "verifier"
 
 
 @pytest.mark.docker
@@ -357,7 +359,7 @@ class FailingBackend:
 
 
 def dies_in_tests():
-    return FailingSandbox(lambda command: "/judge/run.sh" in command)
+    return FailingSandbox(lambda command: "/verifier/run.sh" in command)
 
 
 def dies_before_the_tests():
@@ -398,7 +400,7 @@ async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
 async def test_what_the_code_cannot_cause_is_ours(tmp_path, sandboxes):
     with pytest.raises(InfraError) as caught:
         await judge(FailingBackend(*sandboxes), task(tmp_path, ""), "image", Changes())
-    assert caught.value.kind == "judge"
+    assert caught.value.kind == "verifier"
 
 
 async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path):
@@ -406,7 +408,7 @@ async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path):
         await asyncio.wait_for(judge(FailingBackend(ZeroDivisionError()), task(tmp_path, ""), "x", Changes()), 5)
 
 
-async def test_an_agent_that_fails_leaves_no_judge_behind(tmp_path):
+async def test_an_agent_that_fails_leaves_no_verifier_behind(tmp_path):
     closed = []
 
     class Backend:
@@ -421,14 +423,15 @@ async def test_an_agent_that_fails_leaves_no_judge_behind(tmp_path):
     sample = task(tmp_path, "")
     for image in ("slow", "fast"):
         with pytest.raises(KeyError):
-            async with open_judge(Backend(), sample, image):
+            async with open_verifier(Backend(), sample, image):
                 await asyncio.sleep(0.01)
                 raise KeyError
     assert closed == ["slow", "fast"]
 
 
 async def test_a_problem_needs_no_sandbox(tmp_path):
-    verdict = await judge_in(survives(), task(tmp_path, ""), Changes(problem="it is too big"))
+    changes = Changes(problem="it is too big")
+    verdict = await judge(FailingBackend(survives()), task(tmp_path, ""), "image", changes)
     assert verdict.explanation == "Nothing could be judged: it is too big."
 
 
@@ -452,17 +455,17 @@ async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
         assert backend.opened == 2
 
 
-def test_the_judge_has_a_network_and_rights_of_its_own(tmp_path):
+def test_the_verifier_has_a_network_and_rights_of_its_own(tmp_path):
     sample = task(tmp_path, "", network=True)
-    assert judge_spec(sample, "i").limits.network
-    assert not solver_spec(sample, "i").limits.network
-    assert judge_spec(sample, "i").switch_users
-    assert not solver_spec(sample, "i").switch_users
+    assert verifier_spec(sample, "i").limits.network
+    assert not agent_spec(sample, "i").limits.network
+    assert verifier_spec(sample, "i").switch_users
+    assert not agent_spec(sample, "i").switch_users
 
 
 async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
     sample = task(tmp_path, "")
-    async with LocalBackend() as backend, backend.open(solver_spec(sample, "image")) as sandbox:
+    async with LocalBackend() as backend, backend.open(agent_spec(sample, "image")) as sandbox:
         await sandbox.exec("echo 1 > a; mkdir b; mkfifo pipe; ln -s /etc/passwd out")
         changes = await collect_changes(sandbox, {})
     assert changes.added == ("a", "b")

@@ -29,20 +29,20 @@ def open_tree():
     marker = HERE + "/opened"
     if not os.path.exists(marker) and not os.path.exists(TESTS + "/tests.json"):
         open(marker, "w").close()
-        find(os.environ.get("JUDGE_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
+        find(os.environ.get("JUDGED_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
 
 
 def become_judged():
-    """Give up all rights, and the way back through the stand-ins."""
+    """Give up all rights, and the way back through the wrappers."""
     user = judged_user()
     os.setsid()
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
     env = os.environ
-    path = env.get("JUDGE_PATH", "/usr/bin:/bin")
-    import_path = env.get("JUDGE_PYTHONPATH", "")
-    for name in [name for name in env if name.startswith(("JUDGE", "BASH_"))]:
+    path = env.get("JUDGED_PATH", "/usr/bin:/bin")
+    import_path = env.get("JUDGED_PYTHONPATH", "")
+    for name in [name for name in env if name.startswith(("JUDGED_", "VERIFIER_OWN_CALL", "BASH_"))]:
         del env[name]
     env.update(PATH=path, HOME="/tmp", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=import_path)
     if not import_path:

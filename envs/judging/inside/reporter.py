@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-import twins
+import inverted
 
 # What tests rely on, as it was before judged code was loaded.
 _TRUSTED = {
@@ -232,9 +232,9 @@ class Finder:
         source = self.sources[path]
         tree = ast.parse(source, module.__spec__.origin)
         if self.chosen and path in self.chosen:
-            twins.twin(tree, set(self.chosen[path]), self.canary, self.unittest)
-            self.probes.append(twins.Probe())
-            setattr(module, twins.PROBE, self.probes[-1])
+            inverted.invert(tree, set(self.chosen[path]), self.canary, self.unittest)
+            self.probes.append(inverted.Probe())
+            setattr(module, inverted.PROBE, self.probes[-1])
         rewrite(tree, source)
         exec(compile(tree, module.__spec__.origin, "exec", dont_inherit=True), module.__dict__)
 

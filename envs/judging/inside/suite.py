@@ -1,4 +1,4 @@
-"""One call of pytest or unittest: the tests as they are, their twins, and what follows from both."""
+"""One call of pytest or unittest: the tests as they are, the inverted-assertion tests, and what follows from both."""
 
 import ast
 import json
@@ -8,7 +8,7 @@ import sys
 import traceback
 import types
 
-import twins
+import inverted
 from processes import (
     HERE,
     TESTS,
@@ -23,8 +23,8 @@ from processes import (
 )
 from reporter import PytestReporter, UnittestReporter
 
-REPORT = "/logs/verifier/judge.json"
-TWINS = 8
+REPORT = "/logs/verifier/watched.json"
+INVERTED = 8
 _REPORTING = ("--junit", "--ctrf", "--json-report", "--html", "--cov", "--report-log", "-x", "--exitfirst", "--maxfail")
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 
@@ -48,12 +48,12 @@ class Suite:
     args: its arguments. here: whether the current directory is on the import path, as with `python -m`."""
 
     unittest = False
-    twin_s = 60.0
+    inverted_s = 60.0
 
     def __init__(self, args, here):
         self.args = args
         self.root = os.getcwd()
-        added = os.environ.get("JUDGE_PYTHONPATH", "").split(":")
+        added = os.environ.get("JUDGED_PYTHONPATH", "").split(":")
         self.path = ([self.root] if here else []) + [part for part in added if part]
         listed = lists()
         self.wanted = listed.get("FAIL_TO_PASS", [])
@@ -75,11 +75,11 @@ class Suite:
         chosen = self.choose()
         order = [False, True] if chosen else [False]
         random.SystemRandom().shuffle(order)
-        runs = {twins: self.fork(chosen if twins else None) for twins in order}
+        runs = {altered: self.fork(chosen if altered else None) for altered in order}
         real = runs[False]
         statuses, problem, cheat = self.judge(real)
         if problem is None and chosen:
-            problem = self.judge_twins(runs[True])
+            problem = self.judge_inverted(runs[True])
             cheat = problem and "forced its tests"
         if cheat:  # what was reported is worth nothing
             statuses = dict.fromkeys(statuses, "failed")
@@ -108,7 +108,7 @@ class Suite:
         except OSError as error:
             print("the report can't be written: %s" % error)
         if problem is not None:
-            print("judge: %s" % problem)
+            print("verifier: %s" % problem)
             return status or 1
         return 0
 
@@ -117,19 +117,19 @@ class Suite:
     def functions(self, path):
         """The tests of a module, {name: syntax}."""
         try:
-            return dict(twins.functions(ast.parse(self.sources[path])))
+            return dict(inverted.functions(ast.parse(self.sources[path])))
         except (SyntaxError, ValueError):
             return {}
 
     def choose(self):
-        """The tests whose twins are run: {file: names}."""
+        """Return the tests whose assertions are inverted: {file: names}."""
         known = [(path, name) for path in self.files for name in self.functions(path)]
         if self.wanted:
             ids = {test.split("[")[0] for test in self.wanted}
             known = [(path, name) for path, name in known if any(is_id(test, path, name) for test in ids)] or known
         chance = random.SystemRandom()
         chosen = {}
-        for path, name in chance.sample(known, min(TWINS, len(known))):
+        for path, name in chance.sample(known, min(INVERTED, len(known))):
             chosen.setdefault(path, []).append(name)
         return chosen
 
@@ -147,7 +147,7 @@ class Suite:
     # The two runs
 
     def fork(self, chosen):
-        """Run the tests in a child. chosen: None, or the tests whose twins are run instead."""
+        """Run the tests in a child. chosen: None, or the tests that run instead with inverted assertions."""
         canary = "test_" + "".join(random.SystemRandom().choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
         reader, writer = os.pipe()
         before = judged_processes()
@@ -162,7 +162,7 @@ class Suite:
             finally:
                 os._exit(99)
         os.close(writer)
-        messages, waited = listen(reader, child, self.twin_s if chosen else None, before)
+        messages, waited = listen(reader, child, self.inverted_s if chosen else None, before)
         kill_judged(before)
         return {"messages": messages, "status": status_of(waited), "canary": canary}
 
@@ -262,7 +262,7 @@ class Suite:
                 found[name] = "other"
         return found
 
-    def judge_twins(self, run):
+    def judge_inverted(self, run):
         outcomes = {}
         finished = False
         for message in run["messages"]:
@@ -300,10 +300,10 @@ class Pytest(Suite):
         import pytest
 
         reporter = PytestReporter(self, writer, chosen, canary)
-        args = self.args if chosen is None else self.twin_args(chosen)
+        args = self.args if chosen is None else self.inverted_args(chosen)
         return reporter, int(pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter]))
 
-    def twin_args(self, chosen):
+    def inverted_args(self, chosen):
         """The same modules and options, without what writes reports or ends early."""
         args = []
         for arg in self.args:
@@ -331,7 +331,7 @@ class Unittest(Suite):
     args: the script and its arguments."""
 
     unittest = True
-    twin_s = 300.0  # a script may prepare much before its first test
+    inverted_s = 300.0  # a script may prepare much before its first test
 
     def __init__(self, args, here):
         Suite.__init__(self, args, here)

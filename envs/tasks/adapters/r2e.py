@@ -16,7 +16,7 @@ All is judged by pytest's report, also where R2E-Gym ran unittest, without the r
 (parallel workers, tests run again). Hidden tests that import files beside them which the row doesn't have are refused.
 
 The image has its tests, the script that runs them and the later history on board; one layer takes them out.
-Test support of the repository that the hidden tests import is the judge's territory.
+Test support of the repository that the hidden tests import is protected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from envs.tasks.adapters.records import TEST_FOLDERS, Record, config, convert_records, test_folder, write_task
-from envs.tasks.adapters.script import pytest_judge
+from envs.tasks.adapters.directory import TEST_FOLDERS, config, test_folder, write_task
+from envs.tasks.adapters.rows import Row, convert_rows
+from envs.tasks.adapters.script import pytest_verifier
 from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task
 
@@ -45,25 +46,25 @@ _MARKS = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
 
 
 def load(path: Path, out: Path) -> list[Task]:
-    """Convert every row into a task directory below `out`. Raises BadTask, or one BadRecords for all bad rows."""
-    return convert_records(path, out, _convert)
+    """Convert every row into a task directory below `out`. Raises BadTask, or one BadRows for all bad rows."""
+    return convert_rows(path, out, _convert)
 
 
-def _convert(record: Record, out: Path) -> Task:
-    task_id = f"{record.text('repo_name')}__{record.text('commit_hash')[:12]}"
-    where = f"{record.where}: {task_id}"
-    said = record.text("problem_statement")
+def _convert(row: Row, out: Path) -> Task:
+    task_id = f"{row.text('repo_name')}__{row.text('commit_hash')[:12]}"
+    where = f"{row.where}: {task_id}"
+    said = row.text("problem_statement")
     issue = re.search(r"\[ISSUE\](.*)\[/ISSUE\]", said, re.DOTALL)
-    run = record.table("execution_result_content")
+    run = row.table("execution_result_content")
     tests = _tests(run, where)
     modules = {name: code for name, code in tests.items() if name.startswith("test") and name.endswith(".py")}
-    expected = _expected(record.table("expected_output_json"), modules, where)
+    expected = _expected(row.table("expected_output_json"), modules, where)
     passing = [test for test, status in expected.items() if status == "PASSED"]
     before = {_plain(name) for name in _PRINTED.findall(_COLOUR.sub("", str(run.get("old_commit_res_stdout") or "")))}
     wanted = [test for test in passing if ".".join(test.split("::")[1:]) not in before]
     if not wanted:
         raise BadTask(f"{where}: no test passes only after the fix; doing nothing would solve it")
-    judge = pytest_judge(
+    verifier = pytest_verifier(
         wanted,
         [test for test in passing if test not in wanted],
         exact={test: status.lower() for test, status in expected.items() if status != "PASSED"},
@@ -79,16 +80,16 @@ def _convert(record: Record, out: Path) -> Task:
             "r2e-gym",
             timeout_s=1800,
             memory_mb=4096,
-            territory=[_FOLDER, ".venv", "tox.ini"],
+            protected=[_FOLDER, ".venv", "tox.ini"],
             folders=_support(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
         ),
         "instruction.md": (issue[1] if issue else said).strip() + "\n",
-        "environment/Dockerfile": (f"FROM {record.text('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
-        "solution/fix.patch": _fix(record.table("parsed_commit_content"), where),
+        "environment/Dockerfile": (f"FROM {row.text('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
+        "solution/fix.patch": _fix(row.table("parsed_commit_content"), where),
         "solution/solve.sh": "#!/bin/bash\nset -e\ngit apply --whitespace=fix /solution/fix.patch\n",
         **{f"tests/suite/{_FOLDER}/{name}": code for name, code in tests.items()},
     }
-    return write_task(out, task_id, {**files, **judge})
+    return write_task(out, task_id, {**files, **verifier})
 
 
 def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:

@@ -13,8 +13,8 @@
 
 `repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
 `testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved to where the agent can't replace the
-judge's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
-and every file that `test_patch` touches, are the judge's territory: what the agent does to them is not carried over.
+verifier's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
+and every file that `test_patch` touches, are protected: what the agent does to them is not carried over.
 So is what else lies in their folders of tests (`tests/` and the like), which they may import, unless the reference
 changes it.
 
@@ -35,9 +35,10 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from envs.tasks.adapters.printed import names_parser, printed_judge
-from envs.tasks.adapters.records import Record, config, convert_records, test_folder, write_task
-from envs.tasks.adapters.script import pytest_judge, unittest_judge
+from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.tasks.adapters.printed import names_parser, printed_verifier
+from envs.tasks.adapters.rows import Row, convert_rows
+from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
 
 FAMILIES: dict[str, Callable[[str], str]] = {
@@ -52,7 +53,7 @@ MOVE_OUT = (
     "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv "
     '&& at=$(readlink -f /opt/venv/bin/python) && while [ "$at" ]; do chmod a+x "$at"; at=${at%/*}; done; fi'
 )
-"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the judge's."""
+"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the verifier's."""
 PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
 SQUASH = (
@@ -71,47 +72,49 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """Convert every row into a task directory below `out`.
 
     family: a key of `FAMILIES`, or "smith", whose `patch` is the bug. printed_results: tests that can't be watched
-    are judged by what they print. Raises BadTask, or one BadRecords that lists all rows that can't be used.
+    are judged by what they print. Raises BadTask, or one BadRows that lists all rows that can't be used.
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
-    return convert_records(path, out, lambda record, folder: _convert(record, folder, family, printed_results))
+    return convert_rows(path, out, lambda row, folder: _convert(row, folder, family, printed_results))
 
 
-def _convert(record: Record, out: Path, family: str, printed_results: bool) -> Task:
-    if "expected_output_json" in record.values:
-        raise BadTask(f"{record.where}: this is a row of R2E-Gym; convert it as r2e-gym")
-    task_id = record.text("instance_id")
-    instruction = record.text("problem_statement")
-    patch = record.text("patch")
-    test_patch = record.text("test_patch", default="")
-    wanted = record.texts("FAIL_TO_PASS", "fail_to_pass")
-    kept = record.texts("PASS_TO_PASS", "pass_to_pass")
+def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
+    if "expected_output_json" in row.values:
+        raise BadTask(f"{row.where}: this is a row of R2E-Gym; convert it as r2e-gym")
+    task_id = row.text("instance_id")
+    instruction = row.text("problem_statement")
+    patch = row.text("patch")
+    test_patch = row.text("test_patch", default="")
+    wanted = row.texts("FAIL_TO_PASS", "fail_to_pass")
+    kept = row.texts("PASS_TO_PASS", "pass_to_pass")
     if not wanted:
-        raise BadTask(f"{record.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
+        raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
     naming = FAMILIES.get(family)
     default = naming(task_id) if naming is not None else None
-    image = record.text("image", "docker_image", "image_name", "image_url", default=default)
-    workdir = record.text("workdir", default=_workdir(record))
+    image = row.text("image", "docker_image", "image_name", "image_url", default=default)
+    workdir = row.text("workdir", default=_workdir(row))
     prepare = _PATCH if test_patch else ""
-    printed = not any(map(_NODE_ID.fullmatch, wanted)) and _prints(record, [*wanted, *kept], _touched(test_patch))
+    printed = not any(map(_NODE_ID.fullmatch, wanted)) and _prints(row, [*wanted, *kept], _touched(test_patch))
     if printed:
         if not printed_results:
             raise BadTask(
-                f"{record.where}: {task_id}: FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other "
+                f"{row.where}: {task_id}: FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other "
                 "runners only print results, as what they test could do too; --printed-results takes them for true"
             )
         files = _touched(test_patch)
-        judge = printed_judge(record, [*wanted, *kept], workdir=workdir, prepare=prepare)
+        verifier = printed_verifier(row, [*wanted, *kept], workdir=workdir, prepare=prepare)
     elif any(map(_NODE_ID.fullmatch, wanted)):
         for test in [*wanted, *kept]:
             if not _NODE_ID.fullmatch(test):
-                raise BadTask(f"{record.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
+                raise BadTask(f"{row.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
         files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
         options = f"--rootdir {shlex.quote(workdir)} -rN"
-        judge = pytest_judge(wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True)
+        verifier = pytest_verifier(
+            wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True
+        )
     else:
-        files, judge = _by_unittest(record, wanted, kept, _touched(test_patch), workdir, prepare)
+        files, verifier = _by_unittest(row, wanted, kept, _touched(test_patch), workdir, prepare)
     smith = family == "smith"
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
     layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
@@ -123,7 +126,7 @@ def _convert(record: Record, out: Path, family: str, printed_results: bool) -> T
             family,
             timeout_s=1800,
             memory_mb=4096,
-            territory=[*files, *_touched(test_patch), "tox.ini", ".venv"],
+            protected=[*files, *_touched(test_patch), "tox.ini", ".venv"],
             folders=_support(files, _touched(patch)),
             tags=["printed-results"] if printed else [],
         ),
@@ -136,36 +139,36 @@ def _convert(record: Record, out: Path, family: str, printed_results: bool) -> T
         tree["environment/bug.patch"] = patch
     if test_patch:
         tree["tests/test.patch"] = test_patch
-    return write_task(out, task_id, {**tree, **judge})
+    return write_task(out, task_id, {**tree, **verifier})
 
 
 def _by_unittest(
-    record: Record, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
+    row: Row, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The files of tests and the judge of a row whose ids are unittest's, or names of functions."""
+    """The files of tests and the verifier of a row whose ids are unittest's, or names of functions."""
     ids = [*wanted, *kept]
     methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
     odd = next((test for test in ids if not (methods or test.isidentifier())), None)
     if odd is not None:
         known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
-        raise BadTask(f"{record.where}: {record.text('instance_id')}: {odd!r} is {known}, so it can't be found")
+        raise BadTask(f"{row.where}: {row.text('instance_id')}: {odd!r} is {known}, so it can't be found")
     files = set(filter(_is_python_test, patched))
     if not files:
-        raise BadTask(f"{record.where}: {record.text('instance_id')}: test_patch names no file of tests")
+        raise BadTask(f"{row.where}: {row.text('instance_id')}: test_patch names no file of tests")
     named = {}
     for test, found in methods.items():
         *module, case = found["case"].removesuffix(f".{found['name']}").split(".")
         path = "/".join(module) + ".py"
         file = next((file for file in sorted(files) if f"/{file}".endswith(f"/{path}")), None)
         # Django's tests are imported from within their folder.
-        named[test] = f"{file or (f'tests/{path}' if _is_django(record) else path)}::{case}::{found['name']}"
+        named[test] = f"{file or (f'tests/{path}' if _is_django(row) else path)}::{case}::{found['name']}"
     patched_files = sorted(files)
     everything = sorted(files | {name.partition("::")[0] for name in named.values()})
     command = ""
-    if _is_django(record):
+    if _is_django(row):
         labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in patched_files]
         command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
-    judge = unittest_judge(
+    verifier = unittest_verifier(
         [named.get(test, test) for test in wanted],
         [named.get(test, test) for test in kept],
         files=everything if command else patched_files,
@@ -173,26 +176,26 @@ def _by_unittest(
         workdir=workdir,
         prepare=prepare,
     )
-    return everything, judge
+    return everything, verifier
 
 
-def _workdir(record: Record) -> str:
-    repo = record.text("repo", default="").rpartition("/")[2]
-    return f"/{repo}" if repo and "log_parser" in str(record.values.get("install_config")) else "/testbed"
+def _workdir(row: Row) -> str:
+    repo = row.text("repo", default="").rpartition("/")[2]
+    return f"/{repo}" if repo and "log_parser" in str(row.values.get("install_config")) else "/testbed"
 
 
-def _prints(record: Record, ids: Sequence[str], patched: Sequence[str]) -> bool:
+def _prints(row: Row, ids: Sequence[str], patched: Sequence[str]) -> bool:
     """Whether a row without node ids is of tests that neither pytest nor unittest runs."""
     python = any(map(_is_python_test, patched)) or any(map(_METHOD.fullmatch, ids))
-    return names_parser(record) or not python
+    return names_parser(row) or not python
 
 
 def _is_python_test(path: str) -> bool:
     return path.endswith(".py") and "test" in path.rpartition("/")[2]
 
 
-def _is_django(record: Record) -> bool:
-    return record.text("repo", default="") == "django/django"
+def _is_django(row: Row) -> bool:
+    return row.text("repo", default="") == "django/django"
 
 
 def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:

@@ -16,7 +16,7 @@ from envs.tasks.forge.project import Project
 from envs.tasks.forge.suite import PYTEST_OPTIONS, WORKDIR
 from sandboxes.docker.images import BASE_IMAGE
 
-_JUDGE = Path(__file__).parent / "inside"
+_INSIDE = Path(__file__).parent / "inside"
 _DOCKERFILE = f"""\
 FROM {BASE_IMAGE}
 WORKDIR {WORKDIR}
@@ -70,7 +70,7 @@ def emit(task: Forged, instruction: str, out: Path) -> Path:
         copy = _copy(project.root / file, directory / "environment/repo" / file)
         if file in changed:
             copy.write_bytes(changed[file].mutated.encode())
-    for file in project.territory:
+    for file in project.protected:
         _copy(project.root / file, directory / "tests/suite" / file)
     path = f"{WORKDIR}/{project.import_path}".removesuffix("/.")
     _write(directory / "environment/Dockerfile", _DOCKERFILE.replace("@PATH@", path))
@@ -93,7 +93,7 @@ def _script(task: Forged) -> str:
         "@PATH@": f"{WORKDIR}/{project.import_path}".removesuffix("/."),
         "@PYTEST@": shlex.join(["python3", "-m", "pytest", *PYTEST_OPTIONS, *listed]),
     }
-    script = (_JUDGE / "test.sh").read_text(encoding="utf-8")
+    script = (_INSIDE / "test.sh").read_text(encoding="utf-8")
     for mark, value in values.items():
         script = script.replace(mark, value)
     return script

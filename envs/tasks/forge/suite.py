@@ -52,7 +52,7 @@ def _environment() -> list[str]:
 def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list[str]:
     """The command that runs test modules and writes a JUnit report.
 
-    The library comes behind the standard library, as the judge has it. Not `-I`, which would ignore the hash
+    The library comes behind the standard library, as the verifier has it. Not `-I`, which would ignore the hash
     seed; the environment is empty already."""
     return [
         *(

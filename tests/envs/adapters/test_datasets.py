@@ -9,7 +9,7 @@ import pytest
 
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.python_functions import load
-from envs.tasks.adapters.records import read_records
+from envs.tasks.adapters.rows import read_rows
 from envs.types import BadTask
 
 datasets = pytest.importorskip("datasets")
@@ -37,7 +37,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def ids(path):
-    return [record.values["task_id"] for record in read_records(path)]
+    return [row.values["task_id"] for row in read_rows(path)]
 
 
 def test_the_test_split_is_taken_where_none_is_named(folder):

@@ -15,10 +15,12 @@ from test_unittest_rows import diff
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.verifier import StartTrees, judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge
 from envs.swe.tasks import main
+from envs.tasks.adapters.directory import INSIDE
 from envs.tasks.adapters.printed import PARSERS
-from envs.tasks.adapters.records import JUDGE
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask, TestStatus
 from sandboxes.docker.backend import DockerBackend
@@ -259,7 +261,7 @@ def run_awk(awk: list[str], *arguments: str | Path, printed: str = "") -> "subpr
 @pytest.mark.parametrize("form", PRINTED)
 def test_results_are_read_from_what_each_runner_prints(form, awk):
     printed, expected = PRINTED[form]
-    ran = run_awk(awk, "-v", f"forms={form}", "-f", JUDGE / "printed.awk", printed=printed.replace("\n", "\r\n", 1))
+    ran = run_awk(awk, "-v", f"forms={form}", "-f", INSIDE / "printed.awk", printed=printed.replace("\n", "\r\n", 1))
     assert ran.stderr == ""
     assert [(a, int(b), c) for a, b, c in (line.split("\t") for line in ran.stdout.splitlines())] == expected
 
@@ -293,7 +295,7 @@ def test_every_listed_test_must_be_seen_to_pass(tmp_path, awk, results, ended, r
     (tmp_path / "results").write_text(
         "".join("\t".join(line.split(" ", 2)) + "\n" for line in results.split(";") if line)
     )
-    given = ["-v", f"ended={ended}", "-v", f"repeats={repeats}", "-f", JUDGE / "verdict.awk"]
+    given = ["-v", f"ended={ended}", "-v", f"repeats={repeats}", "-f", INSIDE / "verdict.awk"]
     ran = run_awk(awk, *given, tmp_path / "listed", tmp_path / "results")
     assert (ran.returncode == 0) == (verdict == ""), ran.stderr
     assert verdict in ran.stderr
@@ -394,7 +396,7 @@ def test_a_row_with_an_eval_script_runs_its_commands_but_not_its_reset(tmp_path)
         "go test -v .",
     ]
     assert "printed-results" in task.tags
-    assert "replacer_test.go" in task.hidden.territory
+    assert "replacer_test.go" in task.hidden.protected
     assert (task.hidden.tests / "listed").read_text() == "TestReplacerNew\nTestReplacer/empty\n"
     script = (task.hidden.tests / "test.sh").read_text()
     assert "git" in script and "forms=go " in script and not re.search("@[A-Z]+@", script)
@@ -629,10 +631,10 @@ async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path,
 
         async def verdict(files: dict[str, str]):
             limited = replace(task, hidden=replace(task.hidden, timeout_s=60.0))
-            async with backend.open(solver_spec(task, image)) as sandbox:
+            async with backend.open(agent_spec(task, image)) as sandbox:
                 for path, source in files.items():
                     await sandbox.write_file(path, source.encode(), mode=0o755)
-                changes = await collect_changes(sandbox, start, task.hidden.territory)
+                changes = await collect_changes(sandbox, start, task.hidden.protected)
             return await judge(backend, limited, image, changes)
 
         for name, source in CHEATS.items():

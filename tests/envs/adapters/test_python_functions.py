@@ -1,4 +1,4 @@
-"""HumanEval and MBPP records become tasks that are judged like any other."""
+"""HumanEval and MBPP rows become tasks that are judged like any other."""
 
 import gzip
 import json
@@ -26,9 +26,9 @@ MBPP = {
 }
 
 
-def write(tmp_path, *records):
+def write(tmp_path, *rows):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
@@ -74,7 +74,7 @@ def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "record, message",
+    "row, message",
     [
         (HUMANEVAL | {"prompt": ""}, "rows.jsonl:1: prompt is missing or empty"),
         (HUMANEVAL | {"task_id": None}, "task_id is missing"),
@@ -86,14 +86,14 @@ def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):
         (MBPP | {"code": 3}, "code is int, not text"),
     ],
 )
-def test_a_bad_record_is_named_with_its_line_and_field(tmp_path, record, message):
+def test_a_bad_row_is_named_with_its_line_and_field(tmp_path, row, message):
     with pytest.raises(BadTask) as raised:
-        load(write(tmp_path, record), tmp_path / "out")
+        load(write(tmp_path, row), tmp_path / "out")
     assert message in str(raised.value)
 
 
-def test_two_records_with_one_id_are_refused(tmp_path):
-    with pytest.raises(BadTask, match=r"rows\.jsonl:2: a second record with the id mbpp-601"):
+def test_two_rows_with_one_id_are_refused(tmp_path):
+    with pytest.raises(BadTask, match=r"rows\.jsonl:2: a second row with the id mbpp-601"):
         load(write(tmp_path, MBPP, MBPP), tmp_path / "out")
 
 

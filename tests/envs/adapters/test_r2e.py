@@ -7,7 +7,9 @@ import pytest
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.verifier import StartTrees, open_judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
 from envs.tasks.adapters.r2e import load
 from envs.types import BadTask
 from sandboxes.docker.backend import DockerBackend
@@ -172,11 +174,11 @@ async def test_reference_solves_doing_nothing_and_cheating_do_not(published, tmp
         start = await StartTrees(backend).get(task, image)
 
         async def attempt(script):
-            async with open_judge(backend, task, image) as judging:
-                async with backend.open(solver_spec(task, image)) as sandbox:
+            async with open_verifier(backend, task, image) as verifier:
+                async with backend.open(agent_spec(task, image)) as sandbox:
                     await sandbox.exec(["bash", "-c", script])
-                    changes = await collect_changes(sandbox, start, task.hidden.territory)
-                return await judging(changes)
+                    changes = await collect_changes(sandbox, start, task.hidden.protected)
+                return await verifier(changes)
 
         verdicts = dict(zip(CHEATS, await asyncio.gather(*map(attempt, CHEATS.values())), strict=True))
     assert {cheat: verdict.reward for cheat, verdict in verdicts.items()} == dict.fromkeys(CHEATS, 0)
@@ -193,11 +195,11 @@ def test_what_the_model_is_told_holds_neither_marks_nor_fix(tmp_path):
     assert [path.name for path in task.context.iterdir()] == ["Dockerfile"]
 
 
-def test_the_repositorys_own_tests_that_hidden_ones_import_are_territory(tmp_path):
+def test_the_repositorys_own_tests_that_hidden_ones_import_are_protected(tmp_path):
     hidden = "import numpy.testing\nfrom pkg.tests import util\nimport pkg.tests.deep.tests.x\n" + HIDDEN
     run = RUN | {"test_file_codes": [hidden, *RUN["test_file_codes"][1:]]}
     (task,) = load(write(tmp_path, ROW | {"execution_result_content": run}), tmp_path / "out")
-    folders = {pattern for pattern in task.hidden.territory if pattern.endswith("/*")}
+    folders = {pattern for pattern in task.hidden.protected if pattern.endswith("/*")}
     assert folders == {"tests/*", "pkg/tests/*", "pkg/tests/deep/tests/*"}
 
 

@@ -9,7 +9,9 @@ import pytest
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.verifier import StartTrees, judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
 from sandboxes.docker.backend import DockerBackend
@@ -63,9 +65,9 @@ ROW = {
 }
 
 
-def write(tmp_path, *records):
+def write(tmp_path, *rows):
     path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
@@ -124,9 +126,9 @@ async def test_helpers_of_the_tests_can_not_be_made_to_expect_nothing(published,
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)
         start = await StartTrees(backend).get(task, image)
-        async with backend.open(solver_spec(task, image)) as sandbox:
+        async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.write_file("tests/helper.py", b"def expect(found, wanted):\n    pass\n")
-            changes = await collect_changes(sandbox, start, task.hidden.territory)
+            changes = await collect_changes(sandbox, start, task.hidden.protected)
         verdict = await judge(backend, task, image, changes)
     assert verdict.reward == 0
     assert "AssertionError" in verdict.explanation
@@ -141,21 +143,21 @@ def test_an_image_that_no_row_names_follows_the_rule_of_its_family(tmp_path):
         assert (task.context / "Dockerfile").read_text().splitlines()[0] == f"FROM {image}"
 
 
-def territory(task):
-    return {*task.hidden.territory} - {"tox.ini", ".venv"}
+def protected(task):
+    return {*task.hidden.protected} - {"tox.ini", ".venv"}
 
 
-def test_what_tests_may_import_from_their_own_folder_is_territory_unless_the_reference_changes_it(tmp_path):
+def test_what_tests_may_import_from_their_own_folder_is_protected_unless_the_reference_changes_it(tmp_path):
     (task,) = load(write(tmp_path, ROW), tmp_path / "out")
-    assert territory(task) == {"tests/test_adder.py", "tests/test_words.py", "tests/*"}
+    assert protected(task) == {"tests/test_adder.py", "tests/test_words.py", "tests/*"}
     deep = {"PASS_TO_PASS": ["lib/testing/tests/test_x.py::test_x", "test_y.py::test_y"]}
     (task,) = load(write(tmp_path, ROW | deep), tmp_path / "out")
-    assert territory(task) == {
+    assert protected(task) == {
         "tests/test_adder.py", "tests/*", "lib/testing/tests/test_x.py", "lib/testing/tests/*", "test_y.py"
     }  # fmt: skip
     changed = {"patch": ROW["patch"].replace("adder.py", "tests/adder.py")}
     (task,) = load(write(tmp_path, ROW | changed), tmp_path / "out")
-    assert territory(task) == {"tests/test_adder.py", "tests/test_words.py"}
+    assert protected(task) == {"tests/test_adder.py", "tests/test_words.py"}
 
 
 def test_parquet_rows_are_read_like_any_others(tmp_path):

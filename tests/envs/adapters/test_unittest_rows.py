@@ -13,7 +13,9 @@ import pytest
 import envs
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.verifier import StartTrees, judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
 from sandboxes.docker.backend import DockerBackend
@@ -259,13 +261,13 @@ async def test_no_cheat_is_rewarded(published, tmp_path, row):
         image = await backend.ensure_image(task.image, task.context)
         start = await StartTrees(backend).get(task, image)
         for name, source in CHEATS.items():
-            async with backend.open(solver_spec(task, image)) as sandbox:
+            async with backend.open(agent_spec(task, image)) as sandbox:
                 await sandbox.write_file("adder.py", (WRONG + source).encode())
-                changes = await collect_changes(sandbox, start, task.hidden.territory)
+                changes = await collect_changes(sandbox, start, task.hidden.protected)
             rewards[name] = (await judge(backend, task, image, changes)).reward
-        async with backend.open(solver_spec(task, image)) as sandbox:
+        async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.write_file("adder.py", RIGHT.encode())
-            changes = await collect_changes(sandbox, start, task.hidden.territory)
+            changes = await collect_changes(sandbox, start, task.hidden.protected)
         rewards["right"] = (await judge(backend, task, image, changes)).reward
     assert rewards == {**dict.fromkeys(CHEATS, 0.0), "right": 1.0}
 
@@ -282,9 +284,11 @@ def test_a_row_whose_tests_can_not_be_found_is_refused(tmp_path, change, message
         tasks_of(tmp_path, DJANGO | change)
 
 
-def test_the_judge_and_its_runner_are_written_for_old_pythons():
+def test_the_verifier_and_its_runner_are_written_for_old_pythons():
     folder = Path(envs.__file__).parent
-    for path in [*(folder / "judge").glob("*.py"), folder / "adapters/judge/unittests.py"]:
+    inside = [*(folder / "judging/inside").glob("*.py")]
+    assert len(inside) == 5
+    for path in [*inside, folder / "tasks/adapters/inside/unittests.py"]:
         ast.parse(path.read_text(), feature_version=(3, 5))
 
 

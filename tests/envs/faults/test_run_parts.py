@@ -20,7 +20,7 @@ from envs.running.outbox import Outbox
 from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, GroupFile, TrainerSink
 from envs.running.watchdog import LoopWatch
-from envs.tasks.sampler import TaskOrder
+from envs.tasks.sampler import TaskSampler
 from envs.types import InfraError, Outcome, Task, Verdict
 from tools import ToolRegistry
 
@@ -34,8 +34,8 @@ def engine(smollm2_tokenizer):
 
 
 def test_each_epoch_has_every_task_once_and_the_order_is_the_same_on_every_start():
-    order = [TaskOrder(TASKS, seed=3)[n].id for n in range(21)]
-    assert [TaskOrder(TASKS, seed=3)[n].id for n in reversed(range(21))] == order[::-1]
+    order = [TaskSampler(TASKS, seed=3)[n].id for n in range(21)]
+    assert [TaskSampler(TASKS, seed=3)[n].id for n in reversed(range(21))] == order[::-1]
     for epoch in range(3):
         assert sorted(order[7 * epoch : 7 * epoch + 7]) == [task.id for task in TASKS]
     assert order[:7] != order[7:14]

@@ -1,28 +1,22 @@
-"""What the adapters share: records read from files, their fields, and the Harbor directory written from them."""
+"""Rows of a dataset, read from a file or the hub, with their fields checked."""
 
 from __future__ import annotations
 
-import glob
 import gzip
 import json
-import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.hub import Dataset
-from envs.tasks.harbor import load_task
 from envs.types import BadTask, Task
 
-JUDGE = Path(__file__).parent / "inside"
-TEST_FOLDERS = frozenset({"tests", "Tests", "test", "Test", "testing"})
 ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Row:
     """One row. where: its file and number, for messages."""
 
     values: Mapping[str, Any]
@@ -69,15 +63,15 @@ class Record:
         return []
 
 
-class BadRecords(BadTask):
-    """Some records can't be used. usable: the tasks that the others became."""
+class BadRows(BadTask):
+    """Some rows can't be used. usable: the tasks that the others became."""
 
     def __init__(self, what: str, problems: Sequence[str], usable: list[Task]) -> None:
         super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
         self.usable = usable
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
 
     path: the file, or what `Dataset.parse` takes. Raises BadTask.
@@ -86,7 +80,7 @@ def read_records(path: Path) -> Iterator[Record]:
         dataset = Dataset.parse(str(path))
         if dataset is None:
             raise BadTask(f"{path} is not a file; give rows as {ROWS}")
-        yield from (Record(row, where) for where, row in dataset.rows())
+        yield from (Row(values, where) for where, values in dataset.rows())
         return
     if path.suffix == ".parquet":
         try:
@@ -98,76 +92,29 @@ def read_records(path: Path) -> Iterator[Record]:
         rows = [(number, row) for number, row in enumerate(parquet.read_table(path).to_pylist(), 1)]
     else:
         rows = list(_json_rows(path))
-    for number, row in rows:
+    for number, values in rows:
         where = f"{path.name}:{number}"
-        if not isinstance(row, dict):
+        if not isinstance(values, dict):
             raise BadTask(f"{where} is no JSON object")
-        yield Record(row, where)
+        yield Row(values, where)
 
 
-def convert_records(path: Path, out: Path, convert: Callable[[Record, Path], Task]) -> list[Task]:
-    """Convert every row. Raises one BadRecords that lists all rows that can't be used."""
+def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
+    """Convert every row. Raises one BadRows that lists all rows that can't be used."""
     tasks: dict[str, Task] = {}
     problems = []
-    for record in read_records(path):
+    for row in read_rows(path):
         try:
-            task = convert(record, out)
+            task = convert(row, out)
         except BadTask as problem:
             problems.append(str(problem))
             continue
         if task.id in tasks:
-            problems.append(f"{record.where}: a second record with the id {task.id}")
+            problems.append(f"{row.where}: a second row with the id {task.id}")
         tasks[task.id] = task
     if problems:
-        raise BadRecords(f"records of {path}", problems, list(tasks.values()))
+        raise BadRows(f"rows of {path}", problems, list(tasks.values()))
     return list(tasks.values())
-
-
-def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path]) -> Task:
-    """Write a Harbor directory, in place of one with the same id, and read it.
-
-    files: text, bytes, or a file or directory to copy, by path in the task directory.
-    """
-    directory = out / re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
-    shutil.rmtree(directory, ignore_errors=True)
-    for name, content in files.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, Path):
-            if content.is_dir():
-                shutil.copytree(content, path, symlinks=True, dirs_exist_ok=True)
-            else:
-                shutil.copy2(content, path)
-        else:
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return load_task(directory)
-
-
-def config(
-    kind: str,
-    *,
-    timeout_s: float = 600,
-    memory_mb: int = 1024,
-    territory: Iterable[str] = (),
-    folders: Iterable[str] = (),
-    tags: Sequence[str] = (),
-) -> str:
-    """A `task.toml`. timeout_s: of the judge. territory: as in `Hidden`, but paths; folders: with all below them."""
-    kept = sorted([*map(glob.escape, set(territory)), *(f"{glob.escape(folder)}/*" for folder in set(folders))])
-    more = f"tags = {json.dumps(tags)}\n" if tags else ""
-    more += f"territory = {json.dumps(kept)}\n" if kept else ""
-    return (
-        f'schema_version = "1.4"\n\n[metadata]\nband = "adapted"\nkind = {json.dumps(kind)}\n{more}\n'
-        f"[verifier]\ntimeout_sec = {timeout_s}\n\n"
-        f'[environment]\nnetwork_mode = "no-network"\nmemory_mb = {memory_mb}\n'
-    )
-
-
-def test_folder(path: str) -> str:
-    """The innermost folder of tests that a path is in, "" where it is in none."""
-    folders = path.split("/")[:-1]
-    last = max((at for at, folder in enumerate(folders, 1) if folder in TEST_FOLDERS), default=0)
-    return "/".join(folders[:last])
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:

@@ -1,12 +1,12 @@
-"""Tests that must fail: each hidden test again, expecting something else.
+"""Invert the assertions of hidden tests, so that each of these tests must fail.
 
 Code that makes its tests pass by force (patched asserts or pytest, objects equal to everything, expected
-values read from the caller's frame) passes these as well, and is found out by it. What a twin expects is
+values read from the caller's frame) passes these as well, and is found out by it. What a test expects is
 altered where that is certain to fail for honest code: `x == 3` becomes `x == 4`, `assert x` becomes
-`assert not x`, the body of `pytest.raises` is left out. A twin in which no altered assert was executed
-fails by itself at its end.
+`assert not x`, the body of `pytest.raises` is left out. An inverted test in which no altered assert was
+executed fails by itself at its end.
 
-Runs in the judge's sandbox, on any Python from 3.6.
+Runs in the verifier's sandbox, on any Python from 3.6.
 """
 
 import ast
@@ -56,7 +56,7 @@ def functions(tree):
                     yield node.name + "::" + method.name, method
 
 
-def twin(tree, wanted, canary, unittest=False):
+def invert(tree, wanted, canary, unittest=False):
     """Alter a test module in place.
 
     wanted: the tests to alter, named as by `functions`. canary: name of a test that is added and does nothing

@@ -1,0 +1,36 @@
+"""The source tree of each clean image, with which the agent's is compared."""
+
+from __future__ import annotations
+
+import asyncio
+
+from envs.judging.changes import Tree, read_tree
+from envs.judging.specs import agent_spec
+from envs.types import InfraError, Task
+from sandboxes.base import Backend, SandboxError
+
+
+class StartTrees:
+    """The source trees of clean images, each read once and shared by concurrent callers."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._trees: dict[tuple[str, str | None], asyncio.Task[Tree]] = {}
+
+    async def get(self, task: Task, image: str) -> Tree:
+        """Return the tree of the task's working directory in `image`.
+
+        Raises InfraError when the image can't be opened or read; the next call tries again.
+        """
+        key = (image, task.workdir)
+        reading = self._trees.get(key)
+        if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
+            reading = self._trees[key] = asyncio.create_task(self._read(task, image))
+        return await asyncio.shield(reading)
+
+    async def _read(self, task: Task, image: str) -> Tree:
+        try:
+            async with self._backend.open(agent_spec(task, image)) as sandbox:
+                return await read_tree(sandbox)
+        except SandboxError as error:
+            raise InfraError("sandbox", f"could not open {image} to read its source tree: {error}") from error
