@@ -6,7 +6,7 @@
         ...                                   # the agent works in its own sandbox
         verdict = await judge(await collect_changes(sandbox, start, task.hidden.protected))
 
-A judgement goes through three modules: `prepare` puts the tests into the sandbox, `run` applies the changes, runs
+A judgement goes through three modules: `prepare` puts the tests into the sandbox, `run_tests` applies the changes, runs
 the tests and fetches what they left, `results` reads that as a `Verdict`.
 
 Who failed decides what becomes of it. The judged code can make `test.sh` hang, crash or end before it
@@ -25,7 +25,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from envs.judging.changes import Changes
 from envs.judging.prepare import Prepared, open_prepared
-from envs.judging.run import DiedInTests, run_tests
+from envs.judging.run_tests import DiedInTests, run_tests
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend
 

@@ -19,7 +19,7 @@ from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.swe import STARTER
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.rows import ROWS, BadRows
+from envs.tasks.adapters.dataset_rows import ROWS, BadRows
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask

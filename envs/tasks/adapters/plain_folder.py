@@ -20,8 +20,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from envs.tasks.adapters.dataset_rows import Row
 from envs.tasks.adapters.directory import config, write_task
-from envs.tasks.adapters.rows import Row
 from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images import BASE_IMAGE

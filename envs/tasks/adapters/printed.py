@@ -27,8 +27,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from envs.tasks.adapters.dataset_rows import Row
 from envs.tasks.adapters.directory import INSIDE
-from envs.tasks.adapters.rows import Row
 from envs.types import BadTask
 
 PARSERS: Mapping[str, str] = {

@@ -29,8 +29,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import TEST_FOLDERS, config, test_folder, write_task
-from envs.tasks.adapters.rows import Row, convert_rows
 from envs.tasks.adapters.script import pytest_verifier
 from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task

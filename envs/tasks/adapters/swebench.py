@@ -35,9 +35,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, test_folder, write_task
 from envs.tasks.adapters.printed import names_parser, printed_verifier
-from envs.tasks.adapters.rows import Row, convert_rows
 from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
 

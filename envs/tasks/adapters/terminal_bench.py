@@ -26,8 +26,8 @@ from typing import Any
 
 import yaml
 
+from envs.tasks.adapters.dataset_rows import BadRows
 from envs.tasks.adapters.directory import INSIDE, write_task
-from envs.tasks.adapters.rows import BadRows
 from envs.types import BadTask, Task
 
 _NOT_CONTEXT = frozenset(

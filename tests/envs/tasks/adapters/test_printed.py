@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from test_unittest_rows import diff
+from test_unittests import diff
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
@@ -573,9 +573,13 @@ async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_p
         {"instance_id": "takes long", "test_cmds": ["timeout 1 sh -c './run.sh; sleep 9'"]},
         own | {"instance_id": "without python"},
     ]
-    rows = [SHELL, SHELL | own] if means == "python" else [SHELL]
+    rows = [SHELL, SHELL | own, SHELL | own | {"instance_id": "of 0.1"}] if means == "python" else [SHELL]
     rows += [SHELL | change for change in (wrong[:4] if means == "python" else wrong[4:])]
     tasks = tasks_of(tmp_path, *(row | {"image": image} for row in rows))
+    for task in tasks:
+        if task.id == "of-0.1":  # its script looks for the image's Python where the verifier was then
+            script = task.hidden.tests / "test.sh"
+            script.write_text(script.read_text().replace("/verifier/python", "/judge/python"))
     async with DockerBackend() as backend:
         results = await check_tasks(backend, tasks)
     problems = {result.task_id: result.problem for result in results}

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from envs.tasks.adapters.dataset_rows import read_rows
 from envs.tasks.adapters.hub import Dataset
 from envs.tasks.adapters.python_functions import load
-from envs.tasks.adapters.rows import read_rows
 from envs.types import BadTask
 
 datasets = pytest.importorskip("datasets")

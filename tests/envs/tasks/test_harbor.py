@@ -48,6 +48,7 @@ def test_every_field_finds_its_place(tmp_path):
             difficulty = "hard"
             category = "shell"
             tags = ["a", "b"]
+            protected_paths = ["tests/*"]
             [agent]
             timeout_sec = 30
             user = 1000
@@ -74,6 +75,7 @@ def test_every_field_finds_its_place(tmp_path):
     assert task.limits == Limits(cpus=2.0, memory_mb=2048, disk_mb=100, network=False)
     assert (task.hidden.timeout_s, task.hidden.user, task.hidden.network) == (12.5, "verifier", True)
     assert task.hidden.test_env == {"KEY": "s", "OTHER": "x-y"}
+    assert task.hidden.protected == ("tests/*",)
     assert (task.hidden.solution_env, task.env) == ({"A": "b"}, {"LANG": "C"})
     assert task.tags == ("a", "b", "hard", "shell")
     assert task.metadata["task"] == {"name": "org/sample"}
@@ -83,6 +85,13 @@ def test_old_field_names_are_read(tmp_path):
     toml = 'version = "1.0"\n[environment]\nmemory = "2G"\nstorage = "512M"\nallow_internet = true\n'
     limits = load_task(make_task(tmp_path, toml)).limits
     assert (limits.memory_mb, limits.disk_mb, limits.network) == (2048, 512, True)
+
+
+def test_protected_paths_are_read_by_the_name_that_version_0_1_wrote(tmp_path):
+    task = load_task(make_task(tmp_path, '[metadata]\nterritory = ["tests/*", "tox.ini"]\n'))
+    assert task.hidden.protected == ("tests/*", "tox.ini")
+    with pytest.raises(BadTask, match=r"\[metadata\] protected_paths must be a list of strings"):
+        load_task(make_task(tmp_path, "[metadata]\nterritory = [1]\n", "other"))
 
 
 def test_the_new_network_field_beats_the_old_one(tmp_path):
