@@ -34,7 +34,7 @@ _MAX_LINKS = 40
 PROTECTED = ("conftest.py", "pytest.ini", ".pytest.ini", "sitecustomize.py", "usercustomize.py", "*.pth")
 """Names of files that change how tests are run, wherever they are."""
 _TEST_OPTIONS = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
-"""Territory where they say something about pytest; else configuration like any other."""
+"""Protected where they say something about pytest; else configuration like any other."""
 _EXCLUDED = frozenset({".git", "__pycache__", ".pytest_cache"})
 
 
@@ -76,7 +76,7 @@ class Changes:
     problem: str | None = None
 
     def __bool__(self) -> bool:
-        """Whether the agent changed anything."""
+        """Return whether the agent changed anything."""
         return bool(self.added or self.changed or self.deleted or self.problem)
 
 
@@ -103,7 +103,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
 
 
 async def read_tree(sandbox: Sandbox) -> Tree:
-    """The tree below the working directory of a clean sandbox.
+    """Return the tree below the working directory of a clean sandbox.
 
     Raises InfraError of kind "task" when it can't serve as a source tree."""
     if sandbox.workdir.strip("/") == "":
@@ -118,12 +118,12 @@ async def read_tree(sandbox: Sandbox) -> Tree:
 
 
 def tree_of(archive: bytes, root: str) -> Tree:
-    """The tree in an untrusted archive that was taken at `root`. Raises ValueError when it is over the caps."""
+    """Return the tree in an untrusted archive that was taken at `root`. Raises ValueError when it is over the caps."""
     return _Scan(archive, root).tree
 
 
 def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = ()) -> Changes:
-    """The changes that lead from `start` to the tree in `archive`, which was taken at `root`."""
+    """Return the changes that lead from `start` to the tree in `archive`, which was taken at `root`."""
     try:
         scan = _Scan(archive, root)
     except ValueError as problem:
@@ -155,12 +155,12 @@ def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (
 
 
 def pack_directory(directory: Path) -> bytes:
-    """A directory of ours as a tar archive: owned by root, readable by all, writable by its owner."""
+    """Return a directory of ours as a tar archive: owned by root, readable by all, writable by its owner."""
     return pack_directories({".": directory})
 
 
 def pack_directories(directories: Mapping[str, Path]) -> bytes:
-    """Several of them as one archive, by the path at which each is to be."""
+    """Return several directories as one archive, by the path at which each is to be."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if "__pycache__" in Path(info.name).parts:
@@ -179,7 +179,7 @@ def pack_directories(directories: Mapping[str, Path]) -> bytes:
 
 
 def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of the regular files of an untrusted archive; larger ones are skipped."""
+    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             name = _relative(member.name)
@@ -231,7 +231,7 @@ class _Scan:
         return buffer.getvalue()
 
     def is_protected(self, path: str, protected: Sequence[str]) -> bool:
-        """Whether a path decides about the work: by its name, or as configuration that speaks of pytest."""
+        """Return whether a path decides about the work: by its name, or as configuration that speaks of pytest."""
         name = path.rpartition("/")[2]
         patterns = (*PROTECTED, *protected)
         if any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
@@ -277,7 +277,7 @@ class _Scan:
         self._drop([path for path in links if not _stays_inside(path, links, root)])
 
     def _drop_orphans(self) -> None:
-        """What lies below something other than a directory can't come from a file system."""
+        """Drop what lies below something other than a directory: no file system holds that."""
         self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in _parents(path))])
 
     def _drop(self, paths: list[str]) -> None:
@@ -290,7 +290,7 @@ _DIR = Entry("dir")
 
 
 def _relative(name: str) -> str | None:
-    """A member's name without `./` and doubled slashes; "" for the root; None when it is not acceptable."""
+    """Return a member's name without `./` and doubled slashes; "" for the root; None when it is not acceptable."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or ".." in parts or "\0" in name:
         return None
@@ -304,12 +304,12 @@ def _parents(path: str) -> Iterator[str]:
 
 
 def _holds(withheld: set[str], path: str) -> bool:
-    """Whether something that stays lies below `path`."""
+    """Return whether something that stays lies below `path`."""
     return any(one.startswith(path + "/") for one in withheld)
 
 
 def _stays_inside(path: str, links: Mapping[str, str], root: str) -> bool:
-    """Whether following `path` from the tree's root, link by link, never leaves the tree."""
+    """Return whether following `path` from the tree's root, link by link, never leaves the tree."""
     todo = path.split("/")[::-1]
     here: list[str] = []
     followed = 0

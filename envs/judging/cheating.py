@@ -30,7 +30,7 @@ _COMMANDS = {
 
 
 def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdict:
-    """The verdict with the signs of cheating of its rollout among its metrics."""
+    """Return the verdict with the signs of cheating of its rollout among its metrics."""
     found: set[str] = set()
     for step in result.steps:
         for call in step.calls:
@@ -42,7 +42,7 @@ def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdi
 
 
 def signs(verdict: Verdict) -> tuple[str, ...]:
-    """The signs of cheating that a verdict carries."""
+    """Return the signs of cheating that a verdict carries."""
     return tuple(name.removeprefix(PREFIX) for name in sorted(verdict.metrics) if name.startswith(PREFIX))
 
 

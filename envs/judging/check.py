@@ -97,7 +97,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
 
 
 def render(results: Sequence[CheckResult]) -> Table:
-    """A table of the tasks that must not be used, with a line of totals beneath."""
+    """Return a table of the tasks that must not be used, with a line of totals beneath."""
     bad = [result for result in results if not result.ok]
     caption = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
     if not bad:
@@ -154,7 +154,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
 
 
 async def _image_mb(backend: Backend, image: str) -> float:
-    """The size of an image; 0 on a backend without a container engine."""
+    """Return the size of an image; 0 on a backend without a container engine."""
     if not isinstance(backend, DockerBackend):
         return 0.0
     async with connect() as client:

@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 
 class Prefetch:
-    """Used as `async with`, inside its backend.
+    """Images and sandboxes of coming tasks. Used as `async with`, inside its backend.
 
     warm: how many sandboxes of the agent's and of the verifier's kind shall stand ready; 0 for the image alone.
     """
@@ -33,7 +33,7 @@ class Prefetch:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, task: Task) -> None:
-        """Returns at once. Rollouts that come before it is done wait for the same image; none is made twice."""
+        """Begin to fetch, and return at once. No image is made twice: rollouts that come before wait for it."""
         if task.id not in self._under_way:
             work = self._under_way[task.id] = asyncio.create_task(self._fetch(task), name=f"prefetch {task.id}")
             work.add_done_callback(lambda _: self._under_way.pop(task.id))

@@ -34,7 +34,7 @@ _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
 class _Progress(Progress):
-    """In a terminal bars, elsewhere a line for each step."""
+    """Progress: in a terminal as bars, elsewhere as a line for each step."""
 
     def __init__(self) -> None:
         super().__init__(*_COLUMNS, console=Console(stderr=True))
@@ -47,7 +47,7 @@ class _Progress(Progress):
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
+    """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
     parser = argparse.ArgumentParser(prog="python -m envs.swe tasks")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     check = commands.add_parser("check", help=_CHECK, description=_CHECK)
@@ -122,7 +122,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
 def _noting(
     progress: Progress, total: int, path: Path | None, kept: dict[str, CheckResult]
 ) -> Callable[[CheckResult], None]:
-    """What is done with each result: the manifest at `path` is written anew, beside what is `kept` there."""
+    """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there."""
     bar = progress.add_task("checking", total=total)
 
     def note(result: CheckResult) -> None:

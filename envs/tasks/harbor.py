@@ -169,7 +169,7 @@ def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits
 
 
 def directory_digest(directory: Path) -> str:
-    """sha256 over the names, executable bits and contents of all files, bytecode left out."""
+    """Return the sha256 over the names, executable bits and contents of all files, bytecode left out."""
     digest = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:

@@ -9,7 +9,10 @@ from envs.types import Task
 
 
 class TaskSampler:
-    """tasks: not empty. first: the number of the first group that follows this order."""
+    """The task of each group, by its number.
+
+    tasks: not empty. first: the number of the first group that follows this order.
+    """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, first: int = 0) -> None:
         self._tasks = tasks
@@ -19,7 +22,7 @@ class TaskSampler:
         self._shuffled: list[Task] = []
 
     def __getitem__(self, number: int) -> Task:
-        """The task of the group with this number."""
+        """Return the task of the group with this number."""
         epoch, place = divmod(number - self._first, len(self._tasks))
         if epoch != self._epoch:
             rng = random.Random(f"{self._seed}/{self._first}/{epoch}")

@@ -37,7 +37,7 @@ class Probe:
         self.hit = self.held = False
 
     def alter(self, value):
-        """Another value of the same type, or the same where it isn't certain that the two differ."""
+        """Return another value of the same type, or the same where it isn't certain that the two differ."""
         changed = _other(value)
         if changed:
             self.hit = True
@@ -46,7 +46,7 @@ class Probe:
 
 
 def functions(tree):
-    """The tests of a module: (`name` or `Class::name`, node)."""
+    """Yield the tests of a module: (`name` or `Class::name`, node)."""
     for node in tree.body:
         if isinstance(node, _FUNCTIONS) and node.name.startswith("test"):
             yield node.name, node
@@ -57,10 +57,11 @@ def functions(tree):
 
 
 def invert(tree, wanted, canary, unittest=False):
-    """Alter a test module in place.
+    """Invert the assertions of a test module, in place.
 
     wanted: the tests to alter, named as by `functions`. canary: name of a test that is added and does nothing
-    but fail. unittest: it is added as a TestCase too, for runners that see no functions."""
+    but fail. unittest: it is added as a TestCase too, for runners that see no functions.
+    """
     for name, function in functions(tree):
         if name in wanted and not _yields(function):
             _Alter(function)
@@ -78,7 +79,7 @@ def invert(tree, wanted, canary, unittest=False):
 
 
 class _Alter(ast.NodeTransformer):
-    """Alters the asserts in a function's own body. Nested functions, and `try` with handlers, are left alone."""
+    """What inverts a function's own assertions. Nested functions, and `try` with handlers, are left alone."""
 
     def __init__(self, function):
         self.test = function.name.startswith("test")
@@ -187,7 +188,7 @@ def _is_literal(node):
 
 
 def _altered_literal(node):
-    """The syntax of another literal of the same type; None where the node is no literal."""
+    """Return the syntax of another literal of the same type; None where the node is no literal."""
     if not _is_literal(node):
         return None
     changed = _other(ast.literal_eval(node))
@@ -200,7 +201,7 @@ def _altered_literal(node):
 
 
 def _other(value):
-    """(a value of the same type that differs,), or () where that isn't certain."""
+    """Return (a value of the same type that differs,), or () where that isn't certain."""
     kind = type(value)
     if kind is bool:
         return (not value,)

@@ -14,12 +14,12 @@ MAX_PIPE_BYTES = 64 * 2**20
 
 
 def judged_user():
-    """The user id of judged code."""
+    """Return the user id of judged code."""
     return int(os.environ.get("JUDGED_UID", 65534))
 
 
 def find(root, expression):
-    """Change what is found in a tree, `.git` left out. Only what needs it: each change copies a file."""
+    """Change what is found in a tree, `.git` left out. Change only what needs it: each change copies a file."""
     command = "find . -path ./.git -prune -o " + expression
     subprocess.call(command.split(), cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -67,7 +67,7 @@ def status_of(waited):
 
 
 def judged_processes():
-    """Ids of the processes of judged code."""
+    """Return the ids of the processes of judged code."""
     found, user = set(), str(judged_user())
     for name in os.listdir("/proc"):
         try:
@@ -101,7 +101,7 @@ def kill_judged(spared=()):
 
 
 def listen(reader, child, limit, spared):
-    """The messages of a child until it ends, and its wait status. limit: seconds after which it is killed."""
+    """Return the messages of a child until it ends, and its wait status. limit: seconds after which it is killed."""
     os.set_blocking(reader, False)
     data, waited, started, open_ = [], None, time.monotonic(), True
     size = 0

@@ -30,12 +30,12 @@ _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 
 
 def unittest_files():
-    """The files of a listed suite that unittest runs; none where pytest does."""
+    """Return the files of a listed suite that unittest runs; none where pytest does."""
     return lists().get("UNITTEST", [])
 
 
 def lists():
-    """What tests.json says."""
+    """Return what tests.json says."""
     if not os.path.isfile(TESTS + "/tests.json"):
         return {}
     with open(TESTS + "/tests.json") as file:
@@ -90,7 +90,7 @@ class Suite:
         raise NotImplementedError  # abstract: each runner has its own
 
     def execute(self, writer, chosen, canary):
-        """In the child: run the tests. Returns the reporter and the exit status."""
+        """Run the tests, in the child. Return the reporter and the exit status."""
         raise NotImplementedError  # abstract: each runner has its own
 
     def report(self, statuses, problem, status=1, cheat=None):
@@ -115,7 +115,7 @@ class Suite:
     # The tests
 
     def functions(self, path):
-        """The tests of a module, {name: syntax}."""
+        """Return the tests of a module, {name: syntax}."""
         try:
             return dict(inverted.functions(ast.parse(self.sources[path])))
         except (SyntaxError, ValueError):
@@ -134,7 +134,7 @@ class Suite:
         return chosen
 
     def prepare(self):
-        """A listed suite may read its tree; other tests may add files to it. Nobody reads the tests themselves."""
+        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves."""
         if self.listed:
             odd = "( -perm /022 -o ! -perm -444 -o -type d ! -perm -555 ) -exec chmod u+rwX,go+rX,go-w {} +"
             find(self.root, "! -type l " + odd)
@@ -183,7 +183,7 @@ class Suite:
     # The verdict
 
     def judge(self, run):
-        """(status per test, why they aren't enough or None, the sign of cheating in that or None)."""
+        """Return (status per test, why they aren't enough or None, the sign of cheating in that or None)."""
         seen, titles = {}, {}
         errors = set()
         skipped_by_test = set()
@@ -228,8 +228,11 @@ class Suite:
         return statuses, None, None
 
     def found(self, name, outcome, titles):
-        """The status of a listed test. An id that was cut at a blank stands for all that begin so, and a title, which
-        unittest prints in place of a name, for all that have it."""
+        """Return the status of a listed test.
+
+        An id that was cut at a blank stands for all that begin so, and a title, which unittest prints in place of
+        a name, for all that have it.
+        """
         if self.unittest and "::" not in name:
             ended = titles.get(name, ())
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
@@ -243,7 +246,7 @@ class Suite:
         return "missing" if not cases else "passed" if set(cases) == {"passed"} else "failed"
 
     def may_fail(self, name):
-        """Whether the test says of itself, without a condition, that it is expected to fail: no code can break it."""
+        """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
         name = name.split("[")[0]
         for path in self.files:
             for found, node in self.functions(path).items():
@@ -252,7 +255,7 @@ class Suite:
         return False
 
     def exactly(self, outcome, errors):
-        """Statuses of tests that must not pass (those that end as they must count as passed), and of unlisted ones."""
+        """Return the status of tests that must not pass, and of unlisted ones. One that ends as it must has passed."""
         found = dict.fromkeys(self.exact, "missing")
         for name, what in outcome.items():
             if name in self.exact:
@@ -282,7 +285,7 @@ class Pytest(Suite):
     """One call of pytest."""
 
     def test_files(self):
-        """The modules that hold tests, among the arguments."""
+        """Return the modules that hold tests, among the arguments."""
         found = []
         for arg in self.args:
             path = os.path.realpath(arg.split("::")[0])
@@ -304,7 +307,7 @@ class Pytest(Suite):
         return reporter, int(pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter]))
 
     def inverted_args(self, chosen):
-        """The same modules and options, without what writes reports or ends early."""
+        """Return the same modules and options, without what writes reports or ends early."""
         args = []
         for arg in self.args:
             path = os.path.realpath(arg.split("::")[0])
@@ -316,7 +319,7 @@ class Pytest(Suite):
         return args
 
     def unseen(self, outcome):
-        """Test functions of the given modules that pytest did not report."""
+        """Return the test functions of the given modules that pytest did not report."""
         if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
@@ -346,7 +349,7 @@ class Unittest(Suite):
         import unittest  # noqa: F401 - for the processes that are forked from here
 
     def unseen(self, outcome):
-        """Test methods of the files that were not reported, by whatever class: one may inherit another's."""
+        """Return the test methods that no class reported: one may inherit another's."""
         reported = {test.split("::")[-1] for test in outcome}
         names = [name for path in self.files for name in self.functions(path) if "::" in name]
         return [name for name in names if name.split("::")[-1] not in reported]
@@ -374,7 +377,7 @@ class Unittest(Suite):
 
 
 def expects_failure(decorator):
-    """Whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
     if isinstance(decorator, ast.Call):
         if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
             return False
@@ -383,7 +386,7 @@ def expects_failure(decorator):
 
 
 def is_id(test, path, name):
-    """Whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
+    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
     if "::" not in test:
         return test == name
     file, _, rest = test.partition("::")

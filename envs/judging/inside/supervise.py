@@ -1,4 +1,4 @@
-"""Stands in for Python and pytest under `test.sh`, so that judged code can write no verdict.
+"""Run judged code for `test.sh`, in place of Python, pytest and other programs, so that it can write no verdict.
 
 `test.sh` runs as root. What it starts through here runs as nobody, in a process that is forked from this
 one and can write neither the reward nor this program's report. pytest (unittest, where tests.json says that a
@@ -27,7 +27,10 @@ from processes import HERE, TESTS, become_judged, open_tree, status_of, within
 
 
 def main(argv):
-    """argv: the name that was called, the real program, its arguments. Returns an exit status."""
+    """Run what a wrapper was called for. Return an exit status.
+
+    argv: the name that was called, the real program, its arguments.
+    """
     name, real, args = argv[0], argv[1], argv[2:]
     python = name.startswith("python")
     if not python and name not in ("pytest", "py.test"):
@@ -103,7 +106,7 @@ def answer(caller):
 
 
 def program(args):
-    """The source that Python is about to run, where it is ours: a script in /tests, `-c`, or what stdin holds."""
+    """Return the source that Python is to run, where it is ours: a script in /tests, `-c`, or what stdin holds."""
     if args and args[0] == "-c":
         return " ".join(args[1:2]), ""
     if not args or args[0] == "-":

@@ -17,13 +17,13 @@ ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row. where: its file and number, for messages."""
+    """One row of a dataset. where: its file and number, for messages."""
 
     values: Mapping[str, Any]
     where: str
 
     def text(self, *names: str, default: str | None = None) -> str:
-        """The first of the named fields that holds text. Raises BadTask when none does and there is no default."""
+        """Return the first of the named fields that holds text, else `default`. Raises BadTask without one."""
         for name in names:
             value = self.values.get(name)
             if isinstance(value, str) and value.strip():
@@ -35,7 +35,7 @@ class Row:
         return default
 
     def table(self, name: str) -> dict[str, Any]:
-        """An object, also where it was written as a JSON string. Raises BadTask when there is none."""
+        """Return an object, also where it was written as a JSON string. Raises BadTask when there is none."""
         value = self.values.get(name)
         if isinstance(value, str):
             try:
@@ -47,7 +47,7 @@ class Row:
         return value
 
     def texts(self, *names: str) -> list[str]:
-        """A list of texts, also where it was written as a JSON string."""
+        """Return a list of texts, also where it was written as a JSON string."""
         for name in names:
             value = self.values.get(name)
             if value is None:
@@ -72,7 +72,7 @@ class BadRows(BadTask):
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
+    """Yield the rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
 
     path: the file, or what `Dataset.parse` takes. Raises BadTask.
     """

@@ -46,7 +46,10 @@ def config(
     folders: Iterable[str] = (),
     tags: Sequence[str] = (),
 ) -> str:
-    """A `task.toml`. timeout_s: of the verifier. protected: as in `Hidden`, but paths; folders: with all below them."""
+    """Return a `task.toml`.
+
+    timeout_s: of the verifier. protected: as in `Hidden`, but paths; folders: with all below them.
+    """
     kept = sorted([*map(glob.escape, set(protected)), *(f"{glob.escape(folder)}/*" for folder in set(folders))])
     more = f"tags = {json.dumps(tags)}\n" if tags else ""
     more += f"protected_paths = {json.dumps(kept)}\n" if kept else ""
@@ -58,7 +61,7 @@ def config(
 
 
 def test_folder(path: str) -> str:
-    """The innermost folder of tests that a path is in, "" where it is in none."""
+    """Return the innermost folder of tests that a path is in, "" where it is in none."""
     folders = path.split("/")[:-1]
     last = max((at for at, folder in enumerate(folders, 1) if folder in TEST_FOLDERS), default=0)
     return "/".join(folders[:last])

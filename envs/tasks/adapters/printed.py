@@ -86,13 +86,13 @@ _APPLY = re.compile(r"^git apply\b[^\n]*<<\s*'?(\w+)'?\n.*?^\1$", re.DOTALL | re
 
 
 def names_parser(row: Row) -> bool:
-    """Whether the row says how to read what its tests print, in a way that is known here."""
+    """Return whether the row says how to read what its tests print, in a way that is known here."""
     parser = _setting(row, "log_parser", "parser")
     return isinstance(parser, str) and (parser in PARSERS or _is_source(parser))
 
 
 def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
-    """`tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
+    """Return `tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
     if row.values.get("eval_type") == "fail_only":
         raise _bad(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
     odd = next((name for name in listed if "\n" in name or not name.strip()), None)
@@ -129,7 +129,7 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
 
 
 def _commands(row: Row, *, trace: bool) -> str:
-    """A bash script whose output is to be read. trace: with its commands."""
+    """Return a bash script whose output is to be read. trace: with its commands."""
     build = "\n".join(filter(None, (_lines(row, name) for name in ("rebuild_cmds", "build"))))
     show = _lines(row, "print_cmds")
     script = row.text("eval_script", default="")
@@ -150,7 +150,7 @@ def _commands(row: Row, *, trace: bool) -> str:
 
 
 def _parser(row: Row) -> str:
-    """The name of a parser, or the source of one."""
+    """Return the name of a parser, or the source of one."""
     parser = _setting(row, "log_parser", "parser")
     if parser is None:
         parser = _from_swebench(row, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
@@ -173,7 +173,7 @@ def _specification(row: Row) -> Mapping[str, Any]:
 
 
 def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
-    """What a list in the package has for the row's repository."""
+    """Return what a list in the package has for the row's repository."""
     repo = row.text("repo", default="")
     try:
         # Here alone: it is large, and few need it.
@@ -191,7 +191,7 @@ def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
 
 
 def _setting(row: Row, *names: str) -> Any:
-    """The first of the named fields that has a value, in the row or in its install_config."""
+    """Return the first of the named fields that has a value, in the row or in its install_config."""
     more = row.table("install_config") if row.values.get("install_config") else {}
     return next((table[name] for table in (row.values, more) for name in names if table.get(name)), None)
 
@@ -204,7 +204,7 @@ def _lines(row: Row, name: str) -> str:
 
 
 def _joined(commands: Any) -> str:
-    """Commands as lines. Raises TypeError for what are none."""
+    """Return commands as lines. Raises TypeError for what are none."""
     if isinstance(commands, str) and commands.startswith("["):
         with suppress(ValueError):  # a test in brackets
             commands = json.loads(commands)

@@ -93,7 +93,7 @@ def _convert(row: Row, out: Path) -> Task:
 
 
 def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:
-    """The hidden files by name. Raises BadTask, also when they import what isn't among them."""
+    """Return the hidden files by name. Raises BadTask, also when they import what isn't among them."""
     names, codes = run.get("test_file_names"), run.get("test_file_codes")
     if not names or not isinstance(names, list) or not isinstance(codes, list) or len(names) != len(codes):
         raise BadTask(f"{where}: execution_result_content must have as many test_file_codes as test_file_names")
@@ -120,7 +120,7 @@ def _parse(code: str, name: str, where: str) -> ast.Module:
 
 
 def _siblings(tree: ast.Module) -> Iterator[str]:
-    """Modules that a hidden file imports from its own folder."""
+    """Yield the modules that a hidden file imports from its own folder."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = (node.module or "").split(".")
@@ -131,7 +131,7 @@ def _siblings(tree: ast.Module) -> Iterator[str]:
 
 
 def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
-    """The repository's own folders of tests from which hidden ones import."""
+    """Yield the repository's own folders of tests from which hidden ones import."""
     for tree in trees:
         for node in ast.walk(tree):
             modules: list[str] = []
@@ -146,7 +146,7 @@ def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
 
 
 def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: str) -> dict[str, str]:
-    """The status of each test by pytest's node id. Raises BadTask for a name that fits no hidden file."""
+    """Return the status of each test by pytest's node id. Raises BadTask for a name that fits no hidden file."""
     bound = {name: _bound(code, name, where) for name, code in modules.items()}
     found: dict[str, str] = {}
     for given, status in statuses.items():
@@ -165,7 +165,7 @@ def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: st
 
 
 def _plain(name: str) -> str:
-    """A printed name without the message behind it."""
+    """Return a printed name without the message behind it."""
     short = name.split(" - ", maxsplit=1)[0]
     return short if "[" not in short or short.endswith("]") else name
 
@@ -178,7 +178,7 @@ def _bound(code: str, name: str, where: str) -> set[str]:
 
 
 def _fix(commit: Mapping[str, Any], where: str) -> str:
-    """The commit's patch of Python files that are no tests. Raises BadTask."""
+    """Return the commit's patch of Python files that are no tests. Raises BadTask."""
     try:
         patch = "".join(
             _file_patch(diff) for diff in commit["file_diffs"] if _is_source(diff["header"]["file"]["path"])

@@ -26,7 +26,7 @@ def pytest_verifier(
     functions: bool = False,
     exact: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """`tests/test.sh` and `tests/tests.json`, by path in the task directory.
+    """Return `tests/test.sh` and `tests/tests.json`, by path in the task directory.
 
     files: what pytest runs, from `workdir`. prepare: shell commands as root before it.
     import_path: added to the tests' import path; None for `workdir`.
@@ -59,7 +59,7 @@ def unittest_verifier(
     workdir: str,
     prepare: str = "",
 ) -> dict[str, str]:
-    """`tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
+    """Return `tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
 
     fail_to_pass, pass_to_pass: node ids as pytest's, titles (the first line of a docstring), or names of functions.
     files: where the tests are. command: runs a Python script that runs them by unittest; absent: `unittests.py`.

@@ -33,6 +33,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
@@ -80,103 +81,159 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
 
 
 def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
-    if "expected_output_json" in row.values:
-        raise BadTask(f"{row.where}: this is a row of R2E-Gym; convert it as r2e-gym")
-    task_id = row.text("instance_id")
-    instruction = row.text("problem_statement")
-    patch = row.text("patch")
-    test_patch = row.text("test_patch", default="")
-    wanted = row.texts("FAIL_TO_PASS", "fail_to_pass")
-    kept = row.texts("PASS_TO_PASS", "pass_to_pass")
-    if not wanted:
-        raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
-    naming = FAMILIES.get(family)
-    default = naming(task_id) if naming is not None else None
-    image = row.text("image", "docker_image", "image_name", "image_url", default=default)
-    workdir = row.text("workdir", default=_workdir(row))
-    prepare = _PATCH if test_patch else ""
-    printed = not any(map(_NODE_ID.fullmatch, wanted)) and _prints(row, [*wanted, *kept], _touched(test_patch))
-    if printed:
-        if not printed_results:
-            raise BadTask(
-                f"{row.where}: {task_id}: FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other "
-                "runners only print results, as what they test could do too; --printed-results takes them for true"
-            )
-        files = _touched(test_patch)
-        verifier = printed_verifier(row, [*wanted, *kept], workdir=workdir, prepare=prepare)
-    elif any(map(_NODE_ID.fullmatch, wanted)):
-        for test in [*wanted, *kept]:
-            if not _NODE_ID.fullmatch(test):
-                raise BadTask(f"{row.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
-        files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
-        options = f"--rootdir {shlex.quote(workdir)} -rN"
-        verifier = pytest_verifier(
-            wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True
-        )
-    else:
-        files, verifier = _by_unittest(row, wanted, kept, _touched(test_patch), workdir, prepare)
+    instance = _instance(row, family)
+    verifier = _verifier(instance, printed_results)
     smith = family == "smith"
-    planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
-    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
-    dockerfile = [f"FROM {image}", f"WORKDIR {workdir}", *layer]
-    if smith:
-        dockerfile.insert(2, "COPY bug.patch /tmp/bug.patch")
     tree: dict[str, str | bytes | Path] = {
         "task.toml": config(
             family,
             timeout_s=1800,
             memory_mb=4096,
-            protected=[*files, *_touched(test_patch), "tox.ini", ".venv"],
-            folders=_support(files, _touched(patch)),
-            tags=["printed-results"] if printed else [],
+            protected=[*verifier.files, *instance.patched, "tox.ini", ".venv"],
+            folders=_support(verifier.files, _touched(instance.patch)),
+            tags=["printed-results"] if verifier.printed else [],
         ),
-        "instruction.md": instruction,
-        "environment/Dockerfile": "\n".join(dockerfile) + "\n",
-        "solution/fix.patch": patch,
+        "instruction.md": row.text("problem_statement"),
+        "environment/Dockerfile": _dockerfile(instance, verifier.printed, smith),
+        "solution/fix.patch": instance.patch,
         "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
     }
     if smith:
-        tree["environment/bug.patch"] = patch
-    if test_patch:
-        tree["tests/test.patch"] = test_patch
-    return write_task(out, task_id, {**tree, **verifier})
+        tree["environment/bug.patch"] = instance.patch
+    if instance.test_patch:
+        tree["tests/test.patch"] = instance.test_patch
+    return write_task(out, instance.id, {**tree, **verifier.tree})
 
 
-def _by_unittest(
-    row: Row, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
-) -> tuple[list[str], dict[str, str]]:
-    """The files of tests and the verifier of a row whose ids are unittest's, or names of functions."""
-    ids = [*wanted, *kept]
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """A row's fields. wanted, kept: FAIL_TO_PASS and PASS_TO_PASS."""
+
+    row: Row
+    id: str
+    image: str
+    workdir: str
+    patch: str
+    test_patch: str
+    wanted: list[str]
+    kept: list[str]
+
+    @property
+    def listed(self) -> list[str]:
+        """Return every test that must be seen to pass."""
+        return [*self.wanted, *self.kept]
+
+    @property
+    def patched(self) -> list[str]:
+        """Return the paths that the tests' patch touches."""
+        return _touched(self.test_patch)
+
+    @property
+    def prepare(self) -> str:
+        """Return what is done before the tests run."""
+        return _PATCH if self.test_patch else ""
+
+    def refused(self, why: str) -> BadTask:
+        """Return the error that names the row."""
+        return BadTask(f"{self.row.where}: {self.id}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verifier:
+    """What judges a row. files: the tests'. tree: `tests/`, by path in the task directory."""
+
+    files: list[str]
+    tree: dict[str, str]
+    printed: bool = False
+
+
+def _instance(row: Row, family: str) -> _Instance:
+    if "expected_output_json" in row.values:
+        raise BadTask(f"{row.where}: this is a row of R2E-Gym; convert it as r2e-gym")
+    task_id = row.text("instance_id")
+    naming = FAMILIES.get(family)
+    default = naming(task_id) if naming is not None else None
+    found = _Instance(
+        row,
+        task_id,
+        image=row.text("image", "docker_image", "image_name", "image_url", default=default),
+        workdir=row.text("workdir", default=_workdir(row)),
+        patch=row.text("patch"),
+        test_patch=row.text("test_patch", default=""),
+        wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
+        kept=row.texts("PASS_TO_PASS", "pass_to_pass"),
+    )
+    if not found.wanted:
+        raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
+    return found
+
+
+def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
+    """Choose by the tests' ids who runs them. Raises BadTask for ids that can't be found."""
+    wanted, workdir, prepare = instance.wanted, instance.workdir, instance.prepare
+    if any(map(_NODE_ID.fullmatch, wanted)):
+        for test in instance.listed:
+            if not _NODE_ID.fullmatch(test):
+                raise instance.refused(f"{test!r} is not a pytest node id, so it can't be found")
+        files = sorted({test.partition("::")[0] for test in instance.listed})
+        options = f"--rootdir {shlex.quote(workdir)} -rN"
+        tree = pytest_verifier(
+            wanted, instance.kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True
+        )
+        return _Verifier(files, tree)
+    if not _prints(instance):
+        return _by_unittest(instance)
+    if not printed_results:
+        raise instance.refused(
+            f"FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other runners only print results, "
+            "as what they test could do too; --printed-results takes them for true"
+        )
+    tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
+    return _Verifier(instance.patched, tree, printed=True)
+
+
+def _by_unittest(instance: _Instance) -> _Verifier:
+    """Return the verifier of a row whose ids are unittest's, or names of functions. Raises BadTask."""
+    ids, django = instance.listed, instance.row.text("repo", default="") == "django/django"
     methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
     odd = next((test for test in ids if not (methods or test.isidentifier())), None)
     if odd is not None:
         known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
-        raise BadTask(f"{row.where}: {row.text('instance_id')}: {odd!r} is {known}, so it can't be found")
-    files = set(filter(_is_python_test, patched))
+        raise instance.refused(f"{odd!r} is {known}, so it can't be found")
+    files = sorted(set(filter(_is_python_test, instance.patched)))
     if not files:
-        raise BadTask(f"{row.where}: {row.text('instance_id')}: test_patch names no file of tests")
-    named = {}
-    for test, found in methods.items():
-        *module, case = found["case"].removesuffix(f".{found['name']}").split(".")
-        path = "/".join(module) + ".py"
-        file = next((file for file in sorted(files) if f"/{file}".endswith(f"/{path}")), None)
-        # Django's tests are imported from within their folder.
-        named[test] = f"{file or (f'tests/{path}' if _is_django(row) else path)}::{case}::{found['name']}"
-    patched_files = sorted(files)
-    everything = sorted(files | {name.partition("::")[0] for name in named.values()})
+        raise instance.refused("test_patch names no file of tests")
+    named = {test: _node_id(found, files, django) for test, found in methods.items()}
+    everything = sorted({*files, *(name.partition("::")[0] for name in named.values())})
     command = ""
-    if _is_django(row):
-        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in patched_files]
+    if django:
+        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in files]
         command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
-    verifier = unittest_verifier(
-        [named.get(test, test) for test in wanted],
-        [named.get(test, test) for test in kept],
-        files=everything if command else patched_files,
+    tree = unittest_verifier(
+        [named.get(test, test) for test in instance.wanted],
+        [named.get(test, test) for test in instance.kept],
+        files=everything if command else files,
         command=command,
-        workdir=workdir,
-        prepare=prepare,
+        workdir=instance.workdir,
+        prepare=instance.prepare,
     )
-    return everything, verifier
+    return _Verifier(everything, tree)
+
+
+def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
+    """Return pytest's node id of unittest's `test (module.Class)`."""
+    *module, case = method["case"].removesuffix(f".{method['name']}").split(".")
+    path = "/".join(module) + ".py"
+    file = next((file for file in files if f"/{file}".endswith(f"/{path}")), None)
+    # Django's tests are imported from within their folder.
+    return f"{file or (f'tests/{path}' if django else path)}::{case}::{method['name']}"
+
+
+def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
+    planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
+    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
+    copy = ["COPY bug.patch /tmp/bug.patch"] if smith else []
+    return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 
 
 def _workdir(row: Row) -> str:
@@ -184,27 +241,23 @@ def _workdir(row: Row) -> str:
     return f"/{repo}" if repo and "log_parser" in str(row.values.get("install_config")) else "/testbed"
 
 
-def _prints(row: Row, ids: Sequence[str], patched: Sequence[str]) -> bool:
-    """Whether a row without node ids is of tests that neither pytest nor unittest runs."""
-    python = any(map(_is_python_test, patched)) or any(map(_METHOD.fullmatch, ids))
-    return names_parser(row) or not python
+def _prints(instance: _Instance) -> bool:
+    """Return whether a row without node ids is of tests that neither pytest nor unittest runs."""
+    python = any(map(_is_python_test, instance.patched)) or any(map(_METHOD.fullmatch, instance.listed))
+    return names_parser(instance.row) or not python
 
 
 def _is_python_test(path: str) -> bool:
     return path.endswith(".py") and "test" in path.rpartition("/")[2]
 
 
-def _is_django(row: Row) -> bool:
-    return row.text("repo", default="") == "django/django"
-
-
 def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
-    """The folders of tests that listed ones are in, without those that the reference changes."""
+    """Return the folders of tests that listed ones are in, without those that the reference changes."""
     folders = {test_folder(file) for file in files} - {""}
     return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}
 
 
 def _touched(patch: str) -> list[str]:
-    """Paths that a patch in git's format creates, changes or removes."""
+    """Return the paths that a patch in git's format creates, changes or removes."""
     names = re.findall(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$", patch, re.MULTILINE)
     return [name for name in names if ".." not in name.split("/")]

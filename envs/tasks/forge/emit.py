@@ -53,13 +53,13 @@ class Forged:
 
     @property
     def id(self) -> str:
-        """The project's name and a digest of the mutated modules."""
+        """Return the project's name and a digest of the mutated modules."""
         digest = hashlib.sha256("\0".join(f"{bug.module}\0{bug.mutated}" for bug in self.bugs).encode())
         return f"{self.project.name}-{digest.hexdigest()[:10]}"
 
 
 def emit(task: Forged, instruction: str, out: Path) -> Path:
-    """Write the task's directory below `out`, in place of one with the same id. Returns it."""
+    """Write the task's directory below `out`, in place of one with the same id. Return it."""
     project, directory = task.project, out / task.id
     shutil.rmtree(directory, ignore_errors=True)
     hidden = {task.files[name] for name in task.fail_to_pass}
@@ -136,7 +136,7 @@ def _reverse_patch(bug: Bug) -> str:
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Lines end at LF alone, as they do for git."""
+    """Split text into lines, which end at LF alone, as they do for git."""
     return text.replace("\n", "\n\0").removesuffix("\0").split("\0")
 
 

@@ -157,7 +157,7 @@ async def _forge_project(
 
 
 async def _unseen_by_the_verifier(backend: Backend, task: Forged) -> frozenset[str]:
-    """The tests that the verifier does not see pass with the bugs taken out. Raises BadTask when it sees none."""
+    """Return the tests that the verifier does not see pass without the bugs. Raises BadTask when it sees none."""
     with tempfile.TemporaryDirectory() as folder:
         made = load_task(await asyncio.to_thread(emit, task, write_instruction(task, 0), Path(folder)))
         image = await backend.ensure_image(made.image, made.context)
@@ -233,7 +233,7 @@ def _problem(baseline: _Baseline, seen: Outcome) -> str | None:
 
 
 def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...]]:
-    """Bugs in random order, at most a few in each function."""
+    """Yield bugs in random order, at most a few in each function."""
     found: list[tuple[str, str, Mutation]] = []
     for module in project.modules:
         try:
@@ -250,7 +250,7 @@ def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...
 
 
 def _combine(singles: Sequence[Forged], chance: random.Random) -> tuple[Bug, ...] | None:
-    """Two or three kept bugs in one task, None when they overlap."""
+    """Return two or three kept bugs in one task, None when they overlap."""
     chosen = chance.sample(singles, min(len(singles), chance.choice((2, 2, 3))))
     by_module: dict[str, list[Bug]] = {}
     for task in chosen:

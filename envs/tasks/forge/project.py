@@ -40,7 +40,7 @@ class Project:
 
     @property
     def top_level(self) -> tuple[str, ...]:
-        """Names that its modules are imported by."""
+        """Return the names that its modules are imported by."""
         prefix = "" if self.import_path == "." else self.import_path + "/"
         return tuple(sorted({m.removeprefix(prefix).split("/")[0].removesuffix(".py") for m in self.modules}))
 
@@ -84,7 +84,7 @@ def read_project(root: Path, name: str | None = None) -> Project:
 
 
 async def obtain(source: str, cache: Path) -> Project:
-    """A directory as it is; else a requirement (`NAME` or `NAME==VERSION`), downloaded once into `cache`.
+    """Read a directory as it is, else a requirement (`NAME` or `NAME==VERSION`), downloaded once into `cache`.
 
     pip runs the release's own build code to learn its metadata. Raises BadTask with pip's reason.
     """
