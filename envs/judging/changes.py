@@ -1,6 +1,6 @@
 """What the agent made: the difference between its source tree at the start and at the end.
 
-The tree comes as a tar archive that the engine wrote from outside after every process was killed,
+The tree comes as a tar archive that the Docker daemon wrote from outside, after every process was killed,
 so no program of the agent's (a replaced git, a hook, a shell profile) can change what is seen. Its
 content is hostile all the same: only regular files, directories and symbolic links that resolve
 inside the tree are taken, names are checked, and sizes and counts have caps. Hard links
@@ -85,7 +85,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
 
     protected: patterns of what is left as it was, beside `PROTECTED`.
     A tree that is too big or gone is a result with a `problem`, since the agent did it.
-    Raises InfraError when the engine fails.
+    Raises InfraError when the Docker daemon fails.
     """
     try:
         await sandbox.stop()
@@ -99,7 +99,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
     try:
         return await asyncio.to_thread(compare, start, archive, sandbox.workdir, protected)
     except tarfile.TarError as error:
-        raise InfraError("sandbox", f"the engine sent a broken archive of what the agent made: {error}") from error
+        raise InfraError("sandbox", f"the Docker daemon sent a broken archive of what the agent made: {error}") from error
 
 
 async def read_tree(sandbox: Sandbox) -> Tree:

@@ -46,7 +46,7 @@ async def check_tasks(
     known: results of an earlier check, taken where the task is the same and was seen, often enough, to be
         sound, or to be flaky.
     on_result: called as each task is done.
-    A task that fails, for whatever cause, is a result. An engine that can't be reached, or a fault of
+    A task that fails, for whatever cause, is a result. A Docker daemon that can't be reached, or a fault of
     ours, ends the check with its exception.
     """
     turn = asyncio.Semaphore(concurrency)
@@ -154,7 +154,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
 
 
 async def _image_mb(backend: Backend, image: str) -> float:
-    """Return the size of an image; 0 on a backend without a container engine."""
+    """Return the size of an image; 0 on a backend without a Docker daemon."""
     if not isinstance(backend, DockerBackend):
         return 0.0
     async with connect() as client:

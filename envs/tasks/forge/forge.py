@@ -78,7 +78,7 @@ async def forge(
     """Make up to `per_package` tasks from each source, `limit` in all, below `out`; tallies as `sources`.
 
     sources: directories, or packages as for `obtain`. A source that can't be used is a tally with
-    its problem, and so is one whose sandbox died; an engine that can't be reached ends everything.
+    its problem, and so is one whose sandbox died; a Docker daemon that can't be reached ends everything.
     """
     turn = asyncio.Semaphore(concurrency)
     left = itertools.count() if limit is None else iter(range(limit))
