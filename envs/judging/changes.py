@@ -99,7 +99,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
     try:
         return await asyncio.to_thread(compare, start, archive, sandbox.workdir, protected)
     except tarfile.TarError as error:
-        raise InfraError("sandbox", f"the Docker daemon sent a broken archive of what the agent made: {error}") from error
+        raise InfraError("sandbox", f"the Docker daemon sent a broken archive of the agent's tree: {error}") from error
 
 
 async def read_tree(sandbox: Sandbox) -> Tree:

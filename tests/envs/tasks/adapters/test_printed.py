@@ -11,12 +11,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from clean_tree import CleanTree, a_few_at_a_time
 from test_unittests import diff
 
-from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.specs import agent_spec
-from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.swe.tasks import main
 from envs.tasks.adapters.directory import INSIDE
@@ -631,18 +629,16 @@ async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path,
     rewards = {}
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)
-        start = await StartTrees(backend).get(task, image)
+        tree = await CleanTree.read(backend, task, image)
 
         async def verdict(files: dict[str, str]):
             limited = replace(task, hidden=replace(task.hidden, timeout_s=60.0))
-            async with backend.open(agent_spec(task, image)) as sandbox:
-                for path, source in files.items():
-                    await sandbox.write_file(path, source.encode(), mode=0o755)
-                changes = await collect_changes(sandbox, start, task.hidden.protected)
-            return await judge(backend, limited, image, changes)
+            return await judge(backend, limited, image, tree.written(files, mode=0o755))
 
-        for name, source in CHEATS.items():
+        async def attempt(name: str, source: str) -> None:
             rewards[name] = (await verdict({"sum.sh": source + "\n"})).reward
+
+        await a_few_at_a_time(attempt(name, source) for name, source in CHEATS.items())
         rewards["changes the tests"] = (
             await verdict({"cases.sh": "check TestZero 0 0\ncheck TestSum/two 4 4\n"})
         ).reward

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from envs.judging.check import check_tasks
+from envs.judging.check import check_tasks, solve
+from envs.judging.start_trees import StartTrees
 from envs.tasks.adapters.python_functions import load
 from envs.types import BadTask
 
@@ -59,8 +60,9 @@ CHEATS = {
 async def test_a_cheat_is_not_rewarded(docker_backend, tmp_path, cheat):
     (task,) = load(write(tmp_path, HUMANEVAL), tmp_path / "out")
     (task.hidden.solution / "solve.sh").write_text(CHEATS[cheat] + "\n")
-    (result,) = await check_tasks(docker_backend, [task])
-    assert result.reference == (0.0,)
+    image = await docker_backend.ensure_image(task.image, task.context)
+    verdict, _ = await solve(docker_backend, StartTrees(docker_backend), task, image)
+    assert verdict.reward == 0.0
 
 
 def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):

@@ -9,12 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from clean_tree import CleanTree, a_few_at_a_time
 
 import envs
-from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
-from envs.judging.specs import agent_spec
-from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
@@ -259,16 +257,13 @@ async def test_no_cheat_is_rewarded(published, tmp_path, row):
     rewards = {}
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)
-        start = await StartTrees(backend).get(task, image)
-        for name, source in CHEATS.items():
-            async with backend.open(agent_spec(task, image)) as sandbox:
-                await sandbox.write_file("adder.py", (WRONG + source).encode())
-                changes = await collect_changes(sandbox, start, task.hidden.protected)
-            rewards[name] = (await judge(backend, task, image, changes)).reward
-        async with backend.open(agent_spec(task, image)) as sandbox:
-            await sandbox.write_file("adder.py", RIGHT.encode())
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
-        rewards["right"] = (await judge(backend, task, image, changes)).reward
+        tree = await CleanTree.read(backend, task, image)
+
+        async def attempt(name, source):
+            rewards[name] = (await judge(backend, task, image, tree.written({"adder.py": source}))).reward
+
+        attempts = {name: WRONG + source for name, source in CHEATS.items()} | {"right": RIGHT}
+        await a_few_at_a_time(attempt(name, source) for name, source in attempts.items())
     assert rewards == {**dict.fromkeys(CHEATS, 0.0), "right": 1.0}
 
 

@@ -1,9 +1,13 @@
 """From a source tree to tasks that can be used."""
 
+from dataclasses import replace
+
 import pytest
+from clean_tree import a_few_at_a_time
 from forge_samples import forged
 
-from envs.judging.check import check_tasks
+from envs.judging.check import check_tasks, solve
+from envs.judging.start_trees import StartTrees
 from envs.tasks.forge.emit import emit
 from envs.tasks.forge.forge import forge
 from envs.tasks.harbor import load_task, load_tasks
@@ -55,12 +59,18 @@ CHEATS = {
 
 @pytest.mark.docker
 async def test_cheats_are_not_rewarded(docker_backend, library, tmp_path):
-    directory = emit(forged(library, "drop_if_branch"), "Fix it.", tmp_path / "out")
-    (honest,) = await check_tasks(docker_backend, [load_task(directory)])
+    task = load_task(emit(forged(library, "drop_if_branch"), "Fix it.", tmp_path / "out"))
+    (honest,) = await check_tasks(docker_backend, [task])
     assert honest.problem is None
-    scores = {}
-    for cheat, script in CHEATS.items():
-        (directory / "solution/solve.sh").write_text(script + "\n")
-        (result,) = await check_tasks(docker_backend, [load_task(directory)])
-        scores[cheat] = result.reference
-    assert scores == {cheat: (0.0,) for cheat in CHEATS}
+    scores, starts = {}, StartTrees(docker_backend)
+
+    async def attempt(cheat, script):
+        solution = tmp_path / cheat
+        solution.mkdir()
+        (solution / "solve.sh").write_text(script + "\n")
+        cheating = replace(task, hidden=replace(task.hidden, solution=solution))
+        verdict, _ = await solve(docker_backend, starts, cheating, honest.image)
+        scores[cheat] = verdict.reward
+
+    await a_few_at_a_time(attempt(cheat, script) for cheat, script in CHEATS.items())
+    assert scores == dict.fromkeys(CHEATS, 0.0)
