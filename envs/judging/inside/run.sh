@@ -6,8 +6,8 @@ workdir=$1
 inside=
 outside=
 # Programs below the working directory are found last, so that none takes the place of another that test.sh means.
+# shellcheck disable=SC2317,SC2329 # each_folder calls it
 sort_folder() {
-    # shellcheck disable=SC2317 # each_folder calls it
     case $1 in "$workdir" | "$workdir"/* | [!/]* | "") inside=$inside:${1:-.} ;; *) outside=$outside:$1 ;; esac
 }
 each_folder sort_folder
