@@ -4,6 +4,7 @@ import ast
 import inspect
 import json.decoder
 import textwrap
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -87,11 +88,17 @@ def test_mutations_that_overlap_are_refused():
         apply_mutations(source, [found["bool_swap"], found["drop_operand"]])
 
 
+@cache
+def candidates(module):
+    source = inspect.getsource(module)
+    return source, find_mutations(source)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_bug_in_a_real_module_parses_and_differs_in_its_own_span_alone(data):
-    source = inspect.getsource(data.draw(st.sampled_from(MODULES)))
-    mutation = data.draw(st.sampled_from(find_mutations(source)))
+    source, found = candidates(data.draw(st.sampled_from(MODULES)))
+    mutation = data.draw(st.sampled_from(found))
     mutated = apply_mutations(source, [mutation])
     before, after = source.encode(), mutated.encode()
     assert after[: mutation.start] == before[: mutation.start]
@@ -105,7 +112,7 @@ def test_a_bug_in_a_real_module_parses_and_differs_in_its_own_span_alone(data):
 
 def test_nearly_all_candidates_in_real_modules_are_bugs():
     for module in MODULES:
-        source = inspect.getsource(module)
-        found = find_mutations(source)
+        source, found = candidates(module)
         assert len(found) > 30
-        assert sum(is_bug(source, mutation) for mutation in found) > 0.9 * len(found)
+        some = found[::3]  # each takes two parses of the module
+        assert sum(is_bug(source, mutation) for mutation in some) > 0.9 * len(some)
