@@ -14,7 +14,8 @@ import statistics
 import time
 from pathlib import Path
 
-from envs.judging.changes import Changes, collect_changes, pack_directory
+from envs.judging.archives import pack_directory
+from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec, verifier_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier

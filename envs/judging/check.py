@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from envs.judging.changes import Changes, collect_changes, pack_directory
+from envs.judging.archives import pack_directory
+from envs.judging.changes import Changes, collect_changes
 from envs.judging.manifest import CheckResult
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees

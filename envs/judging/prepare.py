@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envs.judging.changes import pack_directories
+from envs.judging.archives import pack_directories
 from envs.judging.specs import verifier_spec
 from envs.types import InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import tarfile
 
-from envs.judging.changes import Changes, regular_files
+from envs.judging.archives import regular_files
+from envs.judging.changes import Changes
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
 from envs.judging.results import read_verdict
 from envs.types import InfraError, Task, Verdict

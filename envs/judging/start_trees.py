@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import tarfile
 
-from envs.judging.changes import Tree, read_tree
 from envs.judging.specs import agent_spec
+from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
 from envs.types import InfraError, Task
-from sandboxes.base import Backend, SandboxError
+from sandboxes.base import Backend, Sandbox, SandboxError
 
 
 class StartTrees:
@@ -31,6 +32,22 @@ class StartTrees:
     async def _read(self, task: Task, image: str) -> Tree:
         try:
             async with self._backend.open(agent_spec(task, image)) as sandbox:
-                return await read_tree(sandbox)
+                return await _read_tree(sandbox)
         except SandboxError as error:
             raise InfraError("sandbox", f"could not open {image} to read its source tree: {error}") from error
+
+
+async def _read_tree(sandbox: Sandbox) -> Tree:
+    """Return the tree below the working directory of a clean sandbox.
+
+    Raises InfraError of kind "task" when it can't serve as a source tree.
+    """
+    if sandbox.workdir.strip("/") == "":
+        raise InfraError("task", "the working directory is /; name the source tree in [environment] workdir")
+    try:
+        archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
+        return await asyncio.to_thread(tree_of, archive, sandbox.workdir)
+    except (SandboxError, tarfile.TarError) as error:
+        raise InfraError("sandbox", f"could not read the image's {sandbox.workdir}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise InfraError("task", f"the image's {sandbox.workdir} can't be the source tree: {error}") from error

@@ -7,8 +7,9 @@ import io
 import tarfile
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 
-from envs.judging.changes import Changes, compare, tree_of
+from envs.judging.changes import Changes, compare
 from envs.judging.specs import agent_spec
+from envs.judging.tree import tree_of
 from envs.types import Task
 from sandboxes.base import Backend
 

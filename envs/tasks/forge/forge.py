@@ -21,7 +21,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from envs.judging.changes import pack_directory
+from envs.judging.archives import pack_directory
 from envs.judging.check import solve
 from envs.judging.start_trees import StartTrees
 from envs.tasks.forge.emit import Bug, Forged, emit

@@ -47,7 +47,8 @@ async def test_a_working_directory_that_is_gone_is_no_reward(docker_backend, bas
 
 @pytest.mark.docker
 async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, tmp_path, monkeypatch):
-    monkeypatch.setattr("envs.judging.changes.MAX_TREE_BYTES", 1 << 20)
+    for module in ("changes", "tree"):
+        monkeypatch.setattr(f"envs.judging.{module}.MAX_TREE_BYTES", 1 << 20)
     sample = task(tmp_path, REWARD.format(1))
     verdict = await verdict_after(docker_backend, base_image, sample, "head -c 3000000 /dev/zero > big")
     assert (verdict.reward, "larger than 1 MiB" in verdict.explanation) == (0.0, True)
