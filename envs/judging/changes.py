@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from envs.judging.tree import MAX_TREE_BYTES, Scan, Tree, parents
-from envs.types import InfraError
+from envs.types import Failure, InfraError
 from sandboxes.base import Sandbox, SandboxError
 
 MAX_CHANGED_BYTES = 64 * 2**20
@@ -60,7 +60,7 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
         await sandbox.stop()
         archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
     except SandboxError as error:
-        raise InfraError("sandbox", f"could not read what the agent made: {error}") from error
+        raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
     except ValueError:
         return Changes(problem=f"the working directory is larger than {MAX_TREE_BYTES >> 20} MiB")
     except OSError as error:
@@ -68,7 +68,9 @@ async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str
     try:
         return await asyncio.to_thread(compare, start, archive, sandbox.workdir, protected)
     except tarfile.TarError as error:
-        raise InfraError("sandbox", f"the Docker daemon sent a broken archive of the agent's tree: {error}") from error
+        raise InfraError(
+            Failure.SANDBOX, f"the Docker daemon sent a broken archive of the agent's tree: {error}"
+        ) from error
 
 
 def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = ()) -> Changes:

@@ -21,7 +21,7 @@ from envs.judging.manifest import CheckResult
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge, open_verifier
-from envs.types import BadTask, InfraError, Task, Verdict
+from envs.types import BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, EngineUnavailable, SandboxError
 from sandboxes.docker.backend import DockerBackend
 from sandboxes.docker.daemon import connect
@@ -92,7 +92,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
                 )
                 changes = await collect_changes(sandbox, start, task.hidden.protected)
         except (SandboxError, OSError) as error:
-            raise InfraError("sandbox", f"the reference of task {task.id} could not run: {error}") from error
+            raise InfraError(Failure.SANDBOX, f"the reference of task {task.id} could not run: {error}") from error
         ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
         return await verifier(changes), f"solve.sh {ended}: {ran.output[-500:]}"
 

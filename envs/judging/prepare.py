@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envs.judging.archives import pack_directories
 from envs.judging.specs import verifier_spec
-from envs.types import InfraError, Task
+from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 
 LOGS = "/logs/verifier"
@@ -58,13 +58,15 @@ async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterat
         async with backend.open(verifier_spec(task, image)) as sandbox:
             yield await _prepare(sandbox, task)
     except SandboxError as error:
-        raise InfraError("verifier", f"could not open the verifier's sandbox: {error}") from error
+        raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
 async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
     tests = task.hidden.tests
     if tests is None:
-        raise InfraError("task", f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment")
+        raise InfraError(
+            Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
+        )
     try:
         asked = await sandbox.exec(["id", "-u"], user=task.hidden.user)
         user = int(asked.output) if asked.ok and asked.output.strip().isdigit() else 0
@@ -73,9 +75,9 @@ async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
         if wrappers:
             made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir], user="root")
             if not made.ok:
-                raise InfraError("verifier", f"could not put the wrappers in place: {made.output[-SHOWN:]}")
+                raise InfraError(Failure.VERIFIER, f"could not put the wrappers in place: {made.output[-SHOWN:]}")
     except (SandboxError, OSError) as error:
-        raise InfraError("verifier", f"could not prepare the verifier's sandbox: {error}") from error
+        raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
     return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers)
 
 
@@ -90,5 +92,5 @@ async def _upload(sandbox: Sandbox, tests: Path, wrappers: bool) -> None:
         return
     made = await sandbox.exec(make, user="root")
     if not made.ok:
-        raise InfraError("verifier", f"could not make /tests and {LOGS}: {made.output[-SHOWN:]}")
+        raise InfraError(Failure.VERIFIER, f"could not make /tests and {LOGS}: {made.output[-SHOWN:]}")
     await sandbox.upload(archive, "/")

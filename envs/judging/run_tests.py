@@ -13,7 +13,7 @@ from envs.judging.archives import regular_files
 from envs.judging.changes import Changes
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
 from envs.judging.results import read_verdict
-from envs.types import InfraError, Task, Verdict
+from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
 
 _MAX_REPORT_BYTES = 4 * 2**20
@@ -30,7 +30,7 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
     try:
         problem = await _apply(prepared.sandbox, task, changes)
     except (SandboxError, OSError) as error:
-        raise InfraError("verifier", f"could not apply the changes in the verifier's sandbox: {error}") from error
+        raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
         return Verdict(0.0, problem)
     ran = await _run_test_sh(prepared, task)
@@ -40,7 +40,7 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
         if not prepared.wrappers:
             files.pop(REPORT, None)  # judged code may have written it
     except (SandboxError, tarfile.TarError) as error:
-        raise InfraError("verifier", f"could not read the verifier's logs: {error}") from error
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
     except (OSError, ValueError) as error:
         return read_verdict(ran, {}, f"the verifier's logs could not be read: {error}")
     return read_verdict(ran, files)
@@ -81,9 +81,9 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
             max_output=_MAX_REPORT_BYTES,
         )
     except (SandboxDied, SandboxTimeout) as error:
-        raise DiedInTests("verifier", f"the sandbox did not survive the tests: {error}") from error
+        raise DiedInTests(Failure.VERIFIER, f"the sandbox did not survive the tests: {error}") from error
     except SandboxError as error:
-        raise InfraError("verifier", f"the tests could not be run: {error}") from error
+        raise InfraError(Failure.VERIFIER, f"the tests could not be run: {error}") from error
 
 
 async def _fetch_logs(prepared: Prepared) -> bytes:

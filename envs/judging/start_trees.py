@@ -7,7 +7,7 @@ import tarfile
 
 from envs.judging.specs import agent_spec
 from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
-from envs.types import InfraError, Task
+from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 
 
@@ -34,7 +34,7 @@ class StartTrees:
             async with self._backend.open(agent_spec(task, image)) as sandbox:
                 return await _read_tree(sandbox)
         except SandboxError as error:
-            raise InfraError("sandbox", f"could not open {image} to read its source tree: {error}") from error
+            raise InfraError(Failure.SANDBOX, f"could not open {image} to read its source tree: {error}") from error
 
 
 async def _read_tree(sandbox: Sandbox) -> Tree:
@@ -43,11 +43,11 @@ async def _read_tree(sandbox: Sandbox) -> Tree:
     Raises InfraError of kind "task" when it can't serve as a source tree.
     """
     if sandbox.workdir.strip("/") == "":
-        raise InfraError("task", "the working directory is /; name the source tree in [environment] workdir")
+        raise InfraError(Failure.TASK, "the working directory is /; name the source tree in [environment] workdir")
     try:
         archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
         return await asyncio.to_thread(tree_of, archive, sandbox.workdir)
     except (SandboxError, tarfile.TarError) as error:
-        raise InfraError("sandbox", f"could not read the image's {sandbox.workdir}: {error}") from error
+        raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
     except (OSError, ValueError) as error:
-        raise InfraError("task", f"the image's {sandbox.workdir} can't be the source tree: {error}") from error
+        raise InfraError(Failure.TASK, f"the image's {sandbox.workdir} can't be the source tree: {error}") from error

@@ -20,7 +20,7 @@ from envs.running.outbox import Outbox
 from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, GroupFile, TrainerSink
 from envs.running.watchdog import LoopWatch
-from envs.types import InfraError, Outcome, Task, Verdict
+from envs.types import InfraError, Outcome, Verdict
 from tools import ToolRegistry
 
 
