@@ -25,6 +25,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from envs.tasks.adapters.dataset_rows import Row
@@ -176,9 +177,6 @@ def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
     """Return what a list in the package has for the row's repository."""
     repo = row.text("repo", default="")
     try:
-        # Here alone: it is large, and few need it.
-        from importlib import import_module
-
         lists = getattr(import_module(f"swebench.harness.{module}"), table)
     except (ImportError, AttributeError):
         raise _bad(
