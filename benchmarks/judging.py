@@ -14,31 +14,34 @@ import statistics
 import time
 from pathlib import Path
 
-from envs.judging.changes import Changes, collect_changes, pack_directory
-from envs.judging.verifier import StartTrees, judge_spec, open_judge, solver_spec
+from envs.judging.archives import pack_directory
+from envs.judging.changes import Changes, collect_changes
+from envs.judging.specs import agent_spec, verifier_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
 from envs.tasks.harbor import load_task
 from envs.types import Task
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
 
 AGENT_S = 5.0
-"""For how long the agent works, at least: the judge's sandbox gets ready meanwhile."""
+"""For how long the agent works, at least: the verifier's sandbox gets ready meanwhile."""
 
 
 async def reference(backend: Backend, task: Task, image: str) -> Changes:
     """What the reference solution makes."""
     assert task.hidden.solution is not None
     start = await StartTrees(backend).get(task, image)
-    async with backend.open(solver_spec(task, image)) as sandbox:
+    async with backend.open(agent_spec(task, image)) as sandbox:
         await sandbox.upload(pack_directory(task.hidden.solution), "/solution")
         await sandbox.exec(["bash", "/solution/solve.sh"], timeout=600.0)
-        return await collect_changes(sandbox, start, task.hidden.territory)
+        return await collect_changes(sandbox, start, task.hidden.protected)
 
 
 async def bare(backend: Backend, task: Task, image: str, changes: Changes) -> float:
     """Seconds of test.sh alone."""
     assert task.hidden.tests is not None
-    async with backend.open(judge_spec(task, image)) as sandbox:
+    async with backend.open(verifier_spec(task, image)) as sandbox:
         await sandbox.upload(pack_directory(task.hidden.tests), "/tests")
         await sandbox.upload(changes.archive, sandbox.workdir)
         began = time.perf_counter()
@@ -51,10 +54,10 @@ async def judged(
     backend: Backend, task: Task, image: str, changes: Changes, wanted: float, agent_s: float = AGENT_S
 ) -> float:
     """Seconds of a verdict, its sandbox having been opened `agent_s` before."""
-    async with open_judge(backend, task, image) as judging:
+    async with open_verifier(backend, task, image) as verifier:
         await asyncio.sleep(agent_s)
         began = time.perf_counter()
-        verdict = await judging(changes)
+        verdict = await verifier(changes)
         assert verdict.reward == wanted, verdict.explanation
         return time.perf_counter() - began
 

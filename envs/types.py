@@ -25,15 +25,15 @@ class BadTask(ValueError):
 class Hidden:
     """What the model must never see.
 
-    tests: directory copied to /tests in the judge's sandbox; holds `test.sh`. None in an environment
+    tests: directory copied to /tests in the verifier's sandbox; holds `test.sh`. None in an environment
         that judges by other means.
     solution: directory with `solve.sh`, copied to /solution by the reference run; None when
         the task has none.
     user: who runs `test.sh`; None for root, with the judged code as the image's own user, or nobody where
         that is root. Any other user can write the reward, and so can the code that it runs.
-    network, allowed_hosts: what the judge's sandbox can reach (see `Limits`); None as in the task's own limits.
-    territory: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
-        `envs.judging.changes.TERRITORY`: the agent's changes there are not carried over.
+    network, allowed_hosts: what the verifier's sandbox can reach (see `Limits`); None as in the task's own limits.
+    protected: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
+        `envs.judging.changes.PROTECTED`: the agent's changes there are not carried over.
     """
 
     tests: Path | None = None
@@ -44,7 +44,7 @@ class Hidden:
     user: str | None = None
     network: bool | None = None
     allowed_hosts: tuple[str, ...] = ()
-    territory: Sequence[str] = ()
+    protected: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,7 +114,7 @@ def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
     tasks = f"--env.tasks={STARTER / 'create-notes'}"
     run_example("sandbox_backend.py", asks_who_it_is, tasks, main=CHOOSES_THE_BACKEND)
     assert "ended with 0: root" in run_example.stderr
-    assert "/judge/run.sh" in run_example.stderr
+    assert "/verifier/run.sh" in run_example.stderr
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

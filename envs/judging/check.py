@@ -15,10 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from envs.judging.changes import Changes, collect_changes, pack_directory
+from envs.judging.archives import pack_directory
+from envs.judging.changes import Changes, collect_changes
 from envs.judging.manifest import CheckResult
-from envs.judging.verifier import StartTrees, judge, open_judge, solver_spec
-from envs.types import BadTask, InfraError, Task, Verdict
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import judge, open_verifier
+from envs.types import BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.docker import DockerBackend
 
@@ -43,7 +46,7 @@ async def check_tasks(
     known: results of an earlier check, taken where the task is the same and was seen, often enough, to be
         sound, or to be flaky.
     on_result: called as each task is done.
-    A task that fails, for whatever cause, is a result. An engine that can't be reached, or a fault of
+    A task that fails, for whatever cause, is a result. A Docker daemon that can't be reached, or a fault of
     ours, ends the check with its exception.
     """
     turn = asyncio.Semaphore(concurrency)
@@ -75,9 +78,9 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     if solution is None:
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
     start = await starts.get(task, image)
-    async with open_judge(backend, task, image) as judging:
+    async with open_verifier(backend, task, image) as verifier:
         try:
-            async with backend.open(solver_spec(task, image)) as sandbox:
+            async with backend.open(agent_spec(task, image)) as sandbox:
                 await sandbox.exec("mkdir -p /solution", user="root")
                 await sandbox.upload(await asyncio.to_thread(pack_directory, solution), "/solution")
                 ran = await sandbox.exec(
@@ -86,15 +89,15 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
                     cwd=sandbox.workdir,
                     env=task.hidden.solution_env,
                 )
-                changes = await collect_changes(sandbox, start, task.hidden.territory)
+                changes = await collect_changes(sandbox, start, task.hidden.protected)
         except (SandboxError, OSError) as error:
-            raise InfraError("sandbox", f"the reference of task {task.id} could not run: {error}") from error
+            raise InfraError(Failure.SANDBOX, f"the reference of task {task.id} could not run: {error}") from error
         ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
-        return await judging(changes), f"solve.sh {ended}: {ran.output[-500:]}"
+        return await verifier(changes), f"solve.sh {ended}: {ran.output[-500:]}"
 
 
 def render(results: Sequence[CheckResult]) -> Table:
-    """A table of the tasks that must not be used, with a line of totals beneath."""
+    """Return a table of the tasks that must not be used, with a line of totals beneath."""
     bad = [result for result in results if not result.ok]
     caption = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
     if not bad:
@@ -144,14 +147,14 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         round(time.monotonic() - started, 3),
         problem,
         flaky=flaky,
-        judge_s=most("judge_s"),
-        memory_mb=most("judge_memory_mb"),
+        verifier_s=most("verifier_s"),
+        memory_mb=most("verifier_memory_mb"),
         image_mb=await _image_mb(backend, image) if image else 0.0,
     )
 
 
 async def _image_mb(backend: Backend, image: str) -> float:
-    """The size of an image; 0 on a backend without a Docker daemon."""
+    """Return the size of an image; 0 on a backend without a Docker daemon."""
     return round(await backend.image_mb(image), 1) if isinstance(backend, DockerBackend) else 0.0
 
 

@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from envs.records.disk import replace_file
 from envs.types import BadTask, Task
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
+_RENAMED = {2: {"verifier_s": "judge_s"}}
+"""Fields by the names that an older version, which is read all the same, has for them."""
 NAME = "manifest.json"
 
 
@@ -26,8 +29,8 @@ class CheckResult:
 
     digest: content hash of the task as it was checked.
     reference, nothing: rewards, one a repeat, of the reference solution and of an untouched tree.
-    seconds: wall time of the whole check, image build included; judge_s: the longest judging.
-    memory_mb: the judge's peak; image_mb: size of the image, shared layers included. 0 where not known.
+    seconds: wall time of the whole check, image build included; verifier_s: the longest judging.
+    memory_mb: the verifier's peak; image_mb: size of the image, shared layers included. 0 where not known.
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
     """
@@ -40,7 +43,7 @@ class CheckResult:
     seconds: float
     problem: str | None = None
     flaky: bool = False
-    judge_s: float = 0.0
+    verifier_s: float = 0.0
     memory_mb: float = 0.0
     image_mb: float = 0.0
 
@@ -53,19 +56,18 @@ def write_manifest(path: Path, results: Iterable[CheckResult]) -> None:
     """Write what was seen, keyed by task, in place of what is there. A reader never sees a part of it."""
     tasks = {result.task_id: {**asdict(result), "ok": result.ok} for result in results}
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps({"version": VERSION, "tasks": tasks}, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, (json.dumps({"version": VERSION, "tasks": tasks}, indent=1) + "\n").encode())
 
 
 def read_manifest(path: Path) -> dict[str, CheckResult]:
-    """The results by task. Raises BadTask when the file is none of this version."""
+    """Return the results by task. Raises BadTask when the file is none of a version that is known."""
     names = {field.name for field in fields(CheckResult)}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found["version"] != VERSION:
+        if found["version"] not in (VERSION, *_RENAMED):
             raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check` again")
-        rows = [{name: row[name] for name in names} for row in found["tasks"].values()]
+        renamed = _RENAMED.get(found["version"], {})
+        rows = [{name: row[renamed.get(name, name)] for name in names} for row in found["tasks"].values()]
         results = [
             CheckResult(**{**row, "reference": tuple(row["reference"]), "nothing": tuple(row["nothing"])})
             for row in rows
@@ -76,9 +78,10 @@ def read_manifest(path: Path) -> dict[str, CheckResult]:
 
 
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:
-    """The tasks that were seen to be sound as they are now; the others are counted in one log line.
+    """Return the tasks that were seen to be sound as they are now; one log line counts the others.
 
-    where: names the manifest. Raises BadTask when none is left."""
+    where: names the manifest. Raises BadTask when none is left.
+    """
     sound = [task for task in tasks if task.id in results and results[task.id].digest == task.digest]
     chosen = [task for task in sound if results[task.id].ok]
     if len(chosen) < len(tasks):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from envs.judging.verifier import judge_spec, solver_spec
+from envs.judging.specs import agent_spec, verifier_spec
 from envs.types import Task
 from sandboxes.base import Backend, SandboxError
 
@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 class Prefetch:
-    """Used as `async with`, inside its backend.
+    """Images and sandboxes of coming tasks. Used as `async with`, inside its backend.
 
-    warm: how many sandboxes of the agent's and of the judge's kind shall stand ready; 0 for the image alone.
+    warm: how many sandboxes of the agent's and of the verifier's kind shall stand ready; 0 for the image alone.
     """
 
     def __init__(self, backend: Backend, warm: int) -> None:
@@ -33,7 +33,7 @@ class Prefetch:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, task: Task) -> None:
-        """Returns at once. Rollouts that come before it is done wait for the same image; none is made twice."""
+        """Begin to fetch, and return at once. No image is made twice: rollouts that come before wait for it."""
         if task.id not in self._under_way:
             work = self._under_way[task.id] = asyncio.create_task(self._fetch(task), name=f"prefetch {task.id}")
             work.add_done_callback(lambda _: self._under_way.pop(task.id))
@@ -45,5 +45,5 @@ class Prefetch:
             logger.info("the image of task %s was not made ahead: %s", task.id, error)  # its rollout tries again
             return
         if self._warm:
-            for spec in (solver_spec(task, image), judge_spec(task, image)):
+            for spec in (agent_spec(task, image), verifier_spec(task, image)):
                 self._backend.prepare(spec, self._warm)

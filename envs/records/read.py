@@ -94,6 +94,20 @@ def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
                 raise type(error)(f"line {number} of {path}: {error}") from error
 
 
+def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
+    """Yield the task's id and the reward of each rollout in a directory's `rollouts.jsonl`, without its tokens.
+
+    Lines that hold none (torn by a crash) are skipped. Raises OSError.
+    """
+    with (Path(directory) / FILE_NAME).open("rb") as file:
+        for line in file:
+            try:
+                saved = orjson.loads(line)["extra"][KEY]
+                yield saved["task"]["id"], saved["verdict"]["reward"]
+            except (orjson.JSONDecodeError, KeyError, TypeError):
+                continue
+
+
 def read_counts(ours: Mapping[str, Any]) -> Counts:
     """Return what was counted in a run, from a document's `extra.atropos_agent`."""
     result = ours["result"]

@@ -19,7 +19,7 @@ from envs.running import group as groups
 from envs.running.failures import FailureLog
 from envs.running.group import Group, Unfinished
 from envs.running.journal import Journal
-from envs.tasks.sampler import TaskOrder
+from envs.tasks.sampler import TaskSampler
 from envs.types import Failure, GroupState, InfraError, Rollout, Task
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class TaskQueue:
     """
 
     def __init__(
-        self, journal: Journal, tasks: Sequence[Task], order: TaskOrder, failures: FailureLog, task_failures: int
+        self, journal: Journal, tasks: Sequence[Task], order: TaskSampler, failures: FailureLog, task_failures: int
     ) -> None:
         self._journal, self._tasks, self._order = journal, tasks, order
         self._failures, self._task_failures = failures, task_failures
@@ -48,7 +48,7 @@ class TaskQueue:
         """Open the queue of a new run, or that of an earlier start in the same directory, continued."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
-        order = TaskOrder(tasks, seed=seed, first=first)
+        order = TaskSampler(tasks, seed=seed, first=first)
         queue = cls(journal, tasks, order, failures, task_failures)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
         await queue._take_up({task.id: task for task in tasks})

@@ -12,9 +12,12 @@ from pydantic import Field
 
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
+from envs.judging.changes import collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
-from envs.judging.verifier import StartTrees, collect_changes, open_judge, solver_spec
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
 from envs.rewards import Shaping, shaped
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
@@ -132,8 +135,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         image = await self.backend.ensure_image(task.image, task.context)
         start = await self.starts.get(task, image)
         began = time.monotonic()
-        async with open_judge(self.backend, task, image) as judge:
-            async with self.backend.open(solver_spec(task, image)) as sandbox:
+        async with open_verifier(self.backend, task, image) as judge:
+            async with self.backend.open(agent_spec(task, image)) as sandbox:
                 opened = time.monotonic()
                 seconds = self.config.rollout_timeout_s
                 agent = self.agent(
@@ -144,7 +147,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
                 )
                 result = await agent.run(task.instruction)
                 worked = time.monotonic()
-                changes = await collect_changes(sandbox, start, task.hidden.territory)
+                changes = await collect_changes(sandbox, start, task.hidden.protected)
             verdict = with_signs(await judge(changes), result, changes)
         timings = {"open": opened - began, "agent": worked - opened, "judge": time.monotonic() - worked}
         return Outcome(result, verdict, timings)

@@ -19,7 +19,7 @@ from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.swe import STARTER
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.records import ROWS, BadRecords
+from envs.tasks.adapters.dataset_rows import ROWS, BadRows
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask
@@ -30,11 +30,12 @@ _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _COLUMNS = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
 class _Progress(Progress):
-    """In a terminal bars, elsewhere a line for each step."""
+    """Progress: in a terminal as bars, elsewhere as a line for each step."""
 
     def __init__(self) -> None:
         super().__init__(*_COLUMNS, console=Console(stderr=True))
@@ -47,9 +48,21 @@ class _Progress(Progress):
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
+    """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
     parser = argparse.ArgumentParser(prog="python -m envs.swe tasks")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_check(commands)
+    _add_forge(commands)
+    _add_convert(commands)
+    options = parser.parse_args(argv)
+    try:
+        return int(options.run(options))
+    except (BadTask, SandboxError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     check = commands.add_parser("check", help=_CHECK, description=_CHECK)
     check.set_defaults(run=_check_command)
     check.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
@@ -63,6 +76,9 @@ def main(argv: list[str]) -> int:
     )
     check.add_argument("--again", action="store_true", help="check all, whatever the manifest says")
     check.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+
+
+def _add_forge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
     forging.set_defaults(run=_forge_command)
     forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
@@ -73,6 +89,9 @@ def main(argv: list[str]) -> int:
     forging.add_argument("--concurrency", type=int, default=2, help="packages at the same time")
     forging.add_argument("--cache", type=Path, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
+
+
+def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     converting = commands.add_parser("convert", help=_CONVERT, description=_CONVERT)
     converting.set_defaults(run=_convert_command)
     converting.add_argument("format", choices=sorted(ADAPTERS))
@@ -86,12 +105,6 @@ def main(argv: list[str]) -> int:
         action="store_true",
         help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
     )
-    options = parser.parse_args(argv)
-    try:
-        return int(options.run(options))
-    except (BadTask, SandboxError) as error:
-        print(error, file=sys.stderr)
-        return 2
 
 
 def _check_command(options: argparse.Namespace) -> int:
@@ -122,7 +135,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
 def _noting(
     progress: Progress, total: int, path: Path | None, kept: dict[str, CheckResult]
 ) -> Callable[[CheckResult], None]:
-    """What is done with each result: the manifest at `path` is written anew, beside what is `kept` there."""
+    """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there."""
     bar = progress.add_task("checking", total=total)
 
     def note(result: CheckResult) -> None:
@@ -142,7 +155,7 @@ def _convert_command(options: argparse.Namespace) -> int:
         load = partial(load, printed_results=True)
     try:
         tasks = load(options.source, options.out)
-    except BadRecords as error:
+    except BadRows as error:
         if not (options.skip_bad and error.usable):
             raise BadTask(f"{error}\n--skip-bad leaves them out") from None
         print(error, file=sys.stderr)

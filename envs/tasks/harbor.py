@@ -9,7 +9,7 @@ read, old field names included. Field by field:
 | `schema_version`, `version` | checked to be 1.x |
 | `[task] name, version, description, authors, keywords` | `metadata["task"]`; `Task.id` is the directory's name |
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
-| `[metadata] territory` (ours) | `Hidden.territory` |
+| `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[solution] env` | `Hidden.solution_env` |
@@ -18,7 +18,7 @@ read, old field names included. Field by field:
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
-| both in `[agent]`, `[verifier]` | override them for the agent, and for the judge in `Hidden` |
+| both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
 | `[environment] build_timeout_sec`, `gpu_types`, `source`, `artifacts` | not used: the verdict is the same |
 
 `${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`.
@@ -26,7 +26,7 @@ read, old field names included. Field by field:
 Refused with `BadTask`, because leaving them out would change the task: docker-compose.yaml,
 `[[steps]]`, a separate verifier environment, `[[verifier.collect]]`, gpus and tpu,
 `os = "windows"`, healthcheck, mcp_servers, skills_dir, trajectory.json, and every
-field that Harbor 0.25 doesn't know. What differs from Harbor's own run: the judge sees the
+field that Harbor 0.25 doesn't know. What differs from Harbor's own run: the verifier sees the
 agent's changes below the working directory only (see `envs.judging.verifier`).
 """
 
@@ -34,17 +34,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-
+from envs.tasks.task_toml import Config, parse_config
 from envs.types import BadTask, Hidden, Task
 from sandboxes.base import Limits
-from sandboxes.hosts import AllowList
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -55,14 +52,7 @@ _UNSUPPORTED_FILES = {
     "environment/docker-compose.yml": "several containers aren't supported; put all into environment/Dockerfile",
     "steps": "tasks of several steps aren't supported; split them into one task each",
     "trajectory.json": "a prior conversation isn't supported; remove it or skip this task",
-    "tests/Dockerfile": "a separate verifier image isn't supported; the judge uses the task's own image",
-}
-_UNSUPPORTED_FIELDS = {
-    "gpus": "GPUs aren't supported; set gpus = 0 or skip this task",
-    "tpu": "TPUs aren't supported; skip this task",
-    "healthcheck": "health checks aren't supported; skip this task",
-    "mcp_servers": "MCP servers aren't supported; skip this task",
-    "skills_dir": "skills aren't supported; skip this task",
+    "tests/Dockerfile": "a separate verifier image isn't supported; the verifier uses the task's own image",
 }
 
 
@@ -73,69 +63,25 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
     limits: what the sandbox gets where the task says nothing; None for the defaults of `Limits`.
     Raises BadTask, whose message names the task, the file, the field and the remedy.
     """
-    limits = limits or Limits()
     directory = directory.resolve()
-    name = directory.name
-    config = _read_config(directory)
-    for path, remedy in _UNSUPPORTED_FILES.items():
-        if (directory / path).exists():
-            raise BadTask(f"task {name}: {path}: {remedy}")
+    config = parse_config(_read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     instruction = _read_text(directory, "instruction.md").strip()
-    if not instruction:
-        raise BadTask(f"task {name}: instruction.md is empty; write there what the agent is told")
-    if not (directory / "tests/test.sh").is_file():
-        raise BadTask(f"task {name}: tests/test.sh is missing; it runs the tests and writes the reward file")
-    solution = directory / "solution"
-    if solution.is_dir() and not (solution / "solve.sh").is_file():
-        raise BadTask(f"task {name}: solution/ has no solve.sh; add it, or remove the folder")
-    environment = config.environment
+    _check_files(directory, config, instruction)
+    filled = partial(_filled, directory.name, variables or {})
     context = directory / "environment"
-    has_context = (context / "Dockerfile").is_file()
-    if not has_context and environment.docker_image is None:
-        raise BadTask(
-            f"task {name}: there is nothing to run it in; add environment/Dockerfile, or name an image "
-            "in task.toml under [environment] docker_image"
-        )
-    network, hosts = config.agent.reach(environment.reach())
-    judge_network, judge_hosts = config.verifier.reach(environment.reach())
-
-    def filled(table: str, env: Mapping[str, str]) -> dict[str, str]:
-        return {
-            key: _fill(value, variables or {}, f"task {name}: task.toml: [{table}] env.{key}")
-            for key, value in env.items()
-        }
-
-    tags = config.metadata.get("tags", [])
-    labels = [config.metadata.get(key) for key in ("band", "kind", "difficulty", "category")]
+    tags = [*config.metadata.get("tags", []), *map(config.metadata.get, ("band", "kind", "difficulty", "category"))]
     return Task(
-        id=name,
+        id=directory.name,
         instruction=instruction,
-        hidden=Hidden(
-            tests=directory / "tests",
-            solution=solution if solution.is_dir() else None,
-            test_env=filled("verifier", config.verifier.env),
-            solution_env=filled("solution", config.solution.env),
-            timeout_s=config.verifier.timeout_sec,
-            user=config.verifier.user,
-            network=judge_network,
-            allowed_hosts=judge_hosts,
-            territory=tuple(config.metadata.get("territory", [])),
-        ),
-        image=environment.docker_image,
-        context=context if has_context else None,
-        workdir=environment.workdir,
+        hidden=_hidden(directory, config, filled),
+        image=config.environment.docker_image,
+        context=context if (context / "Dockerfile").is_file() else None,
+        workdir=config.environment.workdir,
         user=config.agent.user,
-        env=filled("environment", environment.env),
-        limits=replace(
-            limits,
-            cpus=environment.cpus or limits.cpus,
-            memory_mb=environment.memory_mb or limits.memory_mb,
-            disk_mb=environment.storage_mb or limits.disk_mb,
-            network=network,
-            allowed_hosts=hosts,
-        ),
+        env=filled("environment", config.environment.env),
+        limits=_limits(config, limits or Limits()),
         timeout_s=config.agent.timeout_sec,
-        tags=tuple(dict.fromkeys(str(tag) for tag in [*tags, *labels] if tag)),
+        tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
         metadata={**config.metadata, "task": config.task},
         digest=directory_digest(directory),
     )
@@ -169,7 +115,7 @@ def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits
 
 
 def directory_digest(directory: Path) -> str:
-    """sha256 over the names, executable bits and contents of all files, bytecode left out."""
+    """Return the sha256 over the names, executable bits and contents of all files, bytecode left out."""
     digest = hashlib.sha256()
     for path in sorted(directory.rglob("*")):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -178,6 +124,72 @@ def directory_digest(directory: Path) -> str:
             digest.update(header.encode("utf-8", "surrogateescape"))
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _check_files(directory: Path, config: Config, instruction: str) -> None:
+    """Raise BadTask for a file that is missing, empty or not supported."""
+    name = directory.name
+    for path, remedy in _UNSUPPORTED_FILES.items():
+        if (directory / path).exists():
+            raise BadTask(f"task {name}: {path}: {remedy}")
+    if not instruction:
+        raise BadTask(f"task {name}: instruction.md is empty; write there what the agent is told")
+    if not (directory / "tests/test.sh").is_file():
+        raise BadTask(f"task {name}: tests/test.sh is missing; it runs the tests and writes the reward file")
+    solution = directory / "solution"
+    if solution.is_dir() and not (solution / "solve.sh").is_file():
+        raise BadTask(f"task {name}: solution/ has no solve.sh; add it, or remove the folder")
+    if not (directory / "environment/Dockerfile").is_file() and config.environment.docker_image is None:
+        raise BadTask(
+            f"task {name}: there is nothing to run it in; add environment/Dockerfile, or name an image "
+            "in task.toml under [environment] docker_image"
+        )
+
+
+def _hidden(directory: Path, config: Config, filled: Callable[[str, Mapping[str, str]], dict[str, str]]) -> Hidden:
+    network, hosts = config.verifier.reach(config.environment.reach())
+    solution = directory / "solution"
+    return Hidden(
+        tests=directory / "tests",
+        solution=solution if solution.is_dir() else None,
+        test_env=filled("verifier", config.verifier.env),
+        solution_env=filled("solution", config.solution.env),
+        timeout_s=config.verifier.timeout_sec,
+        user=config.verifier.user,
+        network=network,
+        allowed_hosts=hosts,
+        protected=tuple(config.metadata.get("protected_paths", [])),
+    )
+
+
+def _limits(config: Config, limits: Limits) -> Limits:
+    environment = config.environment
+    network, hosts = config.agent.reach(environment.reach())
+    return replace(
+        limits,
+        cpus=environment.cpus or limits.cpus,
+        memory_mb=environment.memory_mb or limits.memory_mb,
+        disk_mb=environment.storage_mb or limits.disk_mb,
+        network=network,
+        allowed_hosts=hosts,
+    )
+
+
+def _filled(name: str, variables: Mapping[str, str], table: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return a table of variables with their `${NAME}` filled in. Raises BadTask for one that isn't known."""
+    where = f"task {name}: task.toml: [{table}] env."
+    return {key: _fill(value, variables, where + key) for key, value in env.items()}
+
+
+def _fill(value: str, variables: Mapping[str, str], where: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        name, default = match.group(1), match.group(2)
+        found = variables.get(name, default)
+        if found is None:
+            raise BadTask(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
+        return found
+
+    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
 
 
 def _task_directories(root: Path) -> Iterator[Path]:
@@ -196,194 +208,3 @@ def _read_text(directory: Path, name: str) -> str:
         raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
     except UnicodeDecodeError as error:
         raise BadTask(f"task {directory.name}: {name} is not UTF-8 ({error}); save it as UTF-8") from None
-
-
-def _read_config(directory: Path) -> _Config:
-    where = f"task {directory.name}: task.toml"
-    try:
-        table = tomllib.loads(_read_text(directory, "task.toml"))
-    except tomllib.TOMLDecodeError as error:
-        raise BadTask(f"{where} is not valid TOML: {error}") from None
-    try:
-        return _Config.model_validate(table)
-    except ValidationError as error:
-        raise BadTask("; ".join(f"{where}: {_sentence(dict(problem))}" for problem in error.errors())) from None
-
-
-def _sentence(problem: Mapping[str, Any]) -> str:
-    *tables, key = [str(part) for part in problem["loc"]] or [""]
-    field = f"[{'.'.join(tables)}] {key}" if tables else key
-    if problem["type"] == "extra_forbidden":
-        return f"{field} is not a field that is known here; correct or remove it"
-    message = problem["msg"].removeprefix("Value error, ")
-    return (
-        f"{field}: {message}, not {problem['input']!r}" if problem["type"] != "value_error" else f"{field}: {message}"
-    )
-
-
-def _fill(value: str, variables: Mapping[str, str], where: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        found = variables.get(name, default)
-        if found is None:
-            raise BadTask(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
-        return found
-
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
-
-
-def _megabytes(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG])I?B?", value.strip().upper())
-    if match is None:
-        raise ValueError(f'{value!r} is not a size; write for example "512M" or "2G"')
-    return int(float(match.group(1)) * {"K": 1 / 1024, "M": 1, "G": 1024}[match.group(2)])
-
-
-def _known_network(value: object) -> object:
-    if value not in (None, "public", "no-network", "allowlist"):
-        raise ValueError(f'{value!r} isn\'t supported; use "public", "no-network" or "allowlist"')
-    return value
-
-
-def _hosts(value: list[str]) -> list[str]:
-    AllowList.of(value)
-    return value
-
-
-User = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
-NetworkMode = Annotated[str | None, BeforeValidator(_known_network)]
-Hosts = Annotated[list[str], AfterValidator(_hosts)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Megabytes = Annotated[int, Field(gt=0), BeforeValidator(_megabytes)]
-Reach = tuple[bool, tuple[str, ...]]
-"""Whether there is a network, and the hosts that can be reached without one."""
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Networked(_Section):
-    """A table that may say what can be reached."""
-
-    network_mode: NetworkMode = None
-    allowed_hosts: Hosts | None = None
-
-    @model_validator(mode="after")
-    def _hosts_need_their_mode(self) -> _Networked:
-        if self.allowed_hosts and self.network_mode != "allowlist":
-            raise ValueError('allowed_hosts need network_mode = "allowlist" beside them')
-        return self
-
-    def reach(self, baseline: Reach = (False, ())) -> Reach:
-        if self.network_mode is None:
-            return baseline
-        return self.network_mode == "public", tuple(self.allowed_hosts or ())
-
-
-class _Agent(_Networked):
-    timeout_sec: Seconds | None = None
-    user: User = None
-
-
-class _Verifier(_Networked):
-    timeout_sec: Seconds = 600.0
-    env: dict[str, str] = {}
-    user: User = None
-    environment_mode: str | None = None
-    environment: dict[str, Any] | None = None
-    collect: list[Any] = []
-
-    @model_validator(mode="after")
-    def _shared_only(self) -> _Verifier:
-        if self.environment is not None or self.environment_mode not in (None, "shared"):
-            raise ValueError(
-                "a separate verifier environment isn't supported; the judge uses a fresh sandbox of the task's own "
-                "image: remove environment_mode and [verifier.environment], or skip this task"
-            )
-        if self.collect:
-            raise ValueError("[[verifier.collect]] isn't supported; write what is judged below the working directory")
-        return self
-
-
-class _Environment(_Networked):
-    docker_image: str | None = None
-    build_timeout_sec: Seconds = 600.0
-    os: str = "linux"
-    cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    memory_mb: Megabytes | None = None
-    storage_mb: Megabytes | None = None
-    gpus: int | None = None
-    gpu_types: list[str] | None = None
-    tpu: dict[str, Any] | None = None
-    env: dict[str, str] = {}
-    workdir: Annotated[str, Field(pattern="^/")] | None = None
-    healthcheck: dict[str, Any] | None = None
-    mcp_servers: list[Any] = []
-    skills_dir: str | None = None
-    allow_internet: bool | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_names(cls, table: Any) -> Any:
-        if not isinstance(table, dict):
-            return table
-        table = dict(table)
-        for old, new in (("memory", "memory_mb"), ("storage", "storage_mb")):
-            if old in table:
-                value = _megabytes(table.pop(old))
-                if table.setdefault(new, value) != value:
-                    raise ValueError(f"{old} and {new} contradict each other; keep {new}")
-        return table
-
-    @model_validator(mode="after")
-    def _supported(self) -> _Environment:
-        if self.os.lower() != "linux":
-            raise ValueError(f"os = {self.os!r} isn't supported; only Linux tasks run here")
-        for name, remedy in _UNSUPPORTED_FIELDS.items():
-            if getattr(self, name):
-                raise ValueError(f"{name}: {remedy}")
-        return self
-
-    def reach(self, baseline: Reach = (False, ())) -> Reach:
-        return super().reach((True, ()) if self.allow_internet else baseline)
-
-
-class _Solution(_Section):
-    env: dict[str, str] = {}
-
-
-class _Config(_Section):
-    schema_version: str = "1.4"
-    task: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    agent: _Agent = _Agent()
-    verifier: _Verifier = _Verifier()
-    environment: _Environment = _Environment()
-    solution: _Solution = _Solution()
-    source: str | None = None
-    artifacts: list[Any] = []
-    multi_step_reward_strategy: Literal["mean", "final"] | None = None
-    steps: list[Any] | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _old_version(cls, table: Any) -> Any:
-        if isinstance(table, dict) and "version" in table:
-            table = dict(table)
-            table.setdefault("schema_version", table.pop("version"))
-        return table
-
-    @model_validator(mode="after")
-    def _readable(self) -> _Config:
-        if not re.fullmatch(r"1(\.\d+)*", self.schema_version):
-            raise ValueError(f"schema_version {self.schema_version!r} isn't supported; 1.x is")
-        if self.steps:
-            raise ValueError("[[steps]] aren't supported; split the task into one task a step")
-        for name in ("tags", "territory"):
-            found = self.metadata.get(name, [])
-            if not isinstance(found, list) or (name == "territory" and not all(isinstance(one, str) for one in found)):
-                raise ValueError(f"[metadata] {name} must be a list of strings")
-        return self

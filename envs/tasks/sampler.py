@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from envs.types import Task
 
 
-class TaskOrder:
-    """tasks: not empty. first: the number of the first group that follows this order."""
+class TaskSampler:
+    """The task of each group, by its number.
+
+    tasks: not empty. first: the number of the first group that follows this order.
+    """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, first: int = 0) -> None:
         self._tasks = tasks
@@ -19,7 +22,7 @@ class TaskOrder:
         self._shuffled: list[Task] = []
 
     def __getitem__(self, number: int) -> Task:
-        """The task of the group with this number."""
+        """Return the task of the group with this number."""
         epoch, place = divmod(number - self._first, len(self._tasks))
         if epoch != self._epoch:
             rng = random.Random(f"{self._seed}/{self._first}/{epoch}")

@@ -12,16 +12,15 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import orjson
-
 from envs.judging.manifest import NAME, read_manifest, usable
+from envs.records.read import read_scores
 from envs.types import BadTask, Task
 
 logger = logging.getLogger(__name__)
 
 
 def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()) -> list[Task]:
-    """Tasks with one of `tags` (all of them when there are none) and none of `without`.
+    """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
 
     option: names the setting in the message. Raises BadTask when none is left."""
     chosen = [task for task in tasks if not tags or set(tags) & set(task.tags)]
@@ -33,7 +32,7 @@ def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without
 
 
 def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:
-    """Tasks that the manifest says are sound; all of them where the folder has none and none is named."""
+    """Return the tasks that the manifest says are sound; all of them where the folder has none and none is named."""
     path = manifest or folder / NAME
     if manifest is None and not path.is_file():
         return list(tasks)
@@ -41,7 +40,7 @@ def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[
 
 
 def split(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], list[Task]]:
-    """(for training, held out), the latter about `share` of them. Raises BadTask when a part is empty."""
+    """Return (for training, held out), the latter about `share` of them. Raises BadTask when a part is empty."""
     held = [task for task in tasks if _place(task, f"split/{seed}") < share]
     kept = [task for task in tasks if _place(task, f"split/{seed}") >= share]
     if not held or not kept:
@@ -50,8 +49,11 @@ def split(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], l
 
 
 def shard(tasks: Sequence[Task], part: str, seed: int) -> list[Task]:
-    """The tasks of part "I/N" (I from 1): the parts don't overlap, are all tasks together, and differ in size by
-    at most one. Every process must see the same tasks. Raises BadTask for another form, or an empty part."""
+    """Return the tasks of part "I/N" (I from 1).
+
+    The parts don't overlap, are all tasks together, and differ in size by at most one. Every process must see the
+    same tasks. Raises BadTask for another form, or an empty part.
+    """
     number, _, parts = part.partition("/")
     if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
         raise BadTask(f'--env.shard {part!r} is not of the form "1/4", the first of four parts')
@@ -63,8 +65,11 @@ def shard(tasks: Sequence[Task], part: str, seed: int) -> list[Task]:
 
 
 def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: int) -> list[Task]:
-    """Tasks from which something can be learnt: not those that were solved always, or never, in at least `least`
-    rollouts. shares: (solved, rollouts) by task. Raises BadTask when none is left."""
+    """Return the tasks from which something can be learnt.
+
+    Left out are those that were solved always, or never, in at least `least` rollouts.
+    shares: (solved, rollouts) by task. Raises BadTask when none is left.
+    """
     chosen = []
     for task in tasks:
         solved, rollouts = shares.get(task.id, (0, 0))
@@ -78,26 +83,20 @@ def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: 
 
 
 def solved_shares(runs: Iterable[Path]) -> dict[str, tuple[int, int]]:
-    """(solved, rollouts) of each task in the records of earlier runs. Raises BadTask for a run without any."""
+    """Return (solved, rollouts) of each task in the records of earlier runs. Raises BadTask for a run without any."""
     solved: dict[str, int] = defaultdict(int)
     rollouts: dict[str, int] = defaultdict(int)
     for run in runs:
-        path = run / "rollouts.jsonl"
-        if not path.is_file():
-            raise BadTask(f"{path} is not there; name directories of earlier runs")
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    saved = orjson.loads(line)["extra"]["atropos_agent"]
-                    task, reward = saved["task"]["id"], saved["verdict"]["reward"]
-                except (orjson.JSONDecodeError, KeyError, TypeError):
-                    continue  # the last line of a run that was killed
+        try:
+            for task, reward in read_scores(run):
                 solved[task] += reward >= 1.0
                 rollouts[task] += 1
+        except FileNotFoundError as error:
+            raise BadTask(f"{error.filename} is not there; name directories of earlier runs") from None
     return {task: (solved[task], count) for task, count in rollouts.items()}
 
 
 def _place(task: Task, salt: str) -> float:
-    """A number in [0, 1) that depends on the task's id and the salt alone."""
+    """Return a number in [0, 1) that depends on the task's id and the salt alone."""
     digest = hashlib.sha256(f"{salt}/{task.id}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64

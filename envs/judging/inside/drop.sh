@@ -1,13 +1,13 @@
 #!/bin/sh
 # `judged PROGRAM ...` where the image has no Python: the program runs as nobody, by what Linux images have for it.
-export HOME=/tmp PATH="${PATH#/judge/bin:}"
+export HOME=/tmp PATH="${PATH#/verifier/bin:}"
 user=${JUDGED_UID:-65534}
-[ "$1" != /judge/call ] || shift
+[ "$1" != /verifier/call ] || shift
 unset JUDGED_UID BASH_ENV
+# shellcheck disable=SC2016 # what `su` is given is for the other shell
 if setpriv --reuid="$user" --regid="$user" --clear-groups true 2> /dev/null; then
     exec setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs -- "$@"
 elif su -s /bin/sh -c true -- nobody 2> /dev/null; then
-    # shellcheck disable=SC2016 - it is for the other shell
     exec su -s /bin/sh -c 'exec "$0" "$@"' -- nobody "$@"
 fi
 echo "judged: this image has no Python, setpriv or su, so nothing can be run as nobody; add util-linux to it" >&2

@@ -14,12 +14,12 @@ MAX_PIPE_BYTES = 64 * 2**20
 
 
 def judged_user():
-    """The user id of judged code."""
+    """Return the user id of judged code."""
     return int(os.environ.get("JUDGED_UID", 65534))
 
 
 def find(root, expression):
-    """Change what is found in a tree, `.git` left out. Only what needs it: each change copies a file."""
+    """Change what is found in a tree, `.git` left out. Change only what needs it: each change copies a file."""
     command = "find . -path ./.git -prune -o " + expression
     subprocess.call(command.split(), cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -29,20 +29,20 @@ def open_tree():
     marker = HERE + "/opened"
     if not os.path.exists(marker) and not os.path.exists(TESTS + "/tests.json"):
         open(marker, "w").close()
-        find(os.environ.get("JUDGE_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
+        find(os.environ.get("JUDGED_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
 
 
 def become_judged():
-    """Give up all rights, and the way back through the stand-ins."""
+    """Give up all rights, and the way back through the wrappers."""
     user = judged_user()
     os.setsid()
     os.setgroups([])
     os.setgid(user)
     os.setuid(user)
     env = os.environ
-    path = env.get("JUDGE_PATH", "/usr/bin:/bin")
-    import_path = env.get("JUDGE_PYTHONPATH", "")
-    for name in [name for name in env if name.startswith(("JUDGE", "BASH_"))]:
+    path = env.get("JUDGED_PATH", "/usr/bin:/bin")
+    import_path = env.get("JUDGED_PYTHONPATH", "")
+    for name in [name for name in env if name.startswith(("JUDGED_", "VERIFIER_OWN_CALL", "BASH_"))]:
         del env[name]
     env.update(PATH=path, HOME="/tmp", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=import_path)
     if not import_path:
@@ -67,7 +67,7 @@ def status_of(waited):
 
 
 def judged_processes():
-    """Ids of the processes of judged code."""
+    """Return the ids of the processes of judged code."""
     found, user = set(), str(judged_user())
     for name in os.listdir("/proc"):
         try:
@@ -101,7 +101,7 @@ def kill_judged(spared=()):
 
 
 def listen(reader, child, limit, spared):
-    """The messages of a child until it ends, and its wait status. limit: seconds after which it is killed."""
+    """Return the messages of a child until it ends, and its wait status. limit: seconds after which it is killed."""
     os.set_blocking(reader, False)
     data, waited, started, open_ = [], None, time.monotonic(), True
     size = 0

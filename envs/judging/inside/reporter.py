@@ -10,7 +10,7 @@ import json
 import os
 import sys
 
-import twins
+import inverted
 
 # What tests rely on, as it was before judged code was loaded.
 _TRUSTED = {
@@ -33,7 +33,7 @@ _UNITTEST = {
 
 
 class Reporter:
-    """In the child: hands the runner the sources of the tests, and hands on what it reports.
+    """What hands the runner the sources of the tests, and hands on what it reports. It is in the child.
 
     trusted: names beside `_TRUSTED` that must be what they were, as there."""
 
@@ -43,7 +43,7 @@ class Reporter:
         self._write, self._dumps, self._names, self._before = os.write, json.dumps, dict(_TRUSTED, **trusted), {}
 
     def begin(self):
-        """Called before judged code is loaded."""
+        """Note what tests rely on. Called before judged code is loaded."""
         # What lies in the tree can't pass itself off as a part of the runner.
         at = next((i for i, part in enumerate(sys.path) if part.endswith("-packages")), len(sys.path))
         sys.path[at:at] = [part for part in self.call.path if part not in sys.path]
@@ -56,14 +56,14 @@ class Reporter:
         return self.canary in name.split("::") or any(name in self.chosen[file] for file in files)
 
     def held(self):
-        """Whether an altered assert held in the test that has just ended: what should have failed did not."""
+        """Return whether an altered assert held in the test that has just ended: what should have failed did not."""
         held = any(probe.held for probe in self.finder.probes)
         for probe in self.finder.probes:
             probe.held, probe.hit = False, False
         return held
 
     def finish(self, status):
-        """The tests came to their end."""
+        """Tell that the tests came to their end."""
         self.send(kind="finish", status=status)
 
     def end(self, code):
@@ -133,14 +133,14 @@ class PytestReporter(Reporter):
 
 
 class UnittestReporter(Reporter):
-    """Listens to unittest, whoever runs it: each result object calls TestResult's own methods."""
+    """A listener to unittest, whoever runs it: each result object calls TestResult's own methods."""
 
     def __init__(self, call, writer, chosen, canary):
         Reporter.__init__(self, call, writer, chosen, canary, _UNITTEST)
         self._outcomes, self._case = [], None
 
     def install(self):
-        """Called before judged code is loaded."""
+        """Listen to unittest from now on. Called before judged code is loaded."""
         import unittest  # not where pytest runs the tests, which may do without
 
         result, runner, suite = unittest.TestResult, unittest.TextTestRunner, unittest.TestSuite
@@ -204,13 +204,13 @@ class UnittestReporter(Reporter):
 
     @staticmethod
     def _title(test):
-        """What unittest prints in place of the name, or beside it: the first line of its docstring."""
+        """Return what unittest prints in place of the name, or beside it: the first line of its docstring."""
         function = getattr(test, "_testFunc", None)
         return function.__name__ if function else str(test.shortDescription() or "")
 
 
 class Finder:
-    """Imports the test modules from memory; their files can't be read. probes: of the altered ones."""
+    """An importer of the test modules from memory; their files can't be read. probes: of the altered ones."""
 
     def __init__(self, sources, chosen, canary, unittest):
         self.sources, self.chosen, self.canary, self.unittest = sources, chosen, canary, unittest
@@ -232,9 +232,9 @@ class Finder:
         source = self.sources[path]
         tree = ast.parse(source, module.__spec__.origin)
         if self.chosen and path in self.chosen:
-            twins.twin(tree, set(self.chosen[path]), self.canary, self.unittest)
-            self.probes.append(twins.Probe())
-            setattr(module, twins.PROBE, self.probes[-1])
+            inverted.invert(tree, set(self.chosen[path]), self.canary, self.unittest)
+            self.probes.append(inverted.Probe())
+            setattr(module, inverted.PROBE, self.probes[-1])
         rewrite(tree, source)
         exec(compile(tree, module.__spec__.origin, "exec", dont_inherit=True), module.__dict__)
 
@@ -243,7 +243,7 @@ class Finder:
 
 
 def rewrite(tree, source):
-    """Asserts that explain themselves, as pytest has them."""
+    """Make asserts explain themselves, as pytest does."""
     try:
         from _pytest.assertion.rewrite import rewrite_asserts
 
@@ -253,7 +253,7 @@ def rewrite(tree, source):
 
 
 def trusted(names):
-    """What tests rely on: {dotted name: object}."""
+    """Return what tests rely on: {dotted name: object}."""
     found = {}
     for name, attributes in names.items():
         module, _, kind = name.rpartition(".") if name.rpartition(".")[2][:1].isupper() else (name, "", "")

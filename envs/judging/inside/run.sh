@@ -1,16 +1,18 @@
 #!/bin/sh
-# Runs test.sh with the stand-ins in the way. $1: the working directory.
-# Programs below that are found last, so that none of them takes the place of another that test.sh means.
+# Runs test.sh with the wrappers in the way. $1: the working directory.
+# shellcheck disable=SC1091 # it is there when this runs
+. /verifier/path.sh
+workdir=$1
 inside=
 outside=
-rest=$PATH:
-while [ -n "$rest" ]; do
-    folder=${rest%%:*}
-    rest=${rest#*:}
-    case $folder in "$1" | "$1"/* | [!/]* | "") inside=$inside:${folder:-.} ;; *) outside=$outside:$folder ;; esac
-done
-export JUDGE_WORKDIR="$1" PATH="/judge/bin$outside$inside" BASH_ENV=/judge/functions.sh
-[ ! -e /judge/preload.so ] || export LD_PRELOAD=/judge/preload.so
+# Programs below the working directory are found last, so that none takes the place of another that test.sh means.
+# shellcheck disable=SC2317,SC2329 # each_folder calls it
+sort_folder() {
+    case $1 in "$workdir" | "$workdir"/* | [!/]* | "") inside=$inside:${1:-.} ;; *) outside=$outside:$1 ;; esac
+}
+each_folder sort_folder
+export JUDGED_WORKDIR="$workdir" PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
+[ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
 /bin/bash /tests/test.sh
 status=$?
 unset LD_PRELOAD

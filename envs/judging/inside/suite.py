@@ -1,4 +1,4 @@
-"""One call of pytest or unittest: the tests as they are, their twins, and what follows from both."""
+"""One call of pytest or unittest: the tests as they are, the inverted-assertion tests, and what follows from both."""
 
 import ast
 import json
@@ -8,7 +8,7 @@ import sys
 import traceback
 import types
 
-import twins
+import inverted
 from processes import (
     HERE,
     TESTS,
@@ -23,19 +23,19 @@ from processes import (
 )
 from reporter import PytestReporter, UnittestReporter
 
-REPORT = "/logs/verifier/judge.json"
-TWINS = 8
+REPORT = "/logs/verifier/watched.json"
+INVERTED = 8
 _REPORTING = ("--junit", "--ctrf", "--json-report", "--html", "--cov", "--report-log", "-x", "--exitfirst", "--maxfail")
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 
 
 def unittest_files():
-    """The files of a listed suite that unittest runs; none where pytest does."""
+    """Return the files of a listed suite that unittest runs; none where pytest does."""
     return lists().get("UNITTEST", [])
 
 
 def lists():
-    """What tests.json says."""
+    """Return what tests.json says."""
     if not os.path.isfile(TESTS + "/tests.json"):
         return {}
     with open(TESTS + "/tests.json") as file:
@@ -48,12 +48,12 @@ class Suite:
     args: its arguments. here: whether the current directory is on the import path, as with `python -m`."""
 
     unittest = False
-    twin_s = 60.0
+    inverted_s = 60.0
 
     def __init__(self, args, here):
         self.args = args
         self.root = os.getcwd()
-        added = os.environ.get("JUDGE_PYTHONPATH", "").split(":")
+        added = os.environ.get("JUDGED_PYTHONPATH", "").split(":")
         self.path = ([self.root] if here else []) + [part for part in added if part]
         listed = lists()
         self.wanted = listed.get("FAIL_TO_PASS", [])
@@ -75,11 +75,11 @@ class Suite:
         chosen = self.choose()
         order = [False, True] if chosen else [False]
         random.SystemRandom().shuffle(order)
-        runs = {twins: self.fork(chosen if twins else None) for twins in order}
+        runs = {altered: self.fork(chosen if altered else None) for altered in order}
         real = runs[False]
         statuses, problem, cheat = self.judge(real)
         if problem is None and chosen:
-            problem = self.judge_twins(runs[True])
+            problem = self.judge_inverted(runs[True])
             cheat = problem and "forced its tests"
         if cheat:  # what was reported is worth nothing
             statuses = dict.fromkeys(statuses, "failed")
@@ -90,7 +90,7 @@ class Suite:
         raise NotImplementedError  # abstract: each runner has its own
 
     def execute(self, writer, chosen, canary):
-        """In the child: run the tests. Returns the reporter and the exit status."""
+        """Run the tests, in the child. Return the reporter and the exit status."""
         raise NotImplementedError  # abstract: each runner has its own
 
     def report(self, statuses, problem, status=1, cheat=None):
@@ -108,33 +108,33 @@ class Suite:
         except OSError as error:
             print("the report can't be written: %s" % error)
         if problem is not None:
-            print("judge: %s" % problem)
+            print("verifier: %s" % problem)
             return status or 1
         return 0
 
     # The tests
 
     def functions(self, path):
-        """The tests of a module, {name: syntax}."""
+        """Return the tests of a module, {name: syntax}."""
         try:
-            return dict(twins.functions(ast.parse(self.sources[path])))
+            return dict(inverted.functions(ast.parse(self.sources[path])))
         except (SyntaxError, ValueError):
             return {}
 
     def choose(self):
-        """The tests whose twins are run: {file: names}."""
+        """Return the tests whose assertions are inverted: {file: names}."""
         known = [(path, name) for path in self.files for name in self.functions(path)]
         if self.wanted:
             ids = {test.split("[")[0] for test in self.wanted}
             known = [(path, name) for path, name in known if any(is_id(test, path, name) for test in ids)] or known
         chance = random.SystemRandom()
         chosen = {}
-        for path, name in chance.sample(known, min(TWINS, len(known))):
+        for path, name in chance.sample(known, min(INVERTED, len(known))):
             chosen.setdefault(path, []).append(name)
         return chosen
 
     def prepare(self):
-        """A listed suite may read its tree; other tests may add files to it. Nobody reads the tests themselves."""
+        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves."""
         if self.listed:
             odd = "( -perm /022 -o ! -perm -444 -o -type d ! -perm -555 ) -exec chmod u+rwX,go+rX,go-w {} +"
             find(self.root, "! -type l " + odd)
@@ -147,7 +147,7 @@ class Suite:
     # The two runs
 
     def fork(self, chosen):
-        """Run the tests in a child. chosen: None, or the tests whose twins are run instead."""
+        """Run the tests in a child. chosen: None, or the tests that run instead with inverted assertions."""
         canary = "test_" + "".join(random.SystemRandom().choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
         reader, writer = os.pipe()
         before = judged_processes()
@@ -162,7 +162,7 @@ class Suite:
             finally:
                 os._exit(99)
         os.close(writer)
-        messages, waited = listen(reader, child, self.twin_s if chosen else None, before)
+        messages, waited = listen(reader, child, self.inverted_s if chosen else None, before)
         kill_judged(before)
         return {"messages": messages, "status": status_of(waited), "canary": canary}
 
@@ -183,7 +183,7 @@ class Suite:
     # The verdict
 
     def judge(self, run):
-        """(status per test, why they aren't enough or None, the sign of cheating in that or None)."""
+        """Return (status per test, why they aren't enough or None, the sign of cheating in that or None)."""
         seen, titles = {}, {}
         errors = set()
         skipped_by_test = set()
@@ -228,8 +228,11 @@ class Suite:
         return statuses, None, None
 
     def found(self, name, outcome, titles):
-        """The status of a listed test. An id that was cut at a blank stands for all that begin so, and a title, which
-        unittest prints in place of a name, for all that have it."""
+        """Return the status of a listed test.
+
+        An id that was cut at a blank stands for all that begin so, and a title, which unittest prints in place of
+        a name, for all that have it.
+        """
         if self.unittest and "::" not in name:
             ended = titles.get(name, ())
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
@@ -243,7 +246,7 @@ class Suite:
         return "missing" if not cases else "passed" if set(cases) == {"passed"} else "failed"
 
     def may_fail(self, name):
-        """Whether the test says of itself, without a condition, that it is expected to fail: no code can break it."""
+        """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
         name = name.split("[")[0]
         for path in self.files:
             for found, node in self.functions(path).items():
@@ -252,7 +255,7 @@ class Suite:
         return False
 
     def exactly(self, outcome, errors):
-        """Statuses of tests that must not pass (those that end as they must count as passed), and of unlisted ones."""
+        """Return the status of tests that must not pass, and of unlisted ones. One that ends as it must has passed."""
         found = dict.fromkeys(self.exact, "missing")
         for name, what in outcome.items():
             if name in self.exact:
@@ -262,7 +265,7 @@ class Suite:
                 found[name] = "other"
         return found
 
-    def judge_twins(self, run):
+    def judge_inverted(self, run):
         outcomes = {}
         finished = False
         for message in run["messages"]:
@@ -282,7 +285,7 @@ class Pytest(Suite):
     """One call of pytest."""
 
     def test_files(self):
-        """The modules that hold tests, among the arguments."""
+        """Return the modules that hold tests, among the arguments."""
         found = []
         for arg in self.args:
             path = os.path.realpath(arg.split("::")[0])
@@ -300,11 +303,11 @@ class Pytest(Suite):
         import pytest
 
         reporter = PytestReporter(self, writer, chosen, canary)
-        args = self.args if chosen is None else self.twin_args(chosen)
+        args = self.args if chosen is None else self.inverted_args(chosen)
         return reporter, int(pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter]))
 
-    def twin_args(self, chosen):
-        """The same modules and options, without what writes reports or ends early."""
+    def inverted_args(self, chosen):
+        """Return the same modules and options, without what writes reports or ends early."""
         args = []
         for arg in self.args:
             path = os.path.realpath(arg.split("::")[0])
@@ -316,7 +319,7 @@ class Pytest(Suite):
         return args
 
     def unseen(self, outcome):
-        """Test functions of the given modules that pytest did not report."""
+        """Return the test functions of the given modules that pytest did not report."""
         if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
@@ -331,7 +334,7 @@ class Unittest(Suite):
     args: the script and its arguments."""
 
     unittest = True
-    twin_s = 300.0  # a script may prepare much before its first test
+    inverted_s = 300.0  # a script may prepare much before its first test
 
     def __init__(self, args, here):
         Suite.__init__(self, args, here)
@@ -346,7 +349,7 @@ class Unittest(Suite):
         import unittest  # noqa: F401 - for the processes that are forked from here
 
     def unseen(self, outcome):
-        """Test methods of the files that were not reported, by whatever class: one may inherit another's."""
+        """Return the test methods that no class reported: one may inherit another's."""
         reported = {test.split("::")[-1] for test in outcome}
         names = [name for path in self.files for name in self.functions(path) if "::" in name]
         return [name for name in names if name.split("::")[-1] not in reported]
@@ -374,7 +377,7 @@ class Unittest(Suite):
 
 
 def expects_failure(decorator):
-    """Whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
     if isinstance(decorator, ast.Call):
         if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
             return False
@@ -383,7 +386,7 @@ def expects_failure(decorator):
 
 
 def is_id(test, path, name):
-    """Whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
+    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
     if "::" not in test:
         return test == name
     file, _, rest = test.partition("::")

@@ -1,17 +1,17 @@
-"""Stands in for Python and pytest under `test.sh`, so that judged code can write no verdict.
+"""Run judged code for `test.sh`, in place of Python, pytest and other programs, so that it can write no verdict.
 
 `test.sh` runs as root. What it starts through here runs as nobody, in a process that is forked from this
 one and can write neither the reward nor this program's report. pytest (unittest, where tests.json says that a
 script runs the tests by it) is imported before the fork, and each test reported through a pipe; it must come to
 its regular end, and every listed test (tests.json, else the test functions in the modules it was given) must be
-seen to pass, once. Then, or before, in random order, the same process is forked again with twins of the tests
-(see `twins`), which must fail.
+seen to pass, once. Then, or before, in random order, the same process is forked again with
+inverted-assertion tests (see `inverted`), which must fail.
 
 The source of the tests is handed on in memory: their files can be read by root alone, so that the two
 processes can't be told apart by looking, and nothing can read there what a test expects.
 
 `--serve` starts it before there is anything to judge, so that Python and pytest are loaded when test.sh calls:
-stand-in.sh hands over its process id, from whose /proc all else is read.
+wrapper.sh hands over its process id, from whose /proc all else is read.
 
 Runs on any Python from 3.6: it is the image's, never one below the working directory.
 """
@@ -27,7 +27,10 @@ from processes import HERE, TESTS, become_judged, open_tree, status_of, within
 
 
 def main(argv):
-    """argv: the name that was called, the real program, its arguments. Returns an exit status."""
+    """Run what a wrapper was called for. Return an exit status.
+
+    argv: the name that was called, the real program, its arguments.
+    """
     name, real, args = argv[0], argv[1], argv[2:]
     python = name.startswith("python")
     if not python and name not in ("pytest", "py.test"):
@@ -50,7 +53,7 @@ def main(argv):
         workdir = os.readlink(HERE + "/workdir")
         if os.path.abspath(real).startswith(workdir + "/") or within(real, workdir):
             real = sys.executable  # the environment of one that lies there is judged code too
-        os.execve(real, [real, "-s", *options, *rest], dict(os.environ, JUDGE_CALL="1"))
+        os.execve(real, [real, "-s", *options, *rest], dict(os.environ, VERIFIER_OWN_CALL="1"))
     return drop(real, [*options, "-c", stdin, *rest[1:]] if stdin else args)
 
 
@@ -94,16 +97,16 @@ def answer(caller):
     os.chdir(os.readlink(caller + "/cwd"))
     with open(caller + "/cmdline", "rb") as file:
         _, path, *args = map(os.fsdecode, file.read().split(b"\0")[:-1])
-    if args[:1] == ["/judge/call"]:
+    if args[:1] == ["/verifier/call"]:
         args = args[2:]
     folders = os.environ.get("PATH", "").split(":")
-    os.environ["JUDGE_PATH"] = ":".join(folder for folder in folders if folder != HERE + "/bin")
-    os.environ["JUDGE_PYTHONPATH"] = os.environ.pop("PYTHONPATH", "")
+    os.environ["JUDGED_PATH"] = ":".join(folder for folder in folders if folder != HERE + "/bin")
+    os.environ["JUDGED_PYTHONPATH"] = os.environ.pop("PYTHONPATH", "")
     return main([os.path.basename(path), sys.executable, *args])
 
 
 def program(args):
-    """The source that Python is about to run, where it is ours: a script in /tests, `-c`, or what stdin holds."""
+    """Return the source that Python is to run, where it is ours: a script in /tests, `-c`, or what stdin holds."""
     if args and args[0] == "-c":
         return " ".join(args[1:2]), ""
     if not args or args[0] == "-":

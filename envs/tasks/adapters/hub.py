@@ -17,14 +17,14 @@ _REMEDY = "download its parquet file and give that file's path"
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """name: on the hub, or a folder. split: None for the only one, or else `test`."""
+    """A dataset. name: on the hub, or a folder. split: None for the only one, or else `test`."""
 
     name: str
     split: str | None
 
     @classmethod
     def parse(cls, source: str) -> Dataset | None:
-        """What `FOLDER`, `OWNER/NAME` or one of these with `:SPLIT` means. A folder comes before a name.
+        """Read what `FOLDER`, `OWNER/NAME` or one of these with `:SPLIT` means. A folder comes before a name.
 
         None where it can be neither."""
         head, _, split = source.rpartition(":")
@@ -35,7 +35,7 @@ class Dataset:
         return cls(*match.groups()) if match and not match[1].endswith(_FILES) else None
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each row behind where it stands.
+        """Yield each row behind where it stands.
 
         Raises BadTask, also where the package `datasets` is not installed or the hub can't be reached.
         """

@@ -20,8 +20,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from envs.tasks.adapters.records import Record, config, write_task
-from envs.tasks.adapters.script import OWN_TESTS, pytest_judge
+from envs.tasks.adapters.dataset_rows import Row
+from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images import BASE_IMAGE
 
@@ -50,8 +51,8 @@ def _convert(folder: Path, out: Path) -> Task:
         raise BadTask(f"{name}: tests/ holds no test_*.py")
     listing = folder / "tests.json"
     if listing.is_file():
-        record = Record(_object(listing), f"{name}/tests.json")
-        wanted, kept, functions = record.texts("FAIL_TO_PASS"), record.texts("PASS_TO_PASS"), False
+        row = Row(_object(listing), f"{name}/tests.json")
+        wanted, kept, functions = row.texts("FAIL_TO_PASS"), row.texts("PASS_TO_PASS"), False
     else:
         wanted = [test for module in modules for test in _functions(module, folder / "tests")]
         kept, functions = [], True
@@ -74,10 +75,10 @@ def _convert(folder: Path, out: Path) -> Task:
     paths = ["/app/src", "/app"] if (folder / "repo/src").is_dir() else ["/app"]
     run = [f"/tests/{module.relative_to(folder / 'tests').as_posix()}" for module in modules]
     options = OWN_TESTS.replace("--noconftest ", "")  # conftest.py in tests/ is as hidden as they are
-    judge = pytest_judge(
+    verifier = pytest_verifier(
         wanted, kept, files=run, workdir="/app", options=options, import_path=paths, functions=functions
     )
-    return write_task(out, name, {**files, **judge})
+    return write_task(out, name, {**files, **verifier})
 
 
 def _object(path: Path) -> dict[str, object]:

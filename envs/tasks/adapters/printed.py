@@ -25,9 +25,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
-from envs.tasks.adapters.records import JUDGE, Record
+from envs.tasks.adapters.dataset_rows import Row
+from envs.tasks.adapters.directory import INSIDE
 from envs.types import BadTask
 
 PARSERS: Mapping[str, str] = {
@@ -84,28 +86,28 @@ _RESET = re.compile(r"^git checkout [0-9a-f]{7,40}\b.*$", re.MULTILINE)
 _APPLY = re.compile(r"^git apply\b[^\n]*<<\s*'?(\w+)'?\n.*?^\1$", re.DOTALL | re.MULTILINE)
 
 
-def names_parser(record: Record) -> bool:
-    """Whether the row says how to read what its tests print, in a way that is known here."""
-    parser = _setting(record, "log_parser", "parser")
+def names_parser(row: Row) -> bool:
+    """Return whether the row says how to read what its tests print, in a way that is known here."""
+    parser = _setting(row, "log_parser", "parser")
     return isinstance(parser, str) and (parser in PARSERS or _is_source(parser))
 
 
-def printed_judge(record: Record, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
-    """`tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
-    if record.values.get("eval_type") == "fail_only":
-        raise _bad(record, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
+def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
+    """Return `tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
+    if row.values.get("eval_type") == "fail_only":
+        raise _bad(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
     odd = next((name for name in listed if "\n" in name or not name.strip()), None)
     if odd is not None:
-        raise _bad(record, f"{odd!r} is not the name of a test on one line, so it can't be found")
-    parser = _parser(record)
+        raise _bad(row, f"{odd!r} is not the name of a test on one line, so it can't be found")
+    parser = _parser(row)
     source = _is_source(parser)
     forms = "" if source else PARSERS[parser]
     parse = (
-        'judged "$(cat /judge/python 2> /dev/null || echo python3)" -I -c "$(cat /tests/parser.py)"'
+        'judged "$(cat /verifier/python 2> /dev/null || echo python3)" -I -c "$(cat /tests/parser.py)"'
         if source
         else f"tr -d '\\000' | LC_ALL=C awk -v forms={shlex.quote(forms)} -f /tests/printed.awk"
     )
-    script = _judge("printed.sh")
+    script = _inside("printed.sh")
     for mark, value in {
         "@WORKDIR@": shlex.quote(workdir),
         "@PREPARE@": prepare,
@@ -116,45 +118,45 @@ def printed_judge(record: Record, listed: Sequence[str], *, workdir: str, prepar
         script = script.replace(mark, value)
     return {
         "tests/test.sh": script,
-        "tests/commands.sh": _commands(record, trace="maven" in forms),
+        "tests/commands.sh": _commands(row, trace="maven" in forms),
         "tests/listed": "".join(f"{name.strip()}\n" for name in listed),
-        "tests/verdict.awk": _judge("verdict.awk"),
+        "tests/verdict.awk": _inside("verdict.awk"),
         **(
-            {"tests/parser.py": parser + _judge("parser.py")}
+            {"tests/parser.py": parser + _inside("parser.py")}
             if source
-            else {"tests/printed.awk": _judge("printed.awk")}
+            else {"tests/printed.awk": _inside("printed.awk")}
         ),
     }
 
 
-def _commands(record: Record, *, trace: bool) -> str:
-    """A bash script whose output is to be read. trace: with its commands."""
-    build = "\n".join(filter(None, (_lines(record, name) for name in ("rebuild_cmds", "build"))))
-    show = _lines(record, "print_cmds")
-    script = record.text("eval_script", default="")
-    test = _lines(record, "test_cmds") or _lines(record, "test_cmd")
+def _commands(row: Row, *, trace: bool) -> str:
+    """Return a bash script whose output is to be read. trace: with its commands."""
+    build = "\n".join(filter(None, (_lines(row, name) for name in ("rebuild_cmds", "build"))))
+    show = _lines(row, "print_cmds")
+    script = row.text("eval_script", default="")
+    test = _lines(row, "test_cmds") or _lines(row, "test_cmd")
     if script:
         region = _REGION.match(script)
         if region is None:
-            raise _bad(record, "eval_script has no >>>>> Start Test Output and >>>>> End Test Output around its tests")
-        if _APPLY.search(script) and not record.values.get("test_patch"):
-            raise _bad(record, "test_patch is missing, and eval_script has one; put it into test_patch")
+            raise _bad(row, "eval_script has no >>>>> Start Test Output and >>>>> End Test Output around its tests")
+        if _APPLY.search(script) and not row.values.get("test_patch"):
+            raise _bad(row, "test_patch is missing, and eval_script has one; put it into test_patch")
         build, test, show = _RESET.sub("", _APPLY.sub("", region[1])), region[2], ""
     elif not test:
-        specification = _specification(record)
+        specification = _specification(row)
         build, test = _joined(specification.get("build")), _joined(specification["test_cmd"])
     read = "exec >&3 3>&- 2>&1\n" + ("set -x\n" if trace else "")
     body = f"{test}\nended=$?\n{read}{show}\nexit $ended\n" if show else f"{read}{test}\n"
     return f"exec 3>&1 >&2\nset -o pipefail\n{build}\n{body}"
 
 
-def _parser(record: Record) -> str:
-    """The name of a parser, or the source of one."""
-    parser = _setting(record, "log_parser", "parser")
+def _parser(row: Row) -> str:
+    """Return the name of a parser, or the source of one."""
+    parser = _setting(row, "log_parser", "parser")
     if parser is None:
-        parser = _from_swebench(record, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
+        parser = _from_swebench(row, "log_parsers", "MAP_REPO_TO_PARSER", "log_parser").__name__
     if not isinstance(parser, str) or not (parser in PARSERS or _is_source(parser)):
-        raise _bad(record, f"log_parser {parser!r} isn't known; known are {', '.join(PARSERS)}")
+        raise _bad(row, f"log_parser {parser!r} isn't known; known are {', '.join(PARSERS)}")
     return parser
 
 
@@ -162,57 +164,54 @@ def _is_source(parser: str) -> bool:
     return re.search(r"^def parser\(", parser, re.MULTILINE) is not None
 
 
-def _specification(record: Record) -> Mapping[str, Any]:
-    versions = _from_swebench(record, "constants", "MAP_REPO_VERSION_TO_SPECS", "test_cmd")
-    version = record.text("version", default="")
+def _specification(row: Row) -> Mapping[str, Any]:
+    versions = _from_swebench(row, "constants", "MAP_REPO_VERSION_TO_SPECS", "test_cmd")
+    version = row.text("version", default="")
     if version not in versions:
-        raise _bad(record, f"test_cmd is missing, and swebench has no version {version!r} of the repository")
+        raise _bad(row, f"test_cmd is missing, and swebench has no version {version!r} of the repository")
     found: Mapping[str, Any] = versions[version]
     return found
 
 
-def _from_swebench(record: Record, module: str, table: str, field: str) -> Any:
-    """What a list in the package has for the row's repository."""
-    repo = record.text("repo", default="")
+def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
+    """Return what a list in the package has for the row's repository."""
+    repo = row.text("repo", default="")
     try:
-        # Here alone: it is large, and few need it.
-        from importlib import import_module
-
         lists = getattr(import_module(f"swebench.harness.{module}"), table)
     except (ImportError, AttributeError):
         raise _bad(
-            record, f"{field} is missing; pip install atropos-agent[swebench] gives the list of the package swebench"
+            row, f"{field} is missing; pip install atropos-agent[swebench] gives the list of the package swebench"
         ) from None
     for name in (repo, repo.lower()):
         if name in lists:
             return lists[name]
-    raise _bad(record, f"{field} is missing, and the package swebench doesn't know the repository {repo!r}")
+    raise _bad(row, f"{field} is missing, and the package swebench doesn't know the repository {repo!r}")
 
 
-def _setting(record: Record, *names: str) -> Any:
-    """The first of the named fields that has a value, in the row or in its install_config."""
-    more = record.table("install_config") if record.values.get("install_config") else {}
-    return next((table[name] for table in (record.values, more) for name in names if table.get(name)), None)
+def _setting(row: Row, *names: str) -> Any:
+    """Return the first of the named fields that has a value, in the row or in its install_config."""
+    more = row.table("install_config") if row.values.get("install_config") else {}
+    return next((table[name] for table in (row.values, more) for name in names if table.get(name)), None)
 
 
-def _lines(record: Record, name: str) -> str:
+def _lines(row: Row, name: str) -> str:
     try:
-        return _joined(_setting(record, name))
+        return _joined(_setting(row, name))
     except TypeError:
-        raise _bad(record, f"{name} must be a command or a list of commands") from None
+        raise _bad(row, f"{name} must be a command or a list of commands") from None
 
 
 def _joined(commands: Any) -> str:
-    """Commands as lines. Raises TypeError for what are none."""
+    """Return commands as lines. Raises TypeError for what are none."""
     if isinstance(commands, str) and commands.startswith("["):
         with suppress(ValueError):  # a test in brackets
             commands = json.loads(commands)
     return commands if isinstance(commands, str) else "\n".join(commands or ())
 
 
-def _judge(name: str) -> str:
-    return (JUDGE / name).read_text(encoding="utf-8")
+def _inside(name: str) -> str:
+    return (INSIDE / name).read_text(encoding="utf-8")
 
 
-def _bad(record: Record, problem: str) -> BadTask:
-    return BadTask(f"{record.where}: {record.text('instance_id')}: {problem}")
+def _bad(row: Row, problem: str) -> BadTask:
+    return BadTask(f"{row.where}: {row.text('instance_id')}: {problem}")

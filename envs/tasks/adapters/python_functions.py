@@ -19,8 +19,9 @@ import ast
 import textwrap
 from pathlib import Path
 
-from envs.tasks.adapters.records import Record, config, convert_records, write_task
-from envs.tasks.adapters.script import OWN_TESTS, pytest_judge
+from envs.tasks.adapters.dataset_rows import Row, convert_rows
+from envs.tasks.adapters.directory import config, write_task
+from envs.tasks.adapters.script import OWN_TESTS, pytest_verifier
 from envs.types import BadTask, Task
 from sandboxes.docker.images import BASE_IMAGE
 
@@ -28,27 +29,27 @@ _MODULE = "test_hidden.py"
 
 
 def load(path: Path, out: Path) -> list[Task]:
-    """Convert every record of a file into a task directory below `out`. Raises BadTask."""
-    return convert_records(path, out, _convert)
+    """Convert every row of a file into a task directory below `out`. Raises BadTask."""
+    return convert_rows(path, out, _convert)
 
 
-def _convert(record: Record, out: Path) -> Task:
-    number = record.values.get("task_id")
-    task_id = f"mbpp-{number}" if type(number) is int else record.text("task_id")
-    entry_point = record.text("entry_point", default="")
+def _convert(row: Row, out: Path) -> Task:
+    number = row.values.get("task_id")
+    task_id = f"mbpp-{number}" if type(number) is int else row.text("task_id")
+    entry_point = row.text("entry_point", default="")
     if entry_point:
-        instruction, start, solution, tests = _humaneval(record, entry_point)
+        instruction, start, solution, tests = _humaneval(row, entry_point)
     else:
-        instruction, start, solution, tests = _mbpp(record)
+        instruction, start, solution, tests = _mbpp(row)
     for name, source in (("the reference", solution), ("the tests", "\n\n".join(tests))):
         try:
             ast.parse(source)
         except SyntaxError as error:
-            raise BadTask(f"{record.where}: {name} of {task_id} is not Python: {error}") from None
+            raise BadTask(f"{row.where}: {name} of {task_id} is not Python: {error}") from None
     names = [node.name for node in ast.parse(tests[-1]).body if isinstance(node, ast.FunctionDef)]
     listed = [f"{_MODULE}::{name}" for name in names if name.startswith("test_")]
     if not listed:
-        raise BadTask(f"{record.where}: {task_id} has no tests")
+        raise BadTask(f"{row.where}: {task_id} has no tests")
     files: dict[str, str | bytes | Path] = {
         "task.toml": config("function", timeout_s=60, memory_mb=512),
         "instruction.md": instruction,
@@ -58,14 +59,14 @@ def _convert(record: Record, out: Path) -> Task:
         "solution/solve.sh": "#!/bin/bash\ncp /solution/solution.py /app/solution.py\n",
         f"tests/{_MODULE}": "\n\n".join(tests),
     }
-    judge = pytest_judge(listed, [], files=[f"/tests/{_MODULE}"], workdir="/app", options=OWN_TESTS)
-    return write_task(out, task_id, {**files, **judge})
+    verifier = pytest_verifier(listed, [], files=[f"/tests/{_MODULE}"], workdir="/app", options=OWN_TESTS)
+    return write_task(out, task_id, {**files, **verifier})
 
 
-def _humaneval(record: Record, entry_point: str) -> tuple[str, str, str, list[str]]:
-    prompt, reference, test = (record.text(name) for name in ("prompt", "canonical_solution", "test"))
+def _humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
+    prompt, reference, test = (row.text(name) for name in ("prompt", "canonical_solution", "test"))
     if not entry_point.isidentifier():
-        raise BadTask(f"{record.where}: entry_point {entry_point!r} is not a name")
+        raise BadTask(f"{row.where}: entry_point {entry_point!r} is not a name")
     instruction = (
         f"Complete the function `{entry_point}` in /app/solution.py, which starts like this:\n\n"
         f"```python\n{prompt.strip()}\n```\n"
@@ -78,12 +79,12 @@ def _humaneval(record: Record, entry_point: str) -> tuple[str, str, str, list[st
     return instruction, prompt, prompt + reference, tests
 
 
-def _mbpp(record: Record) -> tuple[str, str, str, list[str]]:
-    said, reference = record.text("text", "prompt"), record.text("code")
-    assertions = [*record.texts("test_list"), *record.texts("challenge_test_list")]
+def _mbpp(row: Row) -> tuple[str, str, str, list[str]]:
+    said, reference = row.text("text", "prompt"), row.text("code")
+    assertions = [*row.texts("test_list"), *row.texts("challenge_test_list")]
     if not assertions:
-        raise BadTask(f"{record.where}: test_list is missing or empty")
-    setup = record.text("test_setup_code", default="") or "\n".join(record.texts("test_imports"))
+        raise BadTask(f"{row.where}: test_list is missing or empty")
+    setup = row.text("test_setup_code", default="") or "\n".join(row.texts("test_imports"))
     shown = f"```python\n{assertions[0].strip()}\n```"
     instruction = f"{said.strip()}\n\nWrite it into /app/solution.py. This must hold:\n\n{shown}\n"
     cases = [

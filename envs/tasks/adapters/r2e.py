@@ -16,7 +16,7 @@ All is judged by pytest's report, also where R2E-Gym ran unittest, without the r
 (parallel workers, tests run again). Hidden tests that import files beside them which the row doesn't have are refused.
 
 The image has its tests, the script that runs them and the later history on board; one layer takes them out.
-Test support of the repository that the hidden tests import is the judge's territory.
+Test support of the repository that the hidden tests import is protected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from envs.tasks.adapters.records import TEST_FOLDERS, Record, config, convert_records, test_folder, write_task
-from envs.tasks.adapters.script import pytest_judge
+from envs.tasks.adapters.dataset_rows import Row, convert_rows
+from envs.tasks.adapters.directory import TEST_FOLDERS, config, test_folder, write_task
+from envs.tasks.adapters.script import pytest_verifier
 from envs.tasks.adapters.swebench import MOVE_OUT, PATH, SQUASH
 from envs.types import BadTask, Task
 
@@ -45,25 +46,25 @@ _MARKS = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
 
 
 def load(path: Path, out: Path) -> list[Task]:
-    """Convert every row into a task directory below `out`. Raises BadTask, or one BadRecords for all bad rows."""
-    return convert_records(path, out, _convert)
+    """Convert every row into a task directory below `out`. Raises BadTask, or one BadRows for all bad rows."""
+    return convert_rows(path, out, _convert)
 
 
-def _convert(record: Record, out: Path) -> Task:
-    task_id = f"{record.text('repo_name')}__{record.text('commit_hash')[:12]}"
-    where = f"{record.where}: {task_id}"
-    said = record.text("problem_statement")
+def _convert(row: Row, out: Path) -> Task:
+    task_id = f"{row.text('repo_name')}__{row.text('commit_hash')[:12]}"
+    where = f"{row.where}: {task_id}"
+    said = row.text("problem_statement")
     issue = re.search(r"\[ISSUE\](.*)\[/ISSUE\]", said, re.DOTALL)
-    run = record.table("execution_result_content")
+    run = row.table("execution_result_content")
     tests = _tests(run, where)
     modules = {name: code for name, code in tests.items() if name.startswith("test") and name.endswith(".py")}
-    expected = _expected(record.table("expected_output_json"), modules, where)
+    expected = _expected(row.table("expected_output_json"), modules, where)
     passing = [test for test, status in expected.items() if status == "PASSED"]
     before = {_plain(name) for name in _PRINTED.findall(_COLOUR.sub("", str(run.get("old_commit_res_stdout") or "")))}
     wanted = [test for test in passing if ".".join(test.split("::")[1:]) not in before]
     if not wanted:
         raise BadTask(f"{where}: no test passes only after the fix; doing nothing would solve it")
-    judge = pytest_judge(
+    verifier = pytest_verifier(
         wanted,
         [test for test in passing if test not in wanted],
         exact={test: status.lower() for test, status in expected.items() if status != "PASSED"},
@@ -79,20 +80,20 @@ def _convert(record: Record, out: Path) -> Task:
             "r2e-gym",
             timeout_s=1800,
             memory_mb=4096,
-            territory=[_FOLDER, ".venv", "tox.ini"],
+            protected=[_FOLDER, ".venv", "tox.ini"],
             folders=_support(_parse(code, name, where) for name, code in tests.items() if name.endswith(".py")),
         ),
         "instruction.md": (issue[1] if issue else said).strip() + "\n",
-        "environment/Dockerfile": (f"FROM {record.text('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
-        "solution/fix.patch": _fix(record.table("parsed_commit_content"), where),
+        "environment/Dockerfile": (f"FROM {row.text('docker_image')}\nWORKDIR /testbed\nRUN {layer}\n{PATH}\n"),
+        "solution/fix.patch": _fix(row.table("parsed_commit_content"), where),
         "solution/solve.sh": "#!/bin/bash\nset -e\ngit apply --whitespace=fix /solution/fix.patch\n",
         **{f"tests/suite/{_FOLDER}/{name}": code for name, code in tests.items()},
     }
-    return write_task(out, task_id, {**files, **judge})
+    return write_task(out, task_id, {**files, **verifier})
 
 
 def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:
-    """The hidden files by name. Raises BadTask, also when they import what isn't among them."""
+    """Return the hidden files by name. Raises BadTask, also when they import what isn't among them."""
     names, codes = run.get("test_file_names"), run.get("test_file_codes")
     if not names or not isinstance(names, list) or not isinstance(codes, list) or len(names) != len(codes):
         raise BadTask(f"{where}: execution_result_content must have as many test_file_codes as test_file_names")
@@ -119,7 +120,7 @@ def _parse(code: str, name: str, where: str) -> ast.Module:
 
 
 def _siblings(tree: ast.Module) -> Iterator[str]:
-    """Modules that a hidden file imports from its own folder."""
+    """Yield the modules that a hidden file imports from its own folder."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = (node.module or "").split(".")
@@ -130,7 +131,7 @@ def _siblings(tree: ast.Module) -> Iterator[str]:
 
 
 def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
-    """The repository's own folders of tests from which hidden ones import."""
+    """Yield the repository's own folders of tests from which hidden ones import."""
     for tree in trees:
         for node in ast.walk(tree):
             modules: list[str] = []
@@ -145,7 +146,7 @@ def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
 
 
 def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: str) -> dict[str, str]:
-    """The status of each test by pytest's node id. Raises BadTask for a name that fits no hidden file."""
+    """Return the status of each test by pytest's node id. Raises BadTask for a name that fits no hidden file."""
     bound = {name: _bound(code, name, where) for name, code in modules.items()}
     found: dict[str, str] = {}
     for given, status in statuses.items():
@@ -164,7 +165,7 @@ def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: st
 
 
 def _plain(name: str) -> str:
-    """A printed name without the message behind it."""
+    """Return a printed name without the message behind it."""
     short = name.split(" - ", maxsplit=1)[0]
     return short if "[" not in short or short.endswith("]") else name
 
@@ -177,7 +178,7 @@ def _bound(code: str, name: str, where: str) -> set[str]:
 
 
 def _fix(commit: Mapping[str, Any], where: str) -> str:
-    """The commit's patch of Python files that are no tests. Raises BadTask."""
+    """Return the commit's patch of Python files that are no tests. Raises BadTask."""
     try:
         patch = "".join(
             _file_patch(diff) for diff in commit["file_diffs"] if _is_source(diff["header"]["file"]["path"])

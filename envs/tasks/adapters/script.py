@@ -6,14 +6,14 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 
-from envs.tasks.adapters.records import JUDGE
+from envs.tasks.adapters.directory import INSIDE
 
 OWN_TESTS = "-c /dev/null --noconftest --rootdir /tests"
 """Options for tests that lie in /tests alone and use no configuration of the repository's."""
 _PYTEST = "python3 -m pytest -p no:cacheprovider --tb=short -q --continue-on-collection-errors"
 
 
-def pytest_judge(
+def pytest_verifier(
     fail_to_pass: Sequence[str],
     pass_to_pass: Sequence[str],
     *,
@@ -26,7 +26,7 @@ def pytest_judge(
     functions: bool = False,
     exact: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """`tests/test.sh` and `tests/tests.json`, by path in the task directory.
+    """Return `tests/test.sh` and `tests/tests.json`, by path in the task directory.
 
     files: what pytest runs, from `workdir`. prepare: shell commands as root before it.
     import_path: added to the tests' import path; None for `workdir`.
@@ -50,7 +50,7 @@ def pytest_judge(
     }
 
 
-def unittest_judge(
+def unittest_verifier(
     fail_to_pass: Sequence[str],
     pass_to_pass: Sequence[str],
     *,
@@ -59,7 +59,7 @@ def unittest_judge(
     workdir: str,
     prepare: str = "",
 ) -> dict[str, str]:
-    """`tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
+    """Return `tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
 
     fail_to_pass, pass_to_pass: node ids as pytest's, titles (the first line of a docstring), or names of functions.
     files: where the tests are. command: runs a Python script that runs them by unittest; absent: `unittests.py`.
@@ -68,12 +68,12 @@ def unittest_judge(
     tree = {"tests/tests.json": json.dumps(lists, indent=1) + "\n"}
     if not command:
         command = f"python3 /tests/unittests.py {shlex.join(files)}"
-        tree["tests/unittests.py"] = (JUDGE / "unittests.py").read_text(encoding="utf-8")
+        tree["tests/unittests.py"] = (INSIDE / "unittests.py").read_text(encoding="utf-8")
     return {**tree, "tests/test.sh": _script(workdir, command, prepare, workdir)}
 
 
 def _script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:
-    script = (JUDGE / "test.sh").read_text(encoding="utf-8")
+    script = (INSIDE / "test.sh").read_text(encoding="utf-8")
     for mark, value in {
         "@WORKDIR@": shlex.quote(workdir),
         "@PREPARE@": prepare,

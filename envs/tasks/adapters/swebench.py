@@ -13,8 +13,8 @@
 
 `repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
 `testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved to where the agent can't replace the
-judge's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
-and every file that `test_patch` touches, are the judge's territory: what the agent does to them is not carried over.
+verifier's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
+and every file that `test_patch` touches, are protected: what the agent does to them is not carried over.
 So is what else lies in their folders of tests (`tests/` and the like), which they may import, unless the reference
 changes it.
 
@@ -33,11 +33,13 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from envs.tasks.adapters.printed import names_parser, printed_judge
-from envs.tasks.adapters.records import Record, config, convert_records, test_folder, write_task
-from envs.tasks.adapters.script import pytest_judge, unittest_judge
+from envs.tasks.adapters.dataset_rows import Row, convert_rows
+from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.tasks.adapters.printed import names_parser, printed_verifier
+from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
 
 FAMILIES: dict[str, Callable[[str], str]] = {
@@ -52,7 +54,7 @@ MOVE_OUT = (
     "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv "
     '&& at=$(readlink -f /opt/venv/bin/python) && while [ "$at" ]; do chmod a+x "$at"; at=${at%/*}; done; fi'
 )
-"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the judge's."""
+"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the verifier's."""
 PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
 SQUASH = (
@@ -71,137 +73,191 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """Convert every row into a task directory below `out`.
 
     family: a key of `FAMILIES`, or "smith", whose `patch` is the bug. printed_results: tests that can't be watched
-    are judged by what they print. Raises BadTask, or one BadRecords that lists all rows that can't be used.
+    are judged by what they print. Raises BadTask, or one BadRows that lists all rows that can't be used.
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
-    return convert_records(path, out, lambda record, folder: _convert(record, folder, family, printed_results))
+    return convert_rows(path, out, lambda row, folder: _convert(row, folder, family, printed_results))
 
 
-def _convert(record: Record, out: Path, family: str, printed_results: bool) -> Task:
-    if "expected_output_json" in record.values:
-        raise BadTask(f"{record.where}: this is a row of R2E-Gym; convert it as r2e-gym")
-    task_id = record.text("instance_id")
-    instruction = record.text("problem_statement")
-    patch = record.text("patch")
-    test_patch = record.text("test_patch", default="")
-    wanted = record.texts("FAIL_TO_PASS", "fail_to_pass")
-    kept = record.texts("PASS_TO_PASS", "pass_to_pass")
-    if not wanted:
-        raise BadTask(f"{record.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
-    naming = FAMILIES.get(family)
-    default = naming(task_id) if naming is not None else None
-    image = record.text("image", "docker_image", "image_name", "image_url", default=default)
-    workdir = record.text("workdir", default=_workdir(record))
-    prepare = _PATCH if test_patch else ""
-    printed = not any(map(_NODE_ID.fullmatch, wanted)) and _prints(record, [*wanted, *kept], _touched(test_patch))
-    if printed:
-        if not printed_results:
-            raise BadTask(
-                f"{record.where}: {task_id}: FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other "
-                "runners only print results, as what they test could do too; --printed-results takes them for true"
-            )
-        files = _touched(test_patch)
-        judge = printed_judge(record, [*wanted, *kept], workdir=workdir, prepare=prepare)
-    elif any(map(_NODE_ID.fullmatch, wanted)):
-        for test in [*wanted, *kept]:
-            if not _NODE_ID.fullmatch(test):
-                raise BadTask(f"{record.where}: {task_id}: {test!r} is not a pytest node id, so it can't be found")
-        files = sorted({test.partition("::")[0] for test in [*wanted, *kept]})
-        options = f"--rootdir {shlex.quote(workdir)} -rN"
-        judge = pytest_judge(wanted, kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True)
-    else:
-        files, judge = _by_unittest(record, wanted, kept, _touched(test_patch), workdir, prepare)
+def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
+    instance = _instance(row, family)
+    verifier = _verifier(instance, printed_results)
     smith = family == "smith"
-    planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
-    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
-    dockerfile = [f"FROM {image}", f"WORKDIR {workdir}", *layer]
-    if smith:
-        dockerfile.insert(2, "COPY bug.patch /tmp/bug.patch")
     tree: dict[str, str | bytes | Path] = {
         "task.toml": config(
             family,
             timeout_s=1800,
             memory_mb=4096,
-            territory=[*files, *_touched(test_patch), "tox.ini", ".venv"],
-            folders=_support(files, _touched(patch)),
-            tags=["printed-results"] if printed else [],
+            protected=[*verifier.files, *instance.patched, "tox.ini", ".venv"],
+            folders=_support(verifier.files, _touched(instance.patch)),
+            tags=["printed-results"] if verifier.printed else [],
         ),
-        "instruction.md": instruction,
-        "environment/Dockerfile": "\n".join(dockerfile) + "\n",
-        "solution/fix.patch": patch,
+        "instruction.md": row.text("problem_statement"),
+        "environment/Dockerfile": _dockerfile(instance, verifier.printed, smith),
+        "solution/fix.patch": instance.patch,
         "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
     }
     if smith:
-        tree["environment/bug.patch"] = patch
-    if test_patch:
-        tree["tests/test.patch"] = test_patch
-    return write_task(out, task_id, {**tree, **judge})
+        tree["environment/bug.patch"] = instance.patch
+    if instance.test_patch:
+        tree["tests/test.patch"] = instance.test_patch
+    return write_task(out, instance.id, {**tree, **verifier.tree})
 
 
-def _by_unittest(
-    record: Record, wanted: Sequence[str], kept: Sequence[str], patched: Sequence[str], workdir: str, prepare: str
-) -> tuple[list[str], dict[str, str]]:
-    """The files of tests and the judge of a row whose ids are unittest's, or names of functions."""
-    ids = [*wanted, *kept]
+@dataclass(frozen=True, slots=True)
+class _Instance:
+    """A row's fields. wanted, kept: FAIL_TO_PASS and PASS_TO_PASS."""
+
+    row: Row
+    id: str
+    image: str
+    workdir: str
+    patch: str
+    test_patch: str
+    wanted: list[str]
+    kept: list[str]
+
+    @property
+    def listed(self) -> list[str]:
+        """Return every test that must be seen to pass."""
+        return [*self.wanted, *self.kept]
+
+    @property
+    def patched(self) -> list[str]:
+        """Return the paths that the tests' patch touches."""
+        return _touched(self.test_patch)
+
+    @property
+    def prepare(self) -> str:
+        """Return what is done before the tests run."""
+        return _PATCH if self.test_patch else ""
+
+    def refused(self, why: str) -> BadTask:
+        """Return the error that names the row."""
+        return BadTask(f"{self.row.where}: {self.id}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Verifier:
+    """What judges a row. files: the tests'. tree: `tests/`, by path in the task directory."""
+
+    files: list[str]
+    tree: dict[str, str]
+    printed: bool = False
+
+
+def _instance(row: Row, family: str) -> _Instance:
+    if "expected_output_json" in row.values:
+        raise BadTask(f"{row.where}: this is a row of R2E-Gym; convert it as r2e-gym")
+    task_id = row.text("instance_id")
+    naming = FAMILIES.get(family)
+    default = naming(task_id) if naming is not None else None
+    found = _Instance(
+        row,
+        task_id,
+        image=row.text("image", "docker_image", "image_name", "image_url", default=default),
+        workdir=row.text("workdir", default=_workdir(row)),
+        patch=row.text("patch"),
+        test_patch=row.text("test_patch", default=""),
+        wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
+        kept=row.texts("PASS_TO_PASS", "pass_to_pass"),
+    )
+    if not found.wanted:
+        raise BadTask(f"{row.where}: {task_id} has no FAIL_TO_PASS; doing nothing would solve it")
+    return found
+
+
+def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
+    """Choose by the tests' ids who runs them. Raises BadTask for ids that can't be found."""
+    wanted, workdir, prepare = instance.wanted, instance.workdir, instance.prepare
+    if any(map(_NODE_ID.fullmatch, wanted)):
+        for test in instance.listed:
+            if not _NODE_ID.fullmatch(test):
+                raise instance.refused(f"{test!r} is not a pytest node id, so it can't be found")
+        files = sorted({test.partition("::")[0] for test in instance.listed})
+        options = f"--rootdir {shlex.quote(workdir)} -rN"
+        tree = pytest_verifier(
+            wanted, instance.kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True
+        )
+        return _Verifier(files, tree)
+    if not _prints(instance):
+        return _by_unittest(instance)
+    if not printed_results:
+        raise instance.refused(
+            f"FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other runners only print results, "
+            "as what they test could do too; --printed-results takes them for true"
+        )
+    tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
+    return _Verifier(instance.patched, tree, printed=True)
+
+
+def _by_unittest(instance: _Instance) -> _Verifier:
+    """Return the verifier of a row whose ids are unittest's, or names of functions. Raises BadTask."""
+    ids, django = instance.listed, instance.row.text("repo", default="") == "django/django"
     methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
     odd = next((test for test in ids if not (methods or test.isidentifier())), None)
     if odd is not None:
         known = "neither pytest's (file.py::test), nor unittest's (test (module.Class)), nor a function's name"
-        raise BadTask(f"{record.where}: {record.text('instance_id')}: {odd!r} is {known}, so it can't be found")
-    files = set(filter(_is_python_test, patched))
+        raise instance.refused(f"{odd!r} is {known}, so it can't be found")
+    files = sorted(set(filter(_is_python_test, instance.patched)))
     if not files:
-        raise BadTask(f"{record.where}: {record.text('instance_id')}: test_patch names no file of tests")
-    named = {}
-    for test, found in methods.items():
-        *module, case = found["case"].removesuffix(f".{found['name']}").split(".")
-        path = "/".join(module) + ".py"
-        file = next((file for file in sorted(files) if f"/{file}".endswith(f"/{path}")), None)
-        # Django's tests are imported from within their folder.
-        named[test] = f"{file or (f'tests/{path}' if _is_django(record) else path)}::{case}::{found['name']}"
-    patched_files = sorted(files)
-    everything = sorted(files | {name.partition("::")[0] for name in named.values()})
+        raise instance.refused("test_patch names no file of tests")
+    named = {test: _node_id(found, files, django) for test, found in methods.items()}
+    everything = sorted({*files, *(name.partition("::")[0] for name in named.values())})
     command = ""
-    if _is_django(record):
-        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in patched_files]
+    if django:
+        labels = [file.removeprefix("tests/").removesuffix(".py").replace("/", ".") for file in files]
         command = f"python3 tests/runtests.py --verbosity 2 --settings test_sqlite --parallel 1 {shlex.join(labels)}"
-    judge = unittest_judge(
-        [named.get(test, test) for test in wanted],
-        [named.get(test, test) for test in kept],
-        files=everything if command else patched_files,
+    tree = unittest_verifier(
+        [named.get(test, test) for test in instance.wanted],
+        [named.get(test, test) for test in instance.kept],
+        files=everything if command else files,
         command=command,
-        workdir=workdir,
-        prepare=prepare,
+        workdir=instance.workdir,
+        prepare=instance.prepare,
     )
-    return everything, judge
+    return _Verifier(everything, tree)
 
 
-def _workdir(record: Record) -> str:
-    repo = record.text("repo", default="").rpartition("/")[2]
-    return f"/{repo}" if repo and "log_parser" in str(record.values.get("install_config")) else "/testbed"
+def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
+    """Return pytest's node id of unittest's `test (module.Class)`."""
+    *module, case = method["case"].removesuffix(f".{method['name']}").split(".")
+    path = "/".join(module) + ".py"
+    file = next((file for file in files if f"/{file}".endswith(f"/{path}")), None)
+    # Django's tests are imported from within their folder.
+    return f"{file or (f'tests/{path}' if django else path)}::{case}::{method['name']}"
 
 
-def _prints(record: Record, ids: Sequence[str], patched: Sequence[str]) -> bool:
-    """Whether a row without node ids is of tests that neither pytest nor unittest runs."""
-    python = any(map(_is_python_test, patched)) or any(map(_METHOD.fullmatch, ids))
-    return names_parser(record) or not python
+def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
+    planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
+    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
+    copy = ["COPY bug.patch /tmp/bug.patch"] if smith else []
+    return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
+
+
+def _workdir(row: Row) -> str:
+    repo = row.text("repo", default="").rpartition("/")[2]
+    return f"/{repo}" if repo and "log_parser" in str(row.values.get("install_config")) else "/testbed"
+
+
+def _prints(instance: _Instance) -> bool:
+    """Return whether a row without node ids is of tests that neither pytest nor unittest runs."""
+    python = any(map(_is_python_test, instance.patched)) or any(map(_METHOD.fullmatch, instance.listed))
+    return names_parser(instance.row) or not python
 
 
 def _is_python_test(path: str) -> bool:
     return path.endswith(".py") and "test" in path.rpartition("/")[2]
 
 
-def _is_django(record: Record) -> bool:
-    return record.text("repo", default="") == "django/django"
-
-
 def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
-    """The folders of tests that listed ones are in, without those that the reference changes."""
+    """Return the folders of tests that listed ones are in, without those that the reference changes."""
     folders = {test_folder(file) for file in files} - {""}
     return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}
 
 
 def _touched(patch: str) -> list[str]:
-    """Paths that a patch in git's format creates, changes or removes."""
+    """Return the paths that a patch in git's format creates, changes or removes."""
     names = re.findall(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$", patch, re.MULTILINE)
     return [name for name in names if ".." not in name.split("/")]

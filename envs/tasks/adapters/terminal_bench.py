@@ -14,7 +14,7 @@
 Rewarded is: run-tests.sh ends with 0, and pytest was seen to run at least one test, each of which passed.
 Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is
 refused. run-tests.sh often downloads uv and pytest: where the image has pytest, `uv run pytest` and `uvx pytest`
-are that one. The judge has the network, the agent has it too, as in terminal-bench.
+are that one. The verifier has the network, the agent has it too, as in terminal-bench.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from typing import Any
 
 import yaml
 
-from envs.tasks.adapters.records import JUDGE, BadRecords, write_task
+from envs.tasks.adapters.dataset_rows import BadRows
+from envs.tasks.adapters.directory import INSIDE, write_task
 from envs.types import BadTask, Task
 
 _NOT_CONTEXT = frozenset(
@@ -38,7 +39,7 @@ _SERVICE = frozenset({"build", "image", "container_name", "command", "environmen
 def load(folder: Path, out: Path) -> list[Task]:
     """Convert a task directory, or each one in `folder`, into directories below `out`.
 
-    Raises one BadRecords that lists all that can't be used."""
+    Raises one BadRows that lists all that can't be used."""
     found = [folder] if (folder / "task.yaml").is_file() else sorted(p.parent for p in folder.glob("*/task.yaml"))
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
@@ -49,7 +50,7 @@ def load(folder: Path, out: Path) -> list[Task]:
         except BadTask as problem:
             problems.append(str(problem))
     if problems:
-        raise BadRecords(f"tasks in {folder}", problems, tasks)
+        raise BadRows(f"tasks in {folder}", problems, tasks)
     return tasks
 
 
@@ -70,7 +71,7 @@ def _convert(folder: Path, out: Path) -> Task:
         "instruction.md": instruction.strip() + "\n",
         "tests": folder / "tests",
         "tests/run-tests.sh": folder / "run-tests.sh",
-        "tests/test.sh": (JUDGE / "terminal_bench.sh").read_text(encoding="utf-8"),
+        "tests/test.sh": (INSIDE / "terminal_bench.sh").read_text(encoding="utf-8"),
     }
     for path in sorted(folder.iterdir()):
         if path.name not in _NOT_CONTEXT:

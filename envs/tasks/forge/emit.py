@@ -16,7 +16,7 @@ from envs.tasks.forge.project import Project
 from envs.tasks.forge.suite import PYTEST_OPTIONS, WORKDIR
 from sandboxes.docker.images import BASE_IMAGE
 
-_JUDGE = Path(__file__).parent / "inside"
+_INSIDE = Path(__file__).parent / "inside"
 _DOCKERFILE = f"""\
 FROM {BASE_IMAGE}
 WORKDIR {WORKDIR}
@@ -53,13 +53,13 @@ class Forged:
 
     @property
     def id(self) -> str:
-        """The project's name and a digest of the mutated modules."""
+        """Return the project's name and a digest of the mutated modules."""
         digest = hashlib.sha256("\0".join(f"{bug.module}\0{bug.mutated}" for bug in self.bugs).encode())
         return f"{self.project.name}-{digest.hexdigest()[:10]}"
 
 
 def emit(task: Forged, instruction: str, out: Path) -> Path:
-    """Write the task's directory below `out`, in place of one with the same id. Returns it."""
+    """Write the task's directory below `out`, in place of one with the same id. Return it."""
     project, directory = task.project, out / task.id
     shutil.rmtree(directory, ignore_errors=True)
     hidden = {task.files[name] for name in task.fail_to_pass}
@@ -70,7 +70,7 @@ def emit(task: Forged, instruction: str, out: Path) -> Path:
         copy = _copy(project.root / file, directory / "environment/repo" / file)
         if file in changed:
             copy.write_bytes(changed[file].mutated.encode())
-    for file in project.territory:
+    for file in project.protected:
         _copy(project.root / file, directory / "tests/suite" / file)
     path = f"{WORKDIR}/{project.import_path}".removesuffix("/.")
     _write(directory / "environment/Dockerfile", _DOCKERFILE.replace("@PATH@", path))
@@ -93,7 +93,7 @@ def _script(task: Forged) -> str:
         "@PATH@": f"{WORKDIR}/{project.import_path}".removesuffix("/."),
         "@PYTEST@": shlex.join(["python3", "-m", "pytest", *PYTEST_OPTIONS, *listed]),
     }
-    script = (_JUDGE / "test.sh").read_text(encoding="utf-8")
+    script = (_INSIDE / "test.sh").read_text(encoding="utf-8")
     for mark, value in values.items():
         script = script.replace(mark, value)
     return script
@@ -136,7 +136,7 @@ def _reverse_patch(bug: Bug) -> str:
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Lines end at LF alone, as they do for git."""
+    """Split text into lines, which end at LF alone, as they do for git."""
     return text.replace("\n", "\n\0").removesuffix("\0").split("\0")
 
 

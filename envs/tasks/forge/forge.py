@@ -4,7 +4,7 @@ One warm sandbox per project runs everything: the unbroken suite several times (
 with themselves are dropped), then one mutant after the other, each written into its module and taken
 back. A mutant is kept when it breaks at least one test and at most 40 % of them, and every other test
 is still seen to pass. The reference of the first that is kept is judged as an agent's work would be: tests
-that the judge does not see pass (it runs them as another user, from memory) are left out. Kept bugs are
+that the verifier does not see pass (it runs them as another user, from memory) are left out. Kept bugs are
 also combined, two or three in one task, and run once more.
 """
 
@@ -21,9 +21,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from envs.judging.changes import pack_directory
+from envs.judging.archives import pack_directory
 from envs.judging.check import solve
-from envs.judging.verifier import StartTrees
+from envs.judging.start_trees import StartTrees
 from envs.tasks.forge.emit import Bug, Forged, emit
 from envs.tasks.forge.instruction import write_instruction
 from envs.tasks.forge.mutations import Mutation, apply_mutations, find_mutations, is_bug
@@ -78,7 +78,7 @@ async def forge(
     """Make up to `per_package` tasks from each source, `limit` in all, below `out`; tallies as `sources`.
 
     sources: directories, or packages as for `obtain`. A source that can't be used is a tally with
-    its problem, and so is one whose sandbox died; an engine that can't be reached ends everything.
+    its problem, and so is one whose sandbox died; a Docker daemon that can't be reached ends everything.
     """
     turn = asyncio.Semaphore(concurrency)
     left = itertools.count() if limit is None else iter(range(limit))
@@ -138,7 +138,7 @@ async def _forge_project(
                 outcome = await _try(sandbox, project, baseline, bugs)
                 if isinstance(outcome, Forged) and not judged:
                     judged = True
-                    unseen = await _unseen_by_the_judge(backend, outcome)
+                    unseen = await _unseen_by_the_verifier(backend, outcome)
                     baseline = replace(baseline, gold=baseline.gold - unseen)
                     tally.tests = len(baseline.gold)
                     outcome = await _try(sandbox, project, baseline, bugs) if unseen else outcome
@@ -156,17 +156,19 @@ async def _forge_project(
                 made_singles = made_singles[1:]
 
 
-async def _unseen_by_the_judge(backend: Backend, task: Forged) -> frozenset[str]:
-    """The tests that the judge does not see pass with the bugs taken out. Raises BadTask when it sees none."""
+async def _unseen_by_the_verifier(backend: Backend, task: Forged) -> frozenset[str]:
+    """Return the tests that the verifier does not see pass without the bugs. Raises BadTask when it sees none."""
     with tempfile.TemporaryDirectory() as folder:
         made = load_task(await asyncio.to_thread(emit, task, write_instruction(task, 0), Path(folder)))
         image = await backend.ensure_image(made.image, made.context)
         verdict, _ = await solve(backend, StartTrees(backend), made, image)
     unseen = frozenset(name for name, status in verdict.tests.items() if status is not TestStatus.PASSED)
     if not verdict.tests or len(unseen) == len(verdict.tests):
-        raise BadTask(f"{task.project.name}: the judge sees none of its tests pass: {verdict.explanation}")
+        raise BadTask(f"{task.project.name}: the verifier sees none of its tests pass: {verdict.explanation}")
     if unseen:
-        logger.info("%s: %d tests don't pass before the judge: %s", task.project.name, len(unseen), sorted(unseen)[:5])
+        logger.info(
+            "%s: %d tests don't pass before the verifier: %s", task.project.name, len(unseen), sorted(unseen)[:5]
+        )
     return unseen
 
 
@@ -231,7 +233,7 @@ def _problem(baseline: _Baseline, seen: Outcome) -> str | None:
 
 
 def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...]]:
-    """Bugs in random order, at most a few in each function."""
+    """Yield bugs in random order, at most a few in each function."""
     found: list[tuple[str, str, Mutation]] = []
     for module in project.modules:
         try:
@@ -248,7 +250,7 @@ def _singles(project: Project, chance: random.Random) -> Iterator[tuple[Bug, ...
 
 
 def _combine(singles: Sequence[Forged], chance: random.Random) -> tuple[Bug, ...] | None:
-    """Two or three kept bugs in one task, None when they overlap."""
+    """Return two or three kept bugs in one task, None when they overlap."""
     chosen = chance.sample(singles, min(len(singles), chance.choice((2, 2, 3))))
     by_module: dict[str, list[Bug]] = {}
     for task in chosen:

@@ -26,7 +26,7 @@ _CLOSINGS = (
 
 
 def write_instruction(task: Forged, seed: int) -> str:
-    """The text in Markdown; the same seed gives the same text."""
+    """Return the text in Markdown; the same seed gives the same text."""
     chance = random.Random(f"{seed} {task.id}")
     seen: dict[str, str] = {}
     for name in sorted(task.fail_to_pass):
@@ -45,7 +45,7 @@ def write_instruction(task: Forged, seed: int) -> str:
 
 
 def _documented(bugs: tuple[Bug, ...]) -> Iterator[tuple[str, str]]:
-    """Public functions, or else their classes, that were touched, with the first paragraph of their docstrings."""
+    """Yield touched public functions, or else their classes, with the first paragraph of their docstrings."""
     told = set()
     for bug in bugs:
         docstrings = dict(_docstrings(ast.parse(bug.original), ()))

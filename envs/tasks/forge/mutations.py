@@ -108,20 +108,20 @@ class Source:
 
 
 def cmp_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`<` to `<=`, `==` to `!=`, `in` to `not in`, and back."""
+    """Change `<` to `<=`, `==` to `!=`, `in` to `not in`, and back."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         yield from source.between(node.left, node.comparators[0], *_COMPARE[type(node.ops[0])])
 
 
 def bool_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`and` to `or`, and back."""
+    """Change `and` to `or`, and back."""
     if isinstance(node, ast.BoolOp) and len(node.values) == 2:
         old, new = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
         yield from source.between(node.values[0], node.values[1], rf"\b{old}\b", new)
 
 
 def drop_operand(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`a and b` to `a`: a condition forgotten."""
+    """Change `a and b` to `a`: forget a condition."""
     if isinstance(node, ast.BoolOp):
         kept, last = node.values[-2:]
         if source.data[source.end(kept) : source.start(last)].split() in ([b"and"], [b"or"]):
@@ -129,19 +129,19 @@ def drop_operand(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def drop_not(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`not a` to `a`."""
+    """Change `not a` to `a`."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield source.start(node), source.end(node), source.text(node.operand)
 
 
 def off_by_one(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """An integer that is one too large."""
+    """Make an integer one too large."""
     if isinstance(node, ast.Constant) and type(node.value) is int and node.value < 1000:
         yield source.start(node), source.end(node), str(node.value + 1)
 
 
 def arith_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`+` to `-`, `//` to `*` and so on, where neither side is a text or a collection."""
+    """Change `+` to `-`, `//` to `*` and so on, where neither side is a text or a collection."""
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         sides = (node.left, node.right)
         numbers = [side for side in sides if not isinstance(side, _LITERALS) or _is_number(side)]
@@ -150,7 +150,7 @@ def arith_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def drop_if_branch(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """An `if` without `else`, removed with its body."""
+    """Remove an `if` without `else`, with its body."""
     for body in _bodies(node):
         for child in body:
             if isinstance(child, ast.If) and not child.orelse and len(body) > 1:
@@ -158,13 +158,13 @@ def drop_if_branch(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def drop_else(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """The `else` or `elif` of an `if`, removed."""
+    """Remove the `else` or `elif` of an `if`."""
     if isinstance(node, ast.If) and node.orelse:
         yield source.end(node.body[-1]), source.end(node), ""
 
 
 def drop_stmt(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """A call for its effect, or an update of a variable, removed."""
+    """Remove a call for its effect, or an update of a variable."""
     for body in _bodies(node):
         for child in body:
             effect = isinstance(child, ast.Expr) and isinstance(child.value, ast.Call)
@@ -173,7 +173,7 @@ def drop_stmt(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def swap_args(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`f(a, b)` to `f(b, a)`."""
+    """Change `f(a, b)` to `f(b, a)`."""
     if isinstance(node, ast.Call) and len(node.args) >= 2:
         first, second = node.args[:2]
         if not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
@@ -183,7 +183,7 @@ def swap_args(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def wrong_default(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """A default value of a parameter, changed."""
+    """Change a default value of a parameter."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         for default in [*node.args.defaults, *node.args.kw_defaults]:
             if isinstance(default, ast.Constant) and type(default.value) in (bool, int):
@@ -192,13 +192,13 @@ def wrong_default(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def continue_break(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`continue` to `break`, and back."""
+    """Change `continue` to `break`, and back."""
     if isinstance(node, ast.Continue | ast.Break):
         yield source.start(node), source.end(node), "break" if isinstance(node, ast.Continue) else "continue"
 
 
 def slice_shift(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """A bound of a slice that is not a constant, one too large."""
+    """Make a bound of a slice that is not a constant one too large."""
     if isinstance(node, ast.Slice):
         for bound in (node.lower, node.upper):
             if isinstance(bound, ast.Name | ast.Attribute | ast.Call):
@@ -206,7 +206,7 @@ def slice_shift(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def branch_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """`a if c else b` to `b if c else a`."""
+    """Change `a if c else b` to `b if c else a`."""
     if isinstance(node, ast.IfExp):
         body, other = source.text(node.body), source.text(node.orelse)
         middle = source.data[source.end(node.body) : source.start(node.orelse)].decode()
@@ -215,7 +215,7 @@ def branch_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def sibling_call(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """A function or method of similar name and use: `lstrip` to `rstrip`, `min` to `max`."""
+    """Replace a function or method by one of similar name and use: `lstrip` to `rstrip`, `min` to `max`."""
     if isinstance(node, ast.Call):
         called = node.func
         name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
@@ -224,7 +224,7 @@ def sibling_call(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def other_exception(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """An `except` clause that catches something else, or fewer things."""
+    """Make an `except` clause catch something else, or fewer things."""
     if isinstance(node, ast.ExceptHandler):
         caught = node.type
         if isinstance(caught, ast.Name) and caught.id in _EXCEPTIONS:
@@ -244,7 +244,7 @@ OPERATORS: dict[str, Callable[[ast.AST, Source], Iterator[Splice]]] = {
 
 
 def find_mutations(text: str) -> list[Mutation]:
-    """Every candidate of a module, in the order of its source; none where it can't be parsed."""
+    """Return every candidate of a module, in the order of its source; none where it can't be parsed."""
     try:
         source = Source(text)
     except (SyntaxError, ValueError):
@@ -258,7 +258,7 @@ def find_mutations(text: str) -> list[Mutation]:
 
 
 def is_bug(text: str, mutation: Mutation) -> bool:
-    """Whether the mutated source parses into another syntax tree."""
+    """Return whether the mutated source parses into another syntax tree."""
     try:
         return ast.dump(ast.parse(apply_mutations(text, [mutation]))) != ast.dump(ast.parse(text))
     except (SyntaxError, ValueError):
@@ -266,7 +266,7 @@ def is_bug(text: str, mutation: Mutation) -> bool:
 
 
 def apply_mutations(text: str, mutations: Sequence[Mutation]) -> str:
-    """The source with all of them. Raises ValueError when two overlap."""
+    """Return the source with all of them. Raises ValueError when two overlap."""
     data = text.encode()
     last = len(data)
     for mutation in sorted(mutations, key=lambda one: (one.start, one.end), reverse=True):
@@ -278,7 +278,7 @@ def apply_mutations(text: str, mutations: Sequence[Mutation]) -> str:
 
 
 def _in_functions(node: ast.AST, names: tuple[str, ...], inside: bool = False) -> Iterator[tuple[str, ast.AST]]:
-    """The nodes in functions, each with its function's qualified name. Annotations and decorators are left out."""
+    """Yield the nodes in functions, but for annotations and decorators, each with its function's qualified name."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         names = (*names, node.name)
         yield ".".join(names), node

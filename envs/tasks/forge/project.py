@@ -25,8 +25,8 @@ class Project:
     """A source tree, sorted into what may be changed and what judges it. Paths are relative, with `/`.
 
     import_path: where its packages are imported from: "." or "src".
-    modules: library modules. tests: test modules. territory: tests and all that belongs to them.
-    test_roots: the topmost paths of the territory: directories of tests, and single files.
+    modules: library modules. tests: test modules. protected: tests and all that belongs to them.
+    test_roots: the topmost protected paths: directories of tests, and single files.
     """
 
     name: str
@@ -35,12 +35,12 @@ class Project:
     files: tuple[str, ...]
     modules: tuple[str, ...]
     tests: tuple[str, ...]
-    territory: tuple[str, ...]
+    protected: tuple[str, ...]
     test_roots: tuple[str, ...]
 
     @property
     def top_level(self) -> tuple[str, ...]:
-        """Names that its modules are imported by."""
+        """Return the names that its modules are imported by."""
         prefix = "" if self.import_path == "." else self.import_path + "/"
         return tuple(sorted({m.removeprefix(prefix).split("/")[0].removesuffix(".py") for m in self.modules}))
 
@@ -53,7 +53,7 @@ def read_project(root: Path, name: str | None = None) -> Project:
         if path.is_file() and not path.is_symlink() and not _SKIPPED.intersection(path.relative_to(root).parts)
     )
     test_roots: set[str] = set()
-    territory = []
+    protected = []
     for file in files:
         parts = file.split("/")
         at = next((i for i, part in enumerate(parts[:-1]) if part in _TEST_DIRECTORIES), None)
@@ -63,10 +63,10 @@ def read_project(root: Path, name: str | None = None) -> Project:
             test_roots.add(file)
         else:
             continue
-        territory.append(file)
-    tests = [file for file in territory if _TEST_FILE.fullmatch(file.split("/")[-1])]
+        protected.append(file)
+    tests = [file for file in protected if _TEST_FILE.fullmatch(file.split("/")[-1])]
     import_path = "src" if any(file.startswith("src/") and file.endswith(".py") for file in files) else "."
-    hidden = set(territory)
+    hidden = set(protected)
     modules = [file for file in files if file not in hidden and _is_library(file, import_path)]
     if not modules or not tests:
         what = "Python module" if not modules else "test module (test_*.py, *_test.py)"
@@ -78,13 +78,13 @@ def read_project(root: Path, name: str | None = None) -> Project:
         tuple(files),
         tuple(modules),
         tuple(tests),
-        tuple(territory),
+        tuple(protected),
         tuple(sorted(test_roots)),
     )
 
 
 async def obtain(source: str, cache: Path) -> Project:
-    """A directory as it is; else a requirement (`NAME` or `NAME==VERSION`), downloaded once into `cache`.
+    """Read a directory as it is, else a requirement (`NAME` or `NAME==VERSION`), downloaded once into `cache`.
 
     pip runs the release's own build code to learn its metadata. Raises BadTask with pip's reason.
     """

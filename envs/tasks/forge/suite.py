@@ -42,7 +42,7 @@ class Outcome:
 
 
 def _environment() -> list[str]:
-    """The command prefix that gives the code an empty environment and no rights.
+    """Return the command prefix that gives the code an empty environment and no rights.
 
     The hash seed is fixed, since parametrisation often follows the order of a set."""
     clean = "env -i PATH=/usr/bin:/bin HOME=/tmp LANG=C.UTF-8 PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
@@ -50,9 +50,9 @@ def _environment() -> list[str]:
 
 
 def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list[str]:
-    """The command that runs test modules and writes a JUnit report.
+    """Return the command that runs test modules and writes a JUnit report.
 
-    The library comes behind the standard library, as the judge has it. Not `-I`, which would ignore the hash
+    The library comes behind the standard library, as the verifier has it. Not `-I`, which would ignore the hash
     seed; the environment is empty already."""
     return [
         *(
@@ -109,7 +109,7 @@ def parse_report(report: bytes, duration_s: float = 0.0, files_run: Sequence[str
 
 
 def observed(message: str) -> str:
-    """The failing statement of the test and the error, without the library's frames: they name the cause."""
+    """Return the failing statement of the test and the error, without the library's frames: they name the cause."""
     lines = message.splitlines()
     statement: list[str] = []
     for line in lines[1:] if lines and re.match(r"\S+:\d+: in ", lines[0]) else []:
@@ -122,7 +122,7 @@ def observed(message: str) -> str:
 
 
 def _id(case: ElementTree.Element, modules: Mapping[str, str]) -> str:
-    """pytest's own node id: the file, then classes and function, which the report has joined by dots.
+    """Return pytest's own node id: the file, then classes and function, which the report has joined by dots.
 
     modules: files by dotted name; the report's own `file` is where an inherited test was written, not where it ran.
     """

@@ -20,25 +20,14 @@ from envs.running.outbox import Outbox
 from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, GroupFile, TrainerSink
 from envs.running.watchdog import LoopWatch
-from envs.tasks.sampler import TaskOrder
-from envs.types import InfraError, Outcome, Task, Verdict
+from envs.types import InfraError, Outcome, Verdict
 from tools import ToolRegistry
-
-TASKS = [Task(f"t{n}", "") for n in range(7)]
 
 
 @pytest.fixture
 def engine(smollm2_tokenizer):
     with ScriptedEngine(right, smollm2_tokenizer) as engine:
         yield engine
-
-
-def test_each_epoch_has_every_task_once_and_the_order_is_the_same_on_every_start():
-    order = [TaskOrder(TASKS, seed=3)[n].id for n in range(21)]
-    assert [TaskOrder(TASKS, seed=3)[n].id for n in reversed(range(21))] == order[::-1]
-    for epoch in range(3):
-        assert sorted(order[7 * epoch : 7 * epoch + 7]) == [task.id for task in TASKS]
-    assert order[:7] != order[7:14]
 
 
 def test_the_breaker_takes_hold_above_the_share_and_lets_go_after_successes(caplog):

@@ -9,7 +9,10 @@ from dataclasses import replace
 import pytest
 from task_formats import FORMATS
 
-from envs.judging.verifier import StartTrees, collect_changes, open_judge, solver_spec
+from envs.judging.changes import collect_changes
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
@@ -20,11 +23,11 @@ async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
     """The verdict on what a shell script, run as an agent would, makes of a task."""
     image = await backend.ensure_image(task.image, task.context)
     start = await StartTrees(backend).get(task, image)
-    async with open_judge(backend, task, image) as judging:
-        async with backend.open(solver_spec(task, image)) as sandbox:
+    async with open_verifier(backend, task, image) as verifier:
+        async with backend.open(agent_spec(task, image)) as sandbox:
             await sandbox.exec(["bash", "-c", script], timeout=30.0)
-            changes = await collect_changes(sandbox, start, task.hidden.territory)
-        return await judging(changes)
+            changes = await collect_changes(sandbox, start, task.hidden.protected)
+        return await verifier(changes)
 
 
 async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:

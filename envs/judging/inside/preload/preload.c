@@ -2,9 +2,9 @@
  * runs as nobody unless it is a program that the image came with.
  *
  * This is loaded into every dynamic program below test.sh and stands before the C library's exec functions. A program
- * below the working directory, or one that has changed since the judge's sandbox was made, is judged code: it
- * is handed to its stand-in, or to `judged`. So is a shell that runs such a file as a script, and whatever has
- * a stand-in and is called past it. Needs no C library of its own, so that it fits glibc and musl of any version.
+ * below the working directory, or one that has changed since the verifier's sandbox was made, is judged code: it
+ * is handed to its wrapper, or to `judged`. So is a shell that runs such a file as a script, and whatever has
+ * a wrapper and is called past it. Needs no C library of its own, so that it fits glibc and musl of any version.
  * Allocates nothing: after a vfork the parent's memory is ours too.
  */
 #define _GNU_SOURCE
@@ -20,9 +20,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define SELF "/judge/preload.so"
-#define BIN "/judge/bin/"
-#define OWN_CALL "JUDGE_CALL=" /* set by a stand-in for the one program that it runs as root */
+#define SELF "/verifier/preload.so"
+#define BIN "/verifier/bin/"
+#define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root */
 
 extern char **environ;
 
@@ -57,10 +57,10 @@ static int is_judged(const char *path) {
   syscall(SYS_close, fd);
   if (!known) return 1;
   real[n] = 0;
-  if (below(real, "/judge")) return 0;
-  n = syscall(SYS_readlinkat, AT_FDCWD, "/judge/workdir", workdir, sizeof workdir - 1);
+  if (below(real, "/verifier")) return 0;
+  n = syscall(SYS_readlinkat, AT_FDCWD, "/verifier/workdir", workdir, sizeof workdir - 1);
   workdir[n > 0 ? n : 0] = 0;
-  if (below(real, workdir) || look(AT_FDCWD, "/judge/since", &start) < 0) return 1;
+  if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return 1;
   /* In /tests nobody else may write, and a script there may have been made executable. */
   struct statx_timestamp when = below(real, "/tests") ? file.stx_mtime : file.stx_ctime, since = start.stx_ctime;
   return when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec);
@@ -68,7 +68,7 @@ static int is_judged(const char *path) {
 
 static int is_shell(const char *name) { return !strcmp(name, "sh") || !strcmp(name, "bash") || !strcmp(name, "dash"); }
 
-static int stand_in(const char *name, char *place, size_t size) {
+static int wrapper_of(const char *name, char *place, size_t size) {
   if (strlen(BIN) + strlen(name) >= size) return 0;
   strcpy(place, BIN);
   strcat(place, name);
@@ -145,19 +145,19 @@ static void decide(struct call *c, const char *path, char *const argv[], char *c
   c->env[kept] = NULL;
   c->path = path;
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */
-  if (root && !own && there && !starts(path, "/judge/")) {
+  if (root && !own && there && !starts(path, "/verifier/")) {
     char script[64];
     const char *name = base(path);
     interpreter(path, script, sizeof script);
-    if (is_judged(path)) c->path = is_shell(name) || !stand_in(name, c->place, sizeof c->place) ? BIN "judged" : c->place;
+    if (is_judged(path)) c->path = is_shell(name) || !wrapper_of(name, c->place, sizeof c->place) ? BIN "judged" : c->place;
     else if (is_shell(name)) c->path = script_of(argv) && is_judged(script_of(argv)) ? BIN "judged" : path;
     else if (!strcmp(name, "timeout") && times_judged(argv)) c->path = BIN "judged"; /* root may not kill it */
-    else if (stand_in(name, c->place, sizeof c->place)) c->path = c->place;
-    else if (script[0] && !is_shell(script) && stand_in(script, c->place, sizeof c->place)) c->path = BIN "judged";
+    else if (wrapper_of(name, c->place, sizeof c->place)) c->path = c->place;
+    else if (script[0] && !is_shell(script) && wrapper_of(script, c->place, sizeof c->place)) c->path = BIN "judged";
   }
   if (c->path != path) {
     c->argv[n++] = c->path;
-    c->argv[n++] = "/judge/call";
+    c->argv[n++] = "/verifier/call";
     c->argv[n++] = path;
     if (argv[0]) argv++;
   }

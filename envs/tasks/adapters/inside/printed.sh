@@ -9,7 +9,7 @@ home=(HOME="$HOME" JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:+$JAVA_TOOL_OPTIONS }-
     GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*' LANG=C.UTF-8)
 if type judged > /dev/null 2>&1; then
     stop() { judged sh -c 'kill -9 -1'; }
-else # not under atropos-agent's judge
+else # not under atropos-agent's verifier
     judged() { "$@"; }
     stop() { :; }
 fi
@@ -26,4 +26,4 @@ echo
 @PARSE@ < "$kept/output" > "$kept/results" || status=1
 LC_ALL=C awk -v ended=$status -v repeats=@REPEATS@ -f /tests/verdict.awk /tests/listed "$kept/results" \
     > /logs/verifier/ctrf.json && reward=1 || reward=0
-echo $reward > /logs/verifier/reward.txt
+echo "$reward" > /logs/verifier/reward.txt

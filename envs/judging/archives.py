@@ -1,0 +1,57 @@
+"""Tar archives: of directories of ours, and untrusted ones."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+
+def pack_directory(directory: Path) -> bytes:
+    """Return a directory of ours as a tar archive: owned by root, readable by all, writable by its owner."""
+    return pack_directories({".": directory})
+
+
+def pack_directories(directories: Mapping[str, Path]) -> bytes:
+    """Return several directories as one archive, by the path at which each is to be."""
+
+    def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        if "__pycache__" in Path(info.name).parts:
+            return None
+        info.uid = info.gid = 0
+        info.uname = info.gname = ""
+        info.mode = 0o755 if info.isdir() or info.mode & 0o100 else 0o644
+        return info
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
+        for place, directory in directories.items():
+            for path in sorted(directory.iterdir()):
+                tar.add(path, arcname=str(Path(place, path.name)), filter=plain)
+    return buffer.getvalue()
+
+
+def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        for member in tar:
+            name = relative_name(member.name)
+            if name and member.isreg() and not member.issparse() and member.size <= max_bytes:
+                yield name, read_member(tar, member)
+
+
+def relative_name(name: str) -> str | None:
+    """Return a member's name without `./` and doubled slashes; "" for the root; None when it is not acceptable."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if name.startswith("/") or ".." in parts or "\0" in name:
+        return None
+    return "/".join(parts)
+
+
+def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """Return the content of a regular file. Raises ValueError for a member without one."""
+    file = tar.extractfile(member)
+    if file is None:
+        raise ValueError(f"{member.name} has no content")
+    return file.read()

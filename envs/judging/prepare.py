@@ -1,0 +1,96 @@
+"""Prepare the verifier's sandbox: the hidden tests, a directory for the reward, and the wrappers.
+
+The tests are uploaded to /tests (root's, readable by root alone). Every Python, pytest and other program that test.sh
+calls is replaced by a wrapper that runs it as nobody and watches it (the folder `inside`, see docs/reward.md), so
+that test.sh alone can write a reward, whatever the judged code does. A task that names another user than root for its
+test.sh gets no wrappers: that user writes the reward, and the judged code can write it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.judging.archives import pack_directories
+from envs.judging.specs import verifier_spec
+from envs.types import Failure, InfraError, Task
+from sandboxes.base import Backend, Sandbox, SandboxError
+
+LOGS = "/logs/verifier"
+"""Where test.sh leaves its reward."""
+REPORT = "watched.json"
+"""The wrappers' own report, in `LOGS`."""
+SHOWN = 2000
+"""How many characters of a command's output an explanation quotes."""
+_INSIDE = Path(__file__).parent / "inside"
+_NOBODY = 65534
+# Any program may leave a report of its own in the directory; the sticky bit keeps root's files root's. The test.sh of
+# tasks that version 0.1 converted from terminal-bench reads the wrappers' report as judge.json.
+_MAKE = (
+    f"rm -rf /tests /verifier {LOGS} && mkdir -p /tests /verifier {LOGS} && chmod 1777 {LOGS} && cd {LOGS} "
+    f"&& touch reward.json reward.txt memory {REPORT} && chmod 600 {REPORT} && ln -s {REPORT} judge.json"
+)
+_MAKE_FOR_USER = f"rm -rf /tests {LOGS} && mkdir -p /tests {LOGS} && chmod 777 {LOGS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A sandbox in which changes can be judged.
+
+    user: who runs test.sh; None for the image's own.
+    judged_uid: the user id of the code under test.
+    wrappers: whether they are in place.
+    """
+
+    sandbox: Sandbox
+    user: str | None
+    judged_uid: int
+    wrappers: bool
+
+
+@asynccontextmanager
+async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterator[Prepared]:
+    """Open a sandbox and prepare it. Raises InfraError when there is none."""
+    try:
+        async with backend.open(verifier_spec(task, image)) as sandbox:
+            yield await _prepare(sandbox, task)
+    except SandboxError as error:
+        raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
+
+
+async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
+    tests = task.hidden.tests
+    if tests is None:
+        raise InfraError(
+            Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
+        )
+    try:
+        asked = await sandbox.exec(["id", "-u"], user=task.hidden.user)
+        user = int(asked.output) if asked.ok and asked.output.strip().isdigit() else 0
+        wrappers = task.hidden.user is None or user == 0
+        await _upload(sandbox, tests, wrappers)
+        if wrappers:
+            made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir], user="root")
+            if not made.ok:
+                raise InfraError(Failure.VERIFIER, f"could not put the wrappers in place: {made.output[-SHOWN:]}")
+    except (SandboxError, OSError) as error:
+        raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
+    return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers)
+
+
+async def _upload(sandbox: Sandbox, tests: Path, wrappers: bool) -> None:
+    """Make the directories and fill them. Raises InfraError, SandboxError and OSError."""
+    directories = {"tests": tests, **({"verifier": _INSIDE} if wrappers else {})}
+    archive = await asyncio.to_thread(pack_directories, directories)
+    make = _MAKE if wrappers else _MAKE_FOR_USER
+    # By the image's own tar, where it has one: the Docker daemon starts a process for each archive.
+    made = await sandbox.exec(f"{make} && tar -xf - -C /", user="root", stdin=archive)
+    if made.ok:
+        return
+    made = await sandbox.exec(make, user="root")
+    if not made.ok:
+        raise InfraError(Failure.VERIFIER, f"could not make /tests and {LOGS}: {made.output[-SHOWN:]}")
+    await sandbox.upload(archive, "/")

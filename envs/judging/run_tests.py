@@ -1,0 +1,100 @@
+"""Run the hidden tests on the agent's changes in a prepared sandbox, and fetch what the tests left.
+
+The changes are applied, and `bash /tests/test.sh` runs in the working directory. Then /logs/verifier is read as an
+archive: by root in the sandbox where the wrappers are in place, since judged code can change nothing of root's; else by
+the Docker daemon from outside, after every process was killed.
+"""
+
+from __future__ import annotations
+
+import tarfile
+
+from envs.judging.archives import regular_files
+from envs.judging.changes import Changes
+from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
+from envs.judging.results import read_verdict
+from envs.types import Failure, InfraError, Task, Verdict
+from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
+
+_MAX_REPORT_BYTES = 4 * 2**20
+_MAX_LOGS_BYTES = 64 * 2**20
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class DiedInTests(InfraError):
+    """The sandbox died or went silent under `test.sh`: the judged code's doing or the machine's."""
+
+
+async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict:
+    """Apply the changes, run test.sh and read the verdict. Raises InfraError. Done once in a sandbox."""
+    try:
+        problem = await _apply(prepared.sandbox, task, changes)
+    except (SandboxError, OSError) as error:
+        raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
+    if problem is not None:
+        return Verdict(0.0, problem)
+    ran = await _run_test_sh(prepared, task)
+    try:
+        logs = await _fetch_logs(prepared)
+        files = {name: data for name, data in regular_files(logs, _MAX_REPORT_BYTES) if data}
+        if not prepared.wrappers:
+            files.pop(REPORT, None)  # judged code may have written it
+    except (SandboxError, tarfile.TarError) as error:
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
+    except (OSError, ValueError) as error:
+        return read_verdict(ran, {}, f"the verifier's logs could not be read: {error}")
+    return read_verdict(ran, files)
+
+
+async def _apply(sandbox: Sandbox, task: Task, changes: Changes) -> str | None:
+    """Make the agent's changes in a clean tree. Return why they can't be made, None normally.
+
+    Changed paths are removed first: nothing is written through a link or into a file of another kind.
+    """
+    doomed = "".join(f"./{path}\0" for path in (*changes.deleted, *changes.changed))
+    if doomed:
+        removed = await sandbox.exec(
+            ["xargs", "-0", "rm", "-rf", "--"],
+            cwd=sandbox.workdir,
+            stdin=doomed.encode("utf-8", "surrogateescape"),
+            timeout=300.0,
+            user=task.user,  # who could remove them in the agent's sandbox
+        )
+        if not removed.ok:
+            return f"The agent's deletions could not be made: {removed.output[-SHOWN:]}"
+    if changes.added or changes.changed:
+        await sandbox.upload(changes.archive, sandbox.workdir)
+    return None
+
+
+async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
+    """Run test.sh. Raises DiedInTests and InfraError."""
+    sandbox = prepared.sandbox
+    command = ["/bin/sh", "/verifier/run.sh", sandbox.workdir] if prepared.wrappers else ["bash", "/tests/test.sh"]
+    try:
+        return await sandbox.exec(
+            command,
+            timeout=task.hidden.timeout_s,
+            cwd=sandbox.workdir,
+            env={**task.hidden.test_env, "JUDGED_UID": str(prepared.judged_uid)},
+            user=prepared.user,
+            max_output=_MAX_REPORT_BYTES,
+        )
+    except (SandboxDied, SandboxTimeout) as error:
+        raise DiedInTests(Failure.VERIFIER, f"the sandbox did not survive the tests: {error}") from error
+    except SandboxError as error:
+        raise InfraError(Failure.VERIFIER, f"the tests could not be run: {error}") from error
+
+
+async def _fetch_logs(prepared: Prepared) -> bytes:
+    """Return `LOGS` as a tar archive. Raises SandboxError, or OSError and ValueError as `download`."""
+    if prepared.wrappers:
+        # What nobody's processes may still do changes no file of root's, so there is nothing to stop first.
+        # Its `tar` is not one that they put into a folder of the image's PATH.
+        packed = await prepared.sandbox.exec(
+            ["tar", "-C", LOGS, "-cf", "-", "."], user="root", env={"PATH": _PATH}, max_output=_MAX_REPORT_BYTES
+        )
+        if packed.ok and packed.raw and not packed.truncated:
+            return packed.raw
+    await prepared.sandbox.stop()
+    return await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)

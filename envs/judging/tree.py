@@ -1,0 +1,177 @@
+"""Read a source tree from a tar archive that a hostile program may have shaped.
+
+Only regular files, directories and symbolic links that resolve inside the tree are taken, names are checked, and sizes
+and counts have caps. Hard links become files of their own; devices, pipes and sockets are left out. Modes keep their
+permission bits and lose setuid, setgid and sticky; owners are not compared. Version control and caches (`.git`,
+`__pycache__`, `*.pyc`, `.pytest_cache`) are not part of the tree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import stat
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from envs.judging.archives import read_member, relative_name
+
+MAX_TREE_BYTES = 256 * 2**20
+MAX_TREE_ENTRIES = 200_000
+_MAX_LINKS = 40
+_EXCLUDED = frozenset({".git", "__pycache__", ".pytest_cache"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One path of a tree.
+
+    kind: "file", "dir" or "link".
+    mode: permission bits; 0 for links, which have none.
+    size: bytes of a file. content: sha256 of a file, target of a link.
+    """
+
+    kind: str
+    mode: int = 0
+    size: int = 0
+    content: str = ""
+
+
+Tree = Mapping[str, Entry]
+"""Paths relative to the working directory, with `/` between their parts."""
+
+
+def tree_of(archive: bytes, root: str) -> Tree:
+    """Return the tree in an untrusted archive that was taken at `root`. Raises ValueError when it is over the caps."""
+    return Scan(archive, root).tree
+
+
+class Scan:
+    """An untrusted archive, read into a tree. Raises ValueError when it is over the caps or no directory."""
+
+    def __init__(self, archive: bytes, root: str) -> None:
+        self._archive = archive
+        self._members: dict[str, tarfile.TarInfo] = {}
+        self.tree: dict[str, Entry] = {}
+        self.dropped: set[str] = set()
+        total = 0
+        # "r:" takes plain archives only: nothing in it can be a decompression bomb.
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+            for count, member in enumerate(tar):
+                total += max(member.size, 0)
+                if count >= MAX_TREE_ENTRIES or total > MAX_TREE_BYTES:
+                    raise ValueError(
+                        f"the working directory holds more than {MAX_TREE_ENTRIES} paths or {MAX_TREE_BYTES >> 20} MiB"
+                    )
+                total += self._add(tar, member)
+        self._drop_escaping_links(root)
+        self._drop_orphans()
+
+    def pack(self, paths: list[str]) -> bytes:
+        buffer = io.BytesIO()
+        with (
+            tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as source,
+            tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
+        ):
+            for path in paths:
+                entry, member = self.tree[path], self._members[path]
+                info = tarfile.TarInfo(path)
+                # The owner may have given away its own access; the verifier must still get in.
+                info.mode = entry.mode | 0o700 if entry.kind == "dir" else entry.mode
+                info.mtime = max(0, int(member.mtime))
+                info.uid, info.gid = member.uid, member.gid
+                if entry.kind == "dir":
+                    info.type = tarfile.DIRTYPE
+                elif entry.kind == "link":
+                    info.type, info.linkname = tarfile.SYMTYPE, entry.content
+                data = read_member(source, member) if entry.kind == "file" else b""
+                info.size = len(data)
+                target.addfile(info, io.BytesIO(data))
+        return buffer.getvalue()
+
+    def content(self, path: str) -> bytes:
+        """Return what a file holds."""
+        with tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as tar:
+            return read_member(tar, self._members[path])
+
+    def _add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> int:
+        """Take a member into the tree. Returns the bytes that it takes beyond its own size."""
+        path = relative_name(member.name)
+        if path == "":
+            if not member.isdir():
+                raise ValueError("the working directory is no longer a directory")
+            return 0
+        if path is None:
+            self.dropped.add(member.name)
+            return 0
+        if _EXCLUDED.intersection(path.split("/")) or path.endswith(".pyc"):
+            return 0
+        mode = stat.S_IMODE(member.mode) & 0o777
+        if member.isdir():
+            entry = Entry("dir", mode)
+        elif member.issym():
+            entry = Entry("link", content=member.linkname)
+        elif member.isreg() and not member.issparse():
+            entry = Entry("file", mode, member.size, hashlib.sha256(read_member(tar, member)).hexdigest())
+        elif member.islnk() and self.tree.get(relative_name(member.linkname) or "", Entry("")).kind == "file":
+            original = relative_name(member.linkname) or ""
+            self.tree[path], self._members[path] = self.tree[original], self._members[original]
+            return self.tree[path].size
+        else:
+            self.dropped.add(path)
+            return 0
+        self.tree[path], self._members[path] = entry, member
+        return 0
+
+    def _drop_escaping_links(self, root: str) -> None:
+        links = {path: entry.content for path, entry in self.tree.items() if entry.kind == "link"}
+        self._drop([path for path in links if not _stays_inside(path, links, root)])
+
+    def _drop_orphans(self) -> None:
+        """Drop what lies below something other than a directory: no file system holds that."""
+        self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in parents(path))])
+
+    def _drop(self, paths: list[str]) -> None:
+        for path in paths:
+            del self.tree[path]
+        self.dropped.update(paths)
+
+
+_DIR = Entry("dir")
+
+
+def parents(path: str) -> Iterator[str]:
+    """Yield the folders that a path is in, the innermost first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _stays_inside(path: str, links: Mapping[str, str], root: str) -> bool:
+    """Return whether following `path` from the tree's root, link by link, never leaves the tree."""
+    todo = path.split("/")[::-1]
+    here: list[str] = []
+    followed = 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if not here:
+                return False
+            here.pop()
+            continue
+        target = links.get("/".join([*here, part]))
+        if target is None:
+            here.append(part)
+            continue
+        followed += 1
+        if followed > _MAX_LINKS or not target:
+            return False
+        if target.startswith("/"):
+            if target != root and not target.startswith(root.rstrip("/") + "/"):
+                return False
+            here, target = [], target[len(root.rstrip("/")) :]
+        todo.extend(target.split("/")[::-1])
+    return True

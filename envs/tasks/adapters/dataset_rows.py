@@ -1,0 +1,135 @@
+"""Rows of a dataset, read from a file or the hub, with their fields checked."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from envs.tasks.adapters.hub import Dataset
+from envs.types import BadTask, Task
+
+ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a dataset. where: its file and number, for messages."""
+
+    values: Mapping[str, Any]
+    where: str
+
+    def text(self, *names: str, default: str | None = None) -> str:
+        """Return the first of the named fields that holds text, else `default`. Raises BadTask without one."""
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, str) and value.strip():
+                return value
+            if value not in (None, "") and not isinstance(value, str):
+                raise BadTask(f"{self.where}: {name} is {type(value).__name__}, not text")
+        if default is None:
+            raise BadTask(f"{self.where}: {' or '.join(names)} is missing or empty")
+        return default
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Return an object, also where it was written as a JSON string. Raises BadTask when there is none."""
+        value = self.values.get(name)
+        if isinstance(value, str):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                raise BadTask(f"{self.where}: {name} is neither an object nor one in JSON") from None
+        if not isinstance(value, dict):
+            raise BadTask(f"{self.where}: {name} is missing or not an object")
+        return value
+
+    def texts(self, *names: str) -> list[str]:
+        """Return a list of texts, also where it was written as a JSON string."""
+        for name in names:
+            value = self.values.get(name)
+            if value is None:
+                continue
+            if isinstance(value, str):
+                try:
+                    value = json.loads(value)
+                except ValueError:
+                    raise BadTask(f"{self.where}: {name} is neither a list nor a list in JSON") from None
+            if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+                raise BadTask(f"{self.where}: {name} must be a list of texts")
+            return value
+        return []
+
+
+class BadRows(BadTask):
+    """Some rows can't be used. usable: the tasks that the others became."""
+
+    def __init__(self, what: str, problems: Sequence[str], usable: list[Task]) -> None:
+        super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
+        self.usable = usable
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
+
+    path: the file, or what `Dataset.parse` takes. Raises BadTask.
+    """
+    if not path.is_file():
+        dataset = Dataset.parse(str(path))
+        if dataset is None:
+            raise BadTask(f"{path} is not a file; give rows as {ROWS}")
+        yield from (Row(values, where) for where, values in dataset.rows())
+        return
+    if path.suffix == ".parquet":
+        try:
+            # Here alone: it is large, and few need it.
+            from pyarrow import parquet  # type: ignore[import-untyped] # has no stubs
+        except ImportError:
+            raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
+
+        rows = [(number, row) for number, row in enumerate(parquet.read_table(path).to_pylist(), 1)]
+    else:
+        rows = list(_json_rows(path))
+    for number, values in rows:
+        where = f"{path.name}:{number}"
+        if not isinstance(values, dict):
+            raise BadTask(f"{where} is no JSON object")
+        yield Row(values, where)
+
+
+def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
+    """Convert every row. Raises one BadRows that lists all rows that can't be used."""
+    tasks: dict[str, Task] = {}
+    problems = []
+    for row in read_rows(path):
+        try:
+            task = convert(row, out)
+        except BadTask as problem:
+            problems.append(str(problem))
+            continue
+        if task.id in tasks:
+            problems.append(f"{row.where}: a second row with the id {task.id}")
+        tasks[task.id] = task
+    if problems:
+        raise BadRows(f"rows of {path}", problems, list(tasks.values()))
+    return list(tasks.values())
+
+
+def _json_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        text = data.decode()
+    except (gzip.BadGzipFile, EOFError, UnicodeDecodeError) as error:
+        raise BadTask(f"{path.name} can't be read: {error}") from None
+    try:
+        if path.suffix == ".json":
+            rows = json.loads(text)
+            yield from enumerate(rows if isinstance(rows, list) else [rows], 1)
+            return
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield number, json.loads(line)
+    except ValueError as error:
+        raise BadTask(f"{path.name} is not valid JSON: {error}") from None

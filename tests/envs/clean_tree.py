@@ -1,0 +1,55 @@
+"""A clean source tree in which files are written as an agent would, without a sandbox for each attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tarfile
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+
+from envs.judging.changes import Changes, compare
+from envs.judging.specs import agent_spec
+from envs.judging.tree import tree_of
+from envs.types import Task
+from sandboxes.base import Backend
+
+
+class CleanTree:
+    """The tree of a task's image. `read` takes it from a sandbox, once."""
+
+    def __init__(self, archive: bytes, root: str, protected: Sequence[str]) -> None:
+        self._archive, self._root, self._protected = archive, root, protected
+        self._start = tree_of(archive, root)
+
+    @classmethod
+    async def read(cls, backend: Backend, task: Task, image: str) -> CleanTree:
+        async with backend.open(agent_spec(task, image)) as sandbox:
+            archive = await sandbox.download(sandbox.workdir)
+            return cls(archive, sandbox.workdir, task.hidden.protected)
+
+    def written(self, files: Mapping[str, str], *, mode: int = 0o644) -> Changes:
+        """The changes of an agent that wrote these files, in folders that are there."""
+        with_files = io.BytesIO()
+        with (
+            tarfile.open(fileobj=io.BytesIO(self._archive)) as source,
+            tarfile.open(fileobj=with_files, mode="w", format=tarfile.GNU_FORMAT) as target,
+        ):
+            for member in source:
+                if member.name.removeprefix("./") not in files:
+                    target.addfile(member, source.extractfile(member) if member.isreg() else None)
+            for name, text in files.items():
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = len(text.encode()), mode
+                target.addfile(info, io.BytesIO(text.encode()))
+        return compare(self._start, with_files.getvalue(), self._root, self._protected)
+
+
+async def a_few_at_a_time(attempts: Iterable[Coroutine[object, object, None]], limit: int = 3) -> None:
+    """Wait for all attempts, of which `limit` have a sandbox at a time."""
+    turn = asyncio.Semaphore(limit)
+
+    async def one(attempt: Coroutine[object, object, None]) -> None:
+        async with turn:
+            await attempt
+
+    await asyncio.gather(*map(one, attempts))

@@ -1,0 +1,62 @@
+"""What the agent's work is: what is carried, and what stays as it was."""
+
+import io
+import tarfile
+
+from tree_samples import ROOT, archive, carried, folder, member, start, symlink
+
+from envs.judging import changes
+from envs.judging.changes import compare
+
+
+def test_an_untouched_tree_has_no_changes():
+    tree = [folder("src"), member("src/a.py", b"a")]
+    changes = compare(start(*tree), archive(*tree), ROOT)
+    assert not changes
+    assert carried(changes) == {}
+
+
+def test_new_changed_and_deleted_paths_are_told_apart():
+    before = start(member("kept", b"1"), member("changed", b"1"), member("deleted", b"1"))
+    after = archive(member("kept", b"1"), member("changed", b"2"), member("new", b"\x00\xff"), folder("empty"))
+    changes = compare(before, after, ROOT)
+    assert (changes.added, changes.changed, changes.deleted) == (("empty", "new"), ("changed",), ("deleted",))
+    assert carried(changes) == {
+        "changed": (tarfile.REGTYPE, b"2"),
+        "empty": (tarfile.DIRTYPE, ""),
+        "new": (tarfile.REGTYPE, b"\x00\xff"),
+    }
+
+
+def test_a_change_of_mode_alone_is_a_change():
+    changes = compare(start(member("run.sh", b"x")), archive(member("run.sh", b"x", mode=0o755)), ROOT)
+    assert changes.changed == ("run.sh",)
+    with tarfile.open(fileobj=io.BytesIO(changes.archive)) as tar:
+        assert tar.getmember("run.sh").mode == 0o755
+
+
+def test_a_directory_stays_open_to_its_owner():
+    with tarfile.open(fileobj=io.BytesIO(compare({}, archive(folder("x", 0)), ROOT).archive)) as tar:
+        assert tar.getmember("x").mode == 0o700
+
+
+def test_a_directory_in_place_of_a_file_is_carried():
+    changes = compare(start(member("x", b"1")), archive(folder("x"), member("x/y", b"2")), ROOT)
+    assert (changes.changed, changes.added) == (("x",), ("x/y",))
+
+
+def test_links_come_last_so_that_nothing_is_written_through_them():
+    tree = [symlink("a", "z"), folder("z"), member("z/f", b"1")]
+    changes = compare({}, archive(*tree), ROOT)
+    assert list(carried(changes)) == ["z", "z/f", "a"]
+
+
+def test_too_much_change_is_a_result(monkeypatch):
+    monkeypatch.setattr(changes, "MAX_CHANGED_BYTES", 10)
+    tree = [member("old", b"1" * 50)]
+    assert compare(start(*tree), archive(*tree, member("new", b"1" * 10)), ROOT).problem is None
+    assert "changed paths" in compare(start(*tree), archive(*tree, member("new", b"1" * 11)), ROOT).problem
+
+
+def test_a_tree_that_became_something_else_is_a_result():
+    assert compare({}, archive(symlink(".", "/etc")), ROOT).problem == "the working directory is no longer a directory"

@@ -1,0 +1,147 @@
+"""Checking tasks: which may be used, and what is said of those that may not."""
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import envs.swe
+from envs.judging.changes import Changes
+from envs.judging.check import check_tasks, render
+from envs.judging.manifest import CheckResult
+from envs.judging.verifier import judge
+from envs.tasks.harbor import load_task, load_tasks
+from envs.types import TestStatus
+from sandboxes.base import DaemonUnavailable
+
+STARTER = Path(envs.swe.__file__).parent / "starter"
+SAMPLE = ("create-notes", "rename-draft", "lru-cache", "ini-inherit")
+
+
+def make_task(root: Path, name: str, *, solve: str | None = "echo 1 > done", test: str = "test -e done") -> Path:
+    directory = root / name
+    for folder in ("environment", "tests", "solution"):
+        (directory / folder).mkdir(parents=True)
+    (directory / "task.toml").write_text('[environment]\nnetwork_mode = "no-network"\n')
+    (directory / "instruction.md").write_text("Make a file named done.\n")
+    (directory / "environment/Dockerfile").write_text("FROM atropos-agent/base:debian12\nWORKDIR /app\n")
+    (directory / "tests/test.sh").write_text(f"if {test}; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n")
+    if solve is None:
+        (directory / "solution").rmdir()
+    else:
+        (directory / "solution/solve.sh").write_text(solve + "\n")
+    return directory
+
+
+async def only(backend, directory, **options) -> CheckResult:
+    (result,) = await check_tasks(backend, [load_task(directory)], **options)
+    return result
+
+
+@pytest.mark.docker
+async def test_a_sample_of_the_starter_pack_can_be_used(docker_backend):
+    seen = []
+    tasks = [load_task(STARTER / name) for name in SAMPLE]
+    results = await check_tasks(docker_backend, tasks, on_result=seen.append)
+    assert [result.problem for result in results] == [None] * len(SAMPLE)
+    assert [result.task_id for result in results] == list(SAMPLE)
+    assert {(result.reference, result.nothing) for result in results} == {((1.0,), (0.0,))}
+    assert len(seen) == len(SAMPLE)
+
+
+@pytest.mark.docker
+async def test_an_untouched_repository_fails_the_tests_that_it_should_and_no_others(docker_backend):
+    task = load_task(STARTER / "stock-reservations")
+    image = await docker_backend.ensure_image(task.image, task.context)
+    verdict = await judge(docker_backend, task, image, Changes())
+    listed = json.loads((task.hidden.tests / "tests.json").read_text())
+    assert {name for name, status in verdict.tests.items() if status is TestStatus.FAILED} == {*listed["FAIL_TO_PASS"]}
+    assert {name for name, status in verdict.tests.items() if status is TestStatus.PASSED} == {*listed["PASS_TO_PASS"]}
+
+
+@pytest.mark.docker
+async def test_a_task_that_is_fine_can_be_used(docker_backend, tmp_path):
+    result = await only(docker_backend, make_task(tmp_path, "fine"), repeats=2)
+    assert (result.ok, result.reference, result.nothing) == (True, (1.0, 1.0), (0.0, 0.0))
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with 4: oops"),
+        ({"test": "true"}, "an untouched tree is rewarded"),
+        ({"solve": None}, "has no solution/solve.sh; without a reference it can't be checked"),
+        ({"solve": "echo 1 > /opt/done", "test": "test -e /opt/done"}, "the reference is not rewarded"),
+    ],
+    ids=["reference", "nothing", "no-solution", "outside"],
+)
+async def test_what_is_wrong_with_a_task_is_said(docker_backend, tmp_path, options, said):
+    result = await only(docker_backend, make_task(tmp_path, "bad", **options))
+    assert not result.ok
+    assert said in result.problem
+
+
+@pytest.mark.docker
+async def test_a_flaky_task_is_found_by_repeating(docker_backend, tmp_path):
+    flaky = make_task(tmp_path, "flaky", solve="head -c 8 /dev/urandom | od -An -tu1 | tr -d ' \\n' > done")
+    (flaky / "tests/test.sh").write_text(
+        "test -e done && n=1.$(tr -cd 0-9 < done) || n=0\necho $n > /logs/verifier/reward.txt\n"
+    )
+    result = await only(docker_backend, flaky, repeats=2)
+    assert result.problem == "repeats disagree: the task is flaky"
+
+
+@pytest.mark.docker
+async def test_a_task_that_cannot_be_built_does_not_stop_the_others(docker_backend, tmp_path):
+    broken = make_task(tmp_path, "broken")
+    (broken / "environment/Dockerfile").write_text("FROM atropos-agent/base:debian12\nRUN exit 7\n")
+    make_task(tmp_path, "fine")
+    results = await check_tasks(docker_backend, load_tasks(tmp_path))
+    assert [result.ok for result in results] == [False, True]
+
+
+async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
+    class Backend:
+        async def ensure_image(self, name, context):
+            raise DaemonUnavailable("start it")
+
+    with pytest.raises(DaemonUnavailable):
+        await check_tasks(Backend(), [load_task(make_task(tmp_path, name)) for name in "abc"])
+
+
+@pytest.mark.docker
+async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "fine")
+    first = await only(docker_backend, directory)
+    assert first.verifier_s > 0 and first.memory_mb > 0 and first.image_mb > 100
+
+    async def again(known, repeats=1):
+        (found,) = await check_tasks(docker_backend, [load_task(directory)], known={"fine": known}, repeats=repeats)
+        return found
+
+    assert await again(first) is first
+    assert (await again(first, repeats=2)).reference == (1.0, 1.0)
+    assert (await again(replace(first, problem="no engine"))).ok
+    flaky = replace(first, problem="repeats disagree", flaky=True)
+    assert await again(flaky) is flaky
+    (directory / "tests/more").write_text("x")
+    assert (await again(flaky)).ok
+
+
+def test_when_all_is_well_one_line_says_so():
+    console = Console(width=120, file=io.StringIO())
+    console.print(render([CheckResult("good", "", "", (1.0,), (0.0,), 1)]))
+    assert console.file.getvalue().strip() == "1 of 1 tasks can be used"
+
+
+def test_the_table_names_what_is_wrong():
+    console = Console(width=120, file=io.StringIO())
+    good, bad = CheckResult("good", "", "", (1.0,), (0.0,), 1), CheckResult("bad", "", "", (), (), 2, "[why]")
+    console.print(render([good, bad]))
+    text = console.file.getvalue()
+    assert "1 of 2 tasks can be used" in text
+    assert "bad" in text and "[why]" in text and "good" not in text

@@ -1,0 +1,55 @@
+"""What the check of tasks leaves behind, and what a run makes of it."""
+
+import json
+import logging
+
+import pytest
+
+from envs.judging.manifest import CheckResult, read_manifest, usable, write_manifest
+from envs.tasks.selection import checked
+from envs.types import BadTask, Task
+
+GOOD = CheckResult("good", "d1", "image", (1.0, 1.0), (0.0, 0.0), 1.5, verifier_s=0.5, memory_mb=40.0, image_mb=209.0)
+BAD = CheckResult("bad", "d2", "", (), (), 0.5, "no image")
+FLAKY = CheckResult("flaky", "d3", "image", (1.0, 0.0), (0.0, 0.0), 1.0, "repeats disagree", flaky=True)
+TASKS = [Task("good", "", digest="d1"), Task("bad", "", digest="d2"), Task("flaky", "", digest="d3")]
+
+
+def test_a_manifest_can_be_read_back(tmp_path):
+    path = tmp_path / "deep/manifest.json"
+    write_manifest(path, [GOOD, BAD, FLAKY])
+    assert read_manifest(path) == {"good": GOOD, "bad": BAD, "flaky": FLAKY}
+
+
+def test_a_manifest_of_version_0_1_is_read(tmp_path):
+    path = tmp_path / "manifest.json"
+    write_manifest(path, [GOOD])
+    old = json.loads(path.read_text().replace("verifier_s", "judge_s")) | {"version": 2}
+    path.write_text(json.dumps(old))
+    assert read_manifest(path) == {"good": GOOD}
+
+
+def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
+    write_manifest(tmp_path / "manifest.json", [GOOD, BAD, FLAKY])
+    with caplog.at_level(logging.WARNING):
+        assert [task.id for task in checked([*TASKS, Task("new", "")], tmp_path, None)] == ["good"]
+    assert "3 of 4 tasks are left out" in caplog.text
+    assert "2 failed its check, 1 have changed or are new since" in caplog.text
+
+
+def test_a_task_that_has_changed_since_its_check_is_not_used():
+    with pytest.raises(BadTask, match="run `tasks check` on the folder again"):
+        usable([Task("good", "", digest="other")], {"good": GOOD}, "manifest.json")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 3}', '{"version": 3, "tasks": {"a": {}}}'])
+def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    with pytest.raises(BadTask, match="is no manifest"):
+        read_manifest(tmp_path / "manifest.json")
+
+
+def test_a_manifest_of_another_version_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text('{"version": 1, "tasks": {}}')
+    with pytest.raises(BadTask, match="of version 1, not 3"):
+        read_manifest(tmp_path / "manifest.json")

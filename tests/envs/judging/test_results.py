@@ -1,0 +1,69 @@
+"""Reading what the hidden tests left: rewards, reports of tests, and nonsense."""
+
+import pytest
+from verifier_samples import REWARD, task
+
+from envs.judging.changes import Changes
+from envs.judging.verifier import judge
+from envs.types import TestStatus
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "script, reward, said",
+    [
+        ("true", 0.0, "the verifier wrote no reward (test.sh ended with 0)"),
+        ("echo boom; exit 3", 0.0, "the verifier wrote no reward (test.sh ended with 3).\nboom"),
+        (REWARD.format("nan"), 0.0, "reward.txt holds 'nan', not a finite number"),
+        (REWARD.format("1 2"), 0.0, "reward.txt holds '1 2', not a number"),
+        (REWARD.format("''"), 0.0, "reward.txt holds '', not a number"),
+        (REWARD.format("0.25"), 0.25, "Reward 0.25"),
+        (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
+        ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.5, "Reward 0.5"),
+        ("echo 0.75 > /logs/verifier/reward.json", 0.75, "Reward 0.75"),
+        ("echo '[1]' > /logs/verifier/reward.json", 0.0, "reward.json holds [1], not finite numbers"),
+        ("echo '{\"a\": NaN}' > /logs/verifier/reward.json", 0.0, "not finite numbers"),
+        ("echo '{' > /logs/verifier/reward.json", 0.0, "reward.json is not JSON"),
+        ("ln -s /tests/one /logs/verifier/reward.txt", 0.0, "the verifier wrote no reward"),
+        ("rm -r /logs", 0.0, "the verifier's logs could not be read"),
+    ],
+)
+async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path, script, reward, said):
+    verdict = await judge(docker_backend, task(tmp_path, script), base_image, Changes())
+    assert verdict.reward == reward
+    assert said in verdict.explanation
+
+
+@pytest.mark.docker
+async def test_tests_that_hang_are_no_reward(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, REWARD.format(1) + "; echo waiting; sleep 100", timeout_s=1.0)
+    verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert verdict.reward == 0.0
+    assert verdict.explanation.startswith("The tests did not end within 1 s.\nwaiting")
+    assert verdict.metrics["verifier_timed_out"] == 1.0
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "script",
+    [
+        """echo '{"results": {"tests": [{"name": "a", "status": "passed"}, {"name": "b", "status": "failed"},
+        {"name": "c", "status": "skipped"}]}}' > /logs/verifier/ctrf.json""",
+        """echo '<testsuite><testcase classname="" name="a"/><testcase classname="" name="b"><failure/></testcase>
+        <testcase classname="" name="c"><skipped/></testcase></testsuite>' > /logs/verifier/junit.xml""",
+        "echo 'PASSED a'; echo 'FAILED b - assert'; echo 'SKIPPED c'",
+    ],
+    ids=["ctrf", "junit", "pytest"],
+)
+async def test_reports_fill_the_status_of_each_test(docker_backend, base_image, tmp_path, script):
+    verdict = await judge(docker_backend, task(tmp_path, script + "; " + REWARD.format(0)), base_image, Changes())
+    found = {name.removeprefix("::"): status for name, status in verdict.tests.items()}
+    assert found == {"a": TestStatus.PASSED, "b": TestStatus.FAILED, "c": TestStatus.MISSING}
+    assert "1 of 3 tests passed; not passed:" in verdict.explanation
+
+
+@pytest.mark.docker
+async def test_a_report_that_cannot_be_read_changes_no_reward(docker_backend, base_image, tmp_path):
+    script = "echo '{' > /logs/verifier/ctrf.json; " + REWARD.format(1)
+    verdict = await judge(docker_backend, task(tmp_path, script), base_image, Changes())
+    assert (verdict.reward, verdict.tests) == (1.0, {})

@@ -1,0 +1,70 @@
+"""Running hidden tests on the changes in a prepared sandbox."""
+
+import pytest
+from verifier_samples import REWARD, task, verdict_after
+
+from envs.judging.changes import Changes
+from envs.judging.verifier import judge
+
+
+@pytest.mark.docker
+async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_path):
+    (tmp_path / "image/files/deep").mkdir(parents=True)
+    (tmp_path / "image/files/deep/gone").write_text("1")
+    (tmp_path / "image/files/file").write_text("1")
+    (tmp_path / "image/files/frozen").write_text("1")
+    (tmp_path / "image/files/-n name").write_text("1")
+    (tmp_path / "image/Dockerfile").write_text(
+        "FROM atropos-agent/base:debian12\nWORKDIR /src\nCOPY files/ /src/\nRUN chmod 400 frozen && ln -s /etc out\n"
+    )
+    image = await docker_backend.ensure_image(None, tmp_path / "image")
+    sample = task(tmp_path, "find . -printf '%p %y %m\\n' | sort; cat frozen file/x out/y", workdir=None)
+    remove = "rm -r deep './-n name' out file frozen; mkdir file out"
+    command = remove + "; echo 2 > file/x; echo 3 > out/y; echo 4 > frozen"
+    verdict = await verdict_after(docker_backend, image, sample, command)
+    assert verdict.explanation.split("\n", 1)[1] == (
+        ". d 755\n./file d 755\n./file/x f 644\n./frozen f 644\n./out d 755\n./out/y f 644\n4\n2\n3\n"
+    )
+
+
+@pytest.mark.docker
+async def test_nothing_but_the_working_directory_is_carried(docker_backend, base_image, tmp_path):
+    script = f"test -e /usr/bin/planted -o -e /tests/planted -o -e .git && {REWARD.format(0)} || {REWARD.format(1)}"
+    plant = "mkdir -p /logs/verifier /tests .git; touch /tests/planted .git/x /usr/bin/planted"
+    command = plant + "; echo 5 > /logs/verifier/reward.txt"
+    verdict = await verdict_after(docker_backend, base_image, task(tmp_path, script), command)
+    assert verdict.reward == 1.0
+
+
+@pytest.mark.docker
+async def test_a_process_that_is_left_behind_cannot_change_the_reward(docker_backend, base_image, tmp_path):
+    late = "(sleep 0.5; echo 1 > /logs/verifier/reward.txt) > /dev/null 2>&1 &\n"
+    verdict = await judge(docker_backend, task(tmp_path, late + REWARD.format(0)), base_image, Changes())
+    assert verdict.reward == 0.0
+
+
+@pytest.mark.docker
+async def test_test_sh_may_run_code_as_nobody_who_cannot_write_the_reward(docker_backend, base_image, tmp_path):
+    script = (
+        "setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs sh -c '"
+        "id -u; echo 9 > /logs/verifier/reward.txt; echo x > /tests/test.sh; kill -9 $PPID'\n" + REWARD.format(0.5)
+    )
+    verdict = await judge(docker_backend, task(tmp_path, script), base_image, Changes())
+    assert verdict.reward == 0.5
+    assert "65534" in verdict.explanation
+
+
+@pytest.mark.docker
+async def test_the_tests_get_their_environment_and_user(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, "id -u; pwd; echo $WHO; " + REWARD.format(1), user="65534", test_env={"WHO": "verifier"})
+    verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert verdict.explanation.endswith("65534\n/app\nverifier\n")
+    assert verdict.solved
+
+
+@pytest.mark.docker
+async def test_a_report_that_judged_code_could_have_written_is_not_read(docker_backend, base_image, tmp_path):
+    planted = 'echo \'[{"tests": {"a": "passed"}, "cheat": null}]\' > /logs/verifier/watched.json; '
+    sample = task(tmp_path, planted + REWARD.format(0.5), user="65534")
+    verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert (verdict.reward, verdict.tests) == (0.5, {})

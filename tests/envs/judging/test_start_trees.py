@@ -1,0 +1,40 @@
+"""The source trees of clean images."""
+
+import asyncio
+
+import pytest
+from verifier_samples import (
+    FailingBackend,
+    task,
+)
+
+from envs.judging.start_trees import StartTrees
+from envs.types import InfraError
+from sandboxes.base import SandboxError
+from sandboxes.local import LocalBackend
+
+
+@pytest.mark.docker
+async def test_the_root_directory_is_no_source_tree(docker_backend, base_image, tmp_path):
+    with pytest.raises(InfraError, match="name the source tree"):
+        await StartTrees(docker_backend).get(task(tmp_path, "", workdir="/"), base_image)
+
+
+async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
+    class Backend:
+        def __init__(self):
+            self.opened = 0
+
+        def open(self, spec):
+            self.opened += 1
+            if self.opened == 1:
+                return FailingBackend(SandboxError("busy")).open(spec)
+            return local.open(spec)
+
+    async with LocalBackend() as local:
+        backend = Backend()
+        trees, sample = StartTrees(backend), task(tmp_path, "")
+        with pytest.raises(InfraError):
+            await trees.get(sample, "image")
+        assert await asyncio.gather(*(trees.get(sample, "image") for _ in range(5))) == [{}] * 5
+        assert backend.opened == 2

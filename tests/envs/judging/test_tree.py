@@ -1,0 +1,116 @@
+"""What is taken from an untrusted archive as a tree, and what is not."""
+
+import io
+import tarfile
+
+import pytest
+from tree_samples import ROOT, archive, carried, folder, member, start, symlink
+
+from envs.judging import tree
+from envs.judging.changes import compare
+from envs.judging.tree import Entry
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x"])
+def test_names_that_lead_out_are_dropped(name):
+    changes = compare({}, archive(member(name, b"x")), ROOT)
+    assert changes.dropped == (name,)
+    assert carried(changes) == {}
+
+
+@pytest.mark.parametrize("kind", [tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE])
+def test_devices_and_pipes_are_dropped(kind):
+    changes = compare(start(member("x", b"1")), archive(member("x", kind=kind)), ROOT)
+    assert (changes.dropped, changes.deleted) == (("x",), ("x",))
+
+
+@pytest.mark.parametrize("target", ["b", "./b", "../app/b", "/app/b", "/app", "missing", "d/../b", "d/back/b"])
+def test_links_that_stay_inside_are_kept(target):
+    inside = target != "../app/b"  # it leaves the tree on its way, even if it comes back
+    tree = [member("b", b"1"), folder("d"), symlink("d/back", ".."), symlink("a", target)]
+    changes = compare({}, archive(*tree), ROOT)
+    assert ("a" in changes.added) is inside
+    assert ("a" in changes.dropped) is not inside
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {"a": "/etc/passwd"},
+        {"a": "../../etc/passwd"},
+        {"a": "/application/x"},
+        {"a": "/app/../etc"},
+        {"a": "b", "b": "/tests"},
+        {"a": "d/up/x", "d/up": "../.."},
+        {"a": "b", "b": "a"},
+        {"a": ""},
+    ],
+)
+def test_links_that_lead_out_are_dropped(links):
+    tree = [folder("d"), *(symlink(name, target) for name, target in links.items())]
+    changes = compare({}, archive(*tree), ROOT)
+    assert "a" in changes.dropped
+    assert "a" not in carried(changes)
+
+
+def test_files_below_a_link_are_dropped():
+    tree = [folder("d"), symlink("l", "d"), member("l/x", b"1")]
+    assert compare({}, archive(*tree), ROOT).dropped == ("l/x",)
+
+
+def test_hard_links_become_files():
+    tree = [member("a", b"same"), member("b", kind=tarfile.LNKTYPE, link="a")]
+    assert carried(compare({}, archive(*tree), ROOT))["b"] == (tarfile.REGTYPE, b"same")
+
+
+def test_hard_links_to_elsewhere_are_dropped():
+    tree = [member("b", kind=tarfile.LNKTYPE, link="../etc/shadow")]
+    assert compare({}, archive(*tree), ROOT).dropped == ("b",)
+
+
+def test_names_that_are_not_utf8_survive():
+    name = b"caf\xe9".decode("utf-8", "surrogateescape")
+    assert list(carried(compare({}, archive(member(name, b"x")), ROOT))) == [name]
+
+
+def test_a_huge_tree_is_a_result(monkeypatch):
+    monkeypatch.setattr(tree, "MAX_TREE_BYTES", 100)
+    assert "more than" in compare({}, archive(member("x", b"1" * 101)), ROOT).problem
+
+
+def test_hard_links_count_for_what_they_hold(monkeypatch):
+    monkeypatch.setattr(tree, "MAX_TREE_BYTES", 100)
+    links = [member(f"l{n}", kind=tarfile.LNKTYPE, link="x") for n in range(3)]
+    assert compare({}, archive(member("x", b"1" * 60), *links), ROOT).problem is not None
+
+
+def test_too_many_paths_are_a_result(monkeypatch):
+    monkeypatch.setattr(tree, "MAX_TREE_ENTRIES", 3)
+    assert compare({}, archive(*(folder(str(n)) for n in range(4))), ROOT).problem is not None
+
+
+def test_compressed_archives_are_not_unpacked():
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("x"))
+    with pytest.raises(tarfile.ReadError):
+        compare({}, buffer.getvalue(), ROOT)
+
+
+def test_entries_say_what_they_are():
+    tree = start(folder("d"), member("d/f", b"abc", mode=0o640), symlink("l", "d/f"))
+    assert tree["d"] == Entry("dir", 0o755)
+    assert (tree["d/f"].kind, tree["d/f"].mode, tree["d/f"].size) == ("file", 0o640, 3)
+    assert tree["l"] == Entry("link", content="d/f")
+
+
+@pytest.mark.parametrize(
+    "name", [".git/config", "a/.git/hooks/x", "__pycache__/a.pyc", "a.pyc", ".pytest_cache/v", "sub/__pycache__/x"]
+)
+def test_version_control_and_caches_are_no_part_of_the_tree(name):
+    assert not compare({}, archive(member(name, b"x")), ROOT)
+
+
+def test_setuid_bits_are_lost():
+    with tarfile.open(fileobj=io.BytesIO(compare({}, archive(member("x", mode=0o6755)), ROOT).archive)) as tar:
+        assert tar.getmember("x").mode == 0o755

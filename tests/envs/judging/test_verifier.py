@@ -1,0 +1,129 @@
+"""Judging: what becomes of the agent's work, and of sandboxes that fail."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from verifier_samples import (
+    REWARD,
+    FailingBackend,
+    dies_before_the_tests,
+    dies_in_tests,
+    survives,
+    task,
+    verdict_after,
+)
+
+from envs.judging.changes import Changes, collect_changes
+from envs.judging.specs import agent_spec
+from envs.judging.verifier import judge, open_verifier
+from envs.types import InfraError
+from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.local import LocalBackend
+
+
+@pytest.mark.docker
+async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, base_image, tmp_path):
+    work = "test -e /tmp/mark || test ! -e old && cat a/new && test -x run && readlink l"
+    sample = task(tmp_path, f"{work} && {REWARD.format(1)}")
+    command = "touch /tmp/mark; mkdir a; echo hi > a/new; echo x > run; chmod +x run; ln -s run l; printf '\\377' > bin"
+    verdict = await verdict_after(docker_backend, base_image, sample, command)
+    assert verdict.solved
+    assert verdict.explanation.startswith("Reward 1; 0 of 0 tests passed.\nhi\nrun\n")
+
+
+@pytest.mark.docker
+async def test_a_working_directory_that_became_a_link_brings_nothing(docker_backend, base_image, tmp_path):
+    sample = task(tmp_path, f'test -z "$(ls -A)" && {REWARD.format(0)}')
+    verdict = await verdict_after(docker_backend, base_image, sample, "cd /; rmdir /app; ln -s /etc /app")
+    assert verdict.reward == 0.0
+
+
+@pytest.mark.docker
+async def test_a_working_directory_that_is_gone_is_no_reward(docker_backend, base_image, tmp_path):
+    verdict = await verdict_after(docker_backend, base_image, task(tmp_path, REWARD.format(1)), "cd /; rmdir /app")
+    assert (verdict.reward, "is gone" in verdict.explanation) == (0.0, True)
+
+
+@pytest.mark.docker
+async def test_a_tree_that_is_too_big_is_no_reward(docker_backend, base_image, tmp_path, monkeypatch):
+    for module in ("changes", "tree"):
+        monkeypatch.setattr(f"envs.judging.{module}.MAX_TREE_BYTES", 1 << 20)
+    sample = task(tmp_path, REWARD.format(1))
+    verdict = await verdict_after(docker_backend, base_image, sample, "head -c 3000000 /dev/zero > big")
+    assert (verdict.reward, "larger than 1 MiB" in verdict.explanation) == (0.0, True)
+
+
+@pytest.mark.docker
+async def test_a_missing_image_is_ours_not_the_models(docker_backend, tmp_path):
+    with pytest.raises(InfraError) as caught:
+        await judge(docker_backend, task(tmp_path, ""), "atropos-agent/no-such-image", Changes())
+    assert caught.value.kind == "verifier"
+
+
+async def test_a_sandbox_that_dies_in_the_tests_twice_is_the_codes_doing(tmp_path):
+    verdict = await judge(FailingBackend(dies_in_tests(), dies_in_tests()), task(tmp_path, ""), "image", Changes())
+    assert (verdict.reward, "brought down their sandbox, twice" in verdict.explanation) == (0.0, True)
+
+
+async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
+    backend = FailingBackend(dies_in_tests(), survives())
+    assert "logs could not be read" in (await judge(backend, task(tmp_path, ""), "image", Changes())).explanation
+    assert backend.opened == 2
+
+
+@pytest.mark.parametrize(
+    "sandboxes",
+    [
+        (dies_before_the_tests(), dies_before_the_tests()),
+        (dies_before_the_tests(), dies_in_tests()),
+        (dies_in_tests(), DaemonUnavailable("no engine")),
+        (SandboxError("no room"), SandboxError("no room")),
+    ],
+    ids=["before", "before-then-in", "engine", "open"],
+)
+async def test_what_the_code_cannot_cause_is_ours(tmp_path, sandboxes):
+    with pytest.raises(InfraError) as caught:
+        await judge(FailingBackend(*sandboxes), task(tmp_path, ""), "image", Changes())
+    assert caught.value.kind == "verifier"
+
+
+async def test_a_fault_in_opening_is_raised_not_waited_for(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        await asyncio.wait_for(judge(FailingBackend(ZeroDivisionError()), task(tmp_path, ""), "x", Changes()), 5)
+
+
+async def test_an_agent_that_fails_leaves_no_verifier_behind(tmp_path):
+    closed = []
+
+    class Backend:
+        @asynccontextmanager
+        async def open(self, spec):
+            try:
+                await asyncio.sleep(60 if spec.image == "slow" else 0)
+                yield survives()
+            finally:
+                closed.append(spec.image)
+
+    sample = task(tmp_path, "")
+    for image in ("slow", "fast"):
+        with pytest.raises(KeyError):
+            async with open_verifier(Backend(), sample, image):
+                await asyncio.sleep(0.01)
+                raise KeyError
+    assert closed == ["slow", "fast"]
+
+
+async def test_a_problem_needs_no_sandbox(tmp_path):
+    changes = Changes(problem="it is too big")
+    verdict = await judge(FailingBackend(survives()), task(tmp_path, ""), "image", changes)
+    assert verdict.explanation == "Nothing could be judged: it is too big."
+
+
+async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
+    sample = task(tmp_path, "")
+    async with LocalBackend() as backend, backend.open(agent_spec(sample, "image")) as sandbox:
+        await sandbox.exec("echo 1 > a; mkdir b; mkfifo pipe; ln -s /etc/passwd out")
+        changes = await collect_changes(sandbox, {})
+    assert changes.added == ("a", "b")
+    assert "out" in changes.dropped

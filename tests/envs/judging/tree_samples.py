@@ -1,0 +1,39 @@
+"""Archives of small trees."""
+
+import io
+import tarfile
+
+from envs.judging.tree import tree_of
+
+ROOT = "/app"
+
+
+def member(name, data=b"", *, kind=tarfile.REGTYPE, mode=0o644, link=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.mode, info.linkname, info.size = kind, mode, link, len(data)
+    return info, data
+
+
+def folder(name, mode=0o755):
+    return member(name, kind=tarfile.DIRTYPE, mode=mode)
+
+
+def symlink(name, target):
+    return member(name, kind=tarfile.SYMTYPE, link=target)
+
+
+def archive(*members):
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for info, data in members:
+            tar.addfile(info, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def start(*members):
+    return tree_of(archive(*members), ROOT)
+
+
+def carried(changes):
+    with tarfile.open(fileobj=io.BytesIO(changes.archive)) as tar:
+        return {info.name: (info.type, tar.extractfile(info).read() if info.isreg() else info.linkname) for info in tar}

@@ -1,0 +1,93 @@
+"""Sample tasks with a test.sh, and sandboxes that fail."""
+
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from envs.judging.changes import collect_changes
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
+from envs.types import Hidden, Task
+from sandboxes.base import ExecResult, SandboxDied
+
+REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
+
+
+def task(tmp_path: Path, script: str, *, timeout_s: float = 30.0, workdir: str = "/app", **hidden) -> Task:
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    (tests / "test.sh").write_text(script)
+    return Task("sample", "Do it.", Hidden(tests, timeout_s=timeout_s, **hidden), workdir=workdir)
+
+
+async def verdict_after(backend, image, task, command):
+    """Run a command as an agent would, and judge what it made."""
+    start = await StartTrees(backend).get(task, image)
+    async with open_verifier(backend, task, image) as verifier:
+        async with backend.open(agent_spec(task, image)) as sandbox:
+            await sandbox.exec(command)
+            changes = await collect_changes(sandbox, start)
+        return await verifier(changes)
+
+
+def image_of(tmp_path, python, *lines):
+    """The folder of an image, with or without Python."""
+    (tmp_path / "image").mkdir()
+    remove = [] if python else ["RUN rm -rf /usr/bin/python3* /usr/lib/python3*"]
+    text = "\n".join(["FROM atropos-agent/base:debian12", "WORKDIR /app", *lines, *remove])
+    (tmp_path / "image/Dockerfile").write_text(text + "\n")
+    return tmp_path / "image"
+
+
+class FailingSandbox:
+    """Answers every command with success until `fails` says that one dies."""
+
+    id = "failing"
+    workdir = "/app"
+
+    def __init__(self, fails):
+        self._fails = fails
+        self.commands = []
+
+    async def exec(self, command, **options):
+        self.commands.append(command)
+        if self._fails(command):
+            raise SandboxDied("killed")
+        return ExecResult(0, b"")
+
+    async def upload(self, archive, path):
+        pass
+
+    async def stop(self):
+        pass
+
+    async def download(self, path, *, max_bytes=0):
+        raise FileNotFoundError(path)
+
+
+class FailingBackend:
+    """Opens the given sandboxes one after the other; an exception in their place is raised."""
+
+    def __init__(self, *sandboxes):
+        self._sandboxes = list(sandboxes)
+        self.opened = 0
+
+    @asynccontextmanager
+    async def open(self, spec):
+        self.opened += 1
+        sandbox = self._sandboxes.pop(0)
+        if isinstance(sandbox, Exception):
+            raise sandbox
+        yield sandbox
+
+
+def dies_in_tests():
+    return FailingSandbox(lambda command: "/verifier/run.sh" in command)
+
+
+def dies_before_the_tests():
+    return FailingSandbox(lambda command: "mkdir" in command)
+
+
+def survives():
+    return FailingSandbox(lambda command: False)

@@ -1,0 +1,47 @@
+"""The Harbor directory that an adapter writes."""
+
+import pytest
+
+from envs.tasks.adapters.directory import config, test_folder, write_task
+
+test_folder.__test__ = False  # not a test for pytest
+
+FILES = {
+    "task.toml": config("sample"),
+    "instruction.md": "Do it.",
+    "environment/Dockerfile": b"FROM scratch\n",
+    "tests/test.sh": "true",
+}
+
+
+def test_a_task_is_written_in_place_of_an_older_one_with_its_id(tmp_path):
+    write_task(tmp_path, "owner/name 1", {**FILES, "tests/old": "x"})
+    task = write_task(tmp_path, "owner/name 1", FILES)
+    assert (task.id, task.instruction, task.tags) == ("owner-name-1", "Do it.", ("adapted", "sample"))
+    assert [path.name for path in task.hidden.tests.iterdir()] == ["test.sh"]
+
+
+def test_files_and_folders_are_copied_with_their_links(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("1")
+    (source / "b").symlink_to("a")
+    task = write_task(tmp_path / "out", "one", {**FILES, "environment/repo": source, "environment/a": source / "a"})
+    assert (task.context / "a").read_text() == "1"
+    assert (task.context / "repo/b").is_symlink()
+
+
+def test_protected_paths_are_taken_as_they_are_and_folders_with_all_below_them(tmp_path):
+    text = config("sample", protected=["tests/test_[a].py"], folders=["tests"], tags=["slow"])
+    task = write_task(tmp_path, "one", {**FILES, "task.toml": text})
+    assert task.hidden.protected == ("tests/*", "tests/test_[[]a].py")
+    assert "slow" in task.tags
+
+
+@pytest.mark.parametrize(
+    "path, folder",
+    [("tests/test_a.py", "tests"), ("lib/tests/deep/x.py", "lib/tests"), ("a/test/b/tests/c.py", "a/test/b/tests")],
+)
+def test_the_innermost_folder_of_tests_is_found(path, folder):
+    assert test_folder(path) == folder
+    assert test_folder("src/" + path.rpartition("/")[2]) == ""

@@ -1,0 +1,118 @@
+"""Terminal-bench 1 directories become tasks."""
+
+import pytest
+
+from envs.judging.check import check_tasks
+from envs.tasks.adapters.terminal_bench import load
+from envs.types import BadTask
+
+FILES = {
+    "task.yaml": (
+        "instruction: |-\n  Write hello into /app/hello.txt.\ndifficulty: easy\ntags: [files]\nparser_name: pytest\n"
+    ),
+    "Dockerfile": "FROM ghcr.io/laude-institute/t-bench/ubuntu-24-04:latest\nWORKDIR /app\nCOPY data.txt /app/\n",
+    "data.txt": "1\n",
+    "docker-compose.yaml": (
+        "services:\n  client:\n    build:\n      dockerfile: Dockerfile\n"
+        "    container_name: ${T_BENCH_TASK_DOCKER_CLIENT_CONTAINER_NAME}\n    command: [sh, -c, sleep infinity]\n"
+    ),
+    "run-tests.sh": "#!/bin/bash\npython3 -m pytest $TEST_DIR/test_outputs.py -rA\n",
+    "solution.sh": "#!/bin/bash\necho hello > hello.txt\n",
+    "tests/test_outputs.py": (
+        "from pathlib import Path\n\n"
+        "def test_hello():\n    assert Path('/app/hello.txt').read_text().strip() == 'hello'\n"
+    ),
+}
+
+
+def folder(tmp_path, **changes):
+    root = tmp_path / "hello-file"
+    for path, text in {**FILES, **changes}.items():
+        if text is not None:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+    return root
+
+
+@pytest.mark.docker
+async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_path):
+    commands = "- command: echo hello > hello.txt\n  min_timeout_sec: 1\n"
+    tasks = load(folder(tmp_path), tmp_path / "out")
+    tasks += load(folder(tmp_path / "b", **{"solution.sh": None, "solution.yaml": commands}), tmp_path / "other")
+    results = await check_tasks(docker_backend, tasks)
+    assert [result.problem for result in results] == [None, None]
+
+
+@pytest.mark.docker
+async def test_a_skipped_test_is_no_pass(docker_backend, tmp_path):
+    skipping = FILES["tests/test_outputs.py"].replace("    assert", "    import pytest; pytest.skip()\n    assert")
+    (result,) = await check_tasks(
+        docker_backend, load(folder(tmp_path, **{"tests/test_outputs.py": skipping}), tmp_path / "out")
+    )
+    assert "the reference is not rewarded" in result.problem
+
+
+# What version 0.1 wrote for every task; it lies on users' disks.
+TEST_SH_OF_0_1 = """\
+#!/bin/bash
+# Runs a terminal-bench task's own run-tests.sh. Rewarded are an exit status of 0 and, where atropos-agent's
+# judge has watched pytest and reports on it, that every test passed: skipped ones didn't.
+export TEST_DIR=/tests T_BENCH_TEST_DIR=/tests
+bash /tests/run-tests.sh
+status=$?
+report=/logs/verifier/judge.json
+if [ -e $report ]; then
+    [ -s $report ] && ! grep -Eq '": "(failed|skipped|missing|other)"|"problem": "' $report || status=1
+fi
+[ $status -eq 0 ] && reward=1 || reward=0
+mkdir -p /logs/verifier
+echo $reward > /logs/verifier/reward.txt
+"""
+
+
+@pytest.mark.docker
+async def test_a_task_that_version_0_1_converted_is_judged_as_it_was(docker_backend, tmp_path):
+    careless = FILES["run-tests.sh"] + "exit 0\n"  # the report alone says that a test was skipped
+    skipping = FILES["tests/test_outputs.py"].replace("    assert", "    import pytest; pytest.skip()\n    assert")
+    tasks = load(folder(tmp_path / "a", **{"run-tests.sh": careless}), tmp_path / "sound")
+    tasks += load(
+        folder(tmp_path / "b", **{"run-tests.sh": careless, "tests/test_outputs.py": skipping}), tmp_path / "skipping"
+    )
+    for task in tasks:
+        (task.hidden.tests / "test.sh").write_text(TEST_SH_OF_0_1)
+    sound, skipped = await check_tasks(docker_backend, tasks)
+    assert (sound.problem, sound.reference, sound.nothing) == (None, (1.0,), (0.0,))
+    assert skipped.reference == (0.0,)
+
+
+def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path):
+    (task,) = load(folder(tmp_path), tmp_path / "out")
+    assert task.id == "hello-file"
+    assert task.instruction == "Write hello into /app/hello.txt."
+    assert (task.timeout_s, task.hidden.timeout_s) == (360, 60)
+    assert task.tags == ("files", "terminal-bench", "easy")
+    assert sorted(path.name for path in task.context.iterdir()) == ["Dockerfile", "data.txt"]
+
+
+@pytest.mark.parametrize(
+    "path, text, message",
+    [
+        ("task.yaml", "difficulty: easy\n", "instruction is missing"),
+        ("task.yaml", "- a\n", "must be a table"),
+        ("task.yaml", "a: [\n", "is not YAML"),
+        ("task.yaml", "instruction: a\nparser_name: swebench\n", "parser_name 'swebench' isn't supported"),
+        ("task.yaml", "instruction: a\nmax_test_timeout_sec: soon\n", "must be a number of seconds"),
+        ("task.yaml", "instruction: a\ntags: [1]\n", "tags must be a list"),
+        ("run-tests.sh", None, "run-tests.sh is missing"),
+        ("docker-compose.yaml", "services: {client: {}, db: {}}\n", "there must be one service"),
+        ("docker-compose.yaml", "services: {client: {privileged: true}}\n", "privileged can't be kept"),
+    ],
+)
+def test_a_bad_directory_is_refused_with_file_and_field(tmp_path, path, text, message):
+    with pytest.raises(BadTask, match=message):
+        load(folder(tmp_path, **{path: text}), tmp_path / "out")
+
+
+def test_a_folder_without_tasks_is_refused(tmp_path):
+    with pytest.raises(BadTask, match="holds no task"):
+        load(tmp_path, tmp_path / "out")

@@ -1,0 +1,132 @@
+"""Reading Harbor task directories: what is understood, what is refused, and what the refusal says."""
+
+import re
+from pathlib import Path
+
+import pytest
+from harbor_samples import make_task
+
+import envs.swe
+from envs.tasks.harbor import load_task, load_tasks
+from envs.types import BadTask
+
+STARTER = Path(envs.swe.__file__).parent / "starter"
+
+
+@pytest.mark.parametrize(
+    "path, said",
+    [
+        ("task.toml", "task.toml is missing; a task directory holds task.toml, instruction.md"),
+        ("instruction.md", "instruction.md is missing"),
+        ("tests/test.sh", "tests/test.sh is missing"),
+        ("environment/Dockerfile", "add environment/Dockerfile, or name an image"),
+        ("solution/solve.sh", "solution/ has no solve.sh"),
+    ],
+)
+def test_a_missing_file_is_named(tmp_path, path, said):
+    directory = make_task(tmp_path)
+    (directory / path).unlink()
+    with pytest.raises(BadTask, match=re.escape(said)):
+        load_task(directory)
+
+
+@pytest.mark.parametrize(
+    "path", ["environment/docker-compose.yaml", "trajectory.json", "tests/Dockerfile", "steps/one/instruction.md"]
+)
+def test_files_that_would_change_the_task_are_refused(tmp_path, path):
+    directory = make_task(tmp_path)
+    (directory / path).parent.mkdir(parents=True, exist_ok=True)
+    (directory / path).write_text("")
+    with pytest.raises(BadTask, match="supported"):
+        load_task(directory)
+
+
+def test_an_instruction_must_say_something_in_utf8(tmp_path):
+    directory = make_task(tmp_path)
+    (directory / "instruction.md").write_text(" \n")
+    with pytest.raises(BadTask, match=r"instruction.md is empty"):
+        load_task(directory)
+    (directory / "instruction.md").write_bytes(b"caf\xe9")
+    with pytest.raises(BadTask, match=r"instruction.md is not UTF-8"):
+        load_task(directory)
+
+
+def test_a_task_without_a_solution_can_be_read(tmp_path):
+    directory = make_task(tmp_path)
+    (directory / "solution/solve.sh").unlink()
+    (directory / "solution").rmdir()
+    assert load_task(directory).hidden.solution is None
+
+
+def test_an_image_alone_is_enough(tmp_path):
+    directory = make_task(tmp_path, '[environment]\ndocker_image = "busybox"\n')
+    (directory / "environment/Dockerfile").unlink()
+    assert load_task(directory).context is None
+
+
+def test_the_digest_tells_every_change(tmp_path):
+    directory = make_task(tmp_path)
+    seen = {load_task(directory).digest}
+    (directory / "tests/test.sh").chmod(0o755)
+    seen.add(load_task(directory).digest)
+    (directory / "tests/extra").write_text("x")
+    seen.add(load_task(directory).digest)
+    (directory / "tests/extra").write_text("y")
+    seen.add(load_task(directory).digest)
+    (directory / "tests/__pycache__").mkdir()
+    (directory / "tests/__pycache__/x.pyc").write_text("z")
+    assert load_task(directory).digest in seen
+    assert len(seen) == 4
+
+
+def test_all_bad_tasks_are_listed_at_once(tmp_path):
+    make_task(tmp_path, name="good")
+    make_task(tmp_path, "[agent]\ntimeout_sec = 0", name="first")
+    make_task(tmp_path / "deep", "[[", name="second")
+    with pytest.raises(BadTask) as caught:
+        load_tasks(tmp_path)
+    assert "2 tasks in" in str(caught.value)
+    assert "- task first: task.toml: [agent] timeout_sec" in str(caught.value)
+    assert "- task second: task.toml is not valid TOML" in str(caught.value)
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path):
+    make_task(tmp_path / "a", name="same")
+    make_task(tmp_path / "b", name="same")
+    with pytest.raises(BadTask, match="two directories have this name"):
+        load_tasks(tmp_path)
+
+
+def test_an_empty_folder_says_what_a_task_looks_like(tmp_path):
+    with pytest.raises(BadTask, match=r"holds no task; a task directory holds task\.toml"):
+        load_tasks(tmp_path)
+    with pytest.raises(BadTask, match="is not a directory"):
+        load_tasks(tmp_path / "nowhere")
+
+
+def test_a_task_directory_is_a_folder_of_one_task(tmp_path):
+    assert [task.id for task in load_tasks(make_task(tmp_path))] == ["sample"]
+
+
+def test_the_starter_pack_has_its_three_bands():
+    tasks = load_tasks(STARTER)
+    bands = [task.metadata["band"] for task in tasks]
+    assert {band: bands.count(band) for band in bands} == {"terminal": 31, "bugfix": 12, "multifile": 7}
+    assert len({task.instruction for task in tasks}) == len(tasks)
+    assert all(task.hidden.solution for task in tasks)
+    assert not any(task.limits.network for task in tasks)
+
+
+@pytest.mark.parametrize("bands", [{"terminal"}, {"bugfix", "multifile"}])
+def test_tasks_of_a_band_share_one_way_of_judging(bands):
+    tasks = [task for task in load_tasks(STARTER) if task.metadata["band"] in bands]
+    assert len({(task.hidden.tests / "test.sh").read_bytes() for task in tasks}) == 1
+
+
+def test_terminal_instructions_are_short_and_their_kinds_are_listed():
+    readme = (STARTER / "README.md").read_text()
+    trained, _, held_out = readme.partition("kept for evaluation")
+    for task in load_tasks(STARTER):
+        if task.metadata["band"] == "terminal":
+            assert len(task.instruction.split()) <= 20
+            assert f"`{task.metadata['kind']}`" in (held_out if task.metadata.get("held_out") else trained)

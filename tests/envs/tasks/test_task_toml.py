@@ -1,0 +1,140 @@
+"""The fields of task.toml: what they become, and what is refused."""
+
+import re
+
+import pytest
+from harbor_samples import make_task
+
+from envs.judging.specs import agent_spec, verifier_spec
+from envs.tasks.harbor import load_task
+from envs.types import BadTask
+from sandboxes.base import Limits
+
+
+def test_an_empty_task_toml_gives_the_defaults(tmp_path):
+    task = load_task(make_task(tmp_path))
+    assert (task.id, task.instruction, task.image, task.workdir, task.user) == ("sample", "Do it.", None, None, None)
+    assert task.context == tmp_path / "sample/environment"
+    assert task.hidden.tests == tmp_path / "sample/tests"
+    assert task.hidden.solution == tmp_path / "sample/solution"
+    assert (task.hidden.timeout_s, task.timeout_s) == (600.0, None)
+    assert task.limits == Limits()
+
+
+def test_every_field_finds_its_place(tmp_path):
+    task = load_task(
+        make_task(
+            tmp_path,
+            """
+            schema_version = "1.3"
+            [task]
+            name = "org/sample"
+            [metadata]
+            difficulty = "hard"
+            category = "shell"
+            tags = ["a", "b"]
+            protected_paths = ["tests/*"]
+            [agent]
+            timeout_sec = 30
+            user = 1000
+            [verifier]
+            timeout_sec = 12.5
+            user = "verifier"
+            network_mode = "public"
+            env = { KEY = "${SECRET}", OTHER = "x-${MISSING:-y}" }
+            [solution]
+            env = { A = "b" }
+            [environment]
+            docker_image = "busybox"
+            cpus = 2
+            memory_mb = 2048
+            storage_mb = 100
+            workdir = "/src"
+            env = { LANG = "C" }
+            network_mode = "no-network"
+            """,
+        ),
+        variables={"SECRET": "s"},
+    )
+    assert (task.image, task.workdir, task.user, task.timeout_s) == ("busybox", "/src", "1000", 30.0)
+    assert task.limits == Limits(cpus=2.0, memory_mb=2048, disk_mb=100, network=False)
+    assert (task.hidden.timeout_s, task.hidden.user, task.hidden.network) == (12.5, "verifier", True)
+    assert task.hidden.test_env == {"KEY": "s", "OTHER": "x-y"}
+    assert task.hidden.protected == ("tests/*",)
+    assert (task.hidden.solution_env, task.env) == ({"A": "b"}, {"LANG": "C"})
+    assert task.tags == ("a", "b", "hard", "shell")
+    assert task.metadata["task"] == {"name": "org/sample"}
+
+
+def test_old_field_names_are_read(tmp_path):
+    toml = 'version = "1.0"\n[environment]\nmemory = "2G"\nstorage = "512M"\nallow_internet = true\n'
+    limits = load_task(make_task(tmp_path, toml)).limits
+    assert (limits.memory_mb, limits.disk_mb, limits.network) == (2048, 512, True)
+
+
+def test_protected_paths_are_read_by_the_name_that_version_0_1_wrote(tmp_path):
+    task = load_task(make_task(tmp_path, '[metadata]\nterritory = ["tests/*", "tox.ini"]\n'))
+    assert task.hidden.protected == ("tests/*", "tox.ini")
+    with pytest.raises(BadTask, match=r"\[metadata\] protected_paths must be a list of strings"):
+        load_task(make_task(tmp_path, "[metadata]\nterritory = [1]\n", "other"))
+
+
+def test_the_new_network_field_beats_the_old_one(tmp_path):
+    toml = '[environment]\nallow_internet = true\nnetwork_mode = "no-network"\n'
+    assert not load_task(make_task(tmp_path, toml)).limits.network
+
+
+def test_the_agent_may_have_a_network_of_its_own(tmp_path):
+    task = load_task(make_task(tmp_path, '[agent]\nnetwork_mode = "public"\n'))
+    assert (task.limits.network, task.hidden.network) == (True, False)
+
+
+def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
+    toml = '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["packages.example", "*.files.example"]\n'
+    task = load_task(make_task(tmp_path, toml + '[verifier]\nnetwork_mode = "public"\n'))
+    assert (task.limits.network, task.limits.allowed_hosts) == (False, ("packages.example", "*.files.example"))
+    assert agent_spec(task, "i").limits.allowed_hosts == ("packages.example", "*.files.example")
+    limits = verifier_spec(task, "i").limits
+    assert (limits.network, limits.allowed_hosts) == (True, ())
+
+    toml = '[agent]\nnetwork_mode = "public"\n[verifier]\nnetwork_mode = "allowlist"\nallowed_hosts = ["x.org:8080"]\n'
+    task = load_task(make_task(tmp_path, toml, "other"))
+    assert (task.limits.network, task.limits.allowed_hosts) == (True, ())
+    limits = verifier_spec(task, "i").limits
+    assert (limits.network, limits.allowed_hosts) == (False, ("x.org:8080",))
+
+
+@pytest.mark.parametrize(
+    "toml, said",
+    [
+        ("[[", "task.toml is not valid TOML"),
+        ('schema_version = "2.0"', "schema_version '2.0' isn't supported; 1.x is"),
+        ("[environment]\ncpu = 1", "[environment] cpu is not a field that is known here; correct or remove it"),
+        ("[environment]\ncpus = 0", "[environment] cpus: Input should be greater than 0, not 0"),
+        ('[environment]\nmemory_mb = "lots"', "[environment] memory_mb: 'lots' is not a size"),
+        ('[environment]\nmemory = "1G"\nmemory_mb = 5', "memory and memory_mb contradict each other; keep memory_mb"),
+        ('[environment]\nworkdir = "app"', "[environment] workdir"),
+        ("[environment]\ngpus = 1", "gpus: GPUs aren't supported; set gpus = 0"),
+        ('[environment]\nos = "windows"', "os = 'windows' isn't supported"),
+        ('[environment]\nnetwork_mode = "bridge"', "[environment] network_mode: 'bridge' isn't supported"),
+        ('[agent]\nallowed_hosts = ["x.org"]', 'allowed_hosts need network_mode = "allowlist"'),
+        ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://x"]', "'http://x' is no host"),
+        ('[environment]\nskills_dir = "/s"', "skills_dir: skills aren't supported"),
+        ('[environment.healthcheck]\ncommand = "x"', "healthcheck: health checks aren't supported"),
+        ('[[environment.mcp_servers]]\nname = "x"', "mcp_servers: MCP servers aren't supported"),
+        ("[verifier]\ntimeout_sec = -1", "[verifier] timeout_sec: Input should be greater than 0, not -1"),
+        ('[verifier]\ntimeout_sec = "10"', "[verifier] timeout_sec: Input should be a valid number, not '10'"),
+        ('[verifier]\nenvironment_mode = "separate"', "a separate verifier environment isn't supported"),
+        ("[verifier.environment]\ncpus = 1", "a separate verifier environment isn't supported"),
+        ('[[verifier.collect]]\ncommand = "x"', "[[verifier.collect]] isn't supported"),
+        ("[verifier]\nenv = { A = 1 }", "[verifier.env] A: Input should be a valid string, not 1"),
+        ('[verifier]\nenv = { A = "${NOPE}" }', "[verifier] env.A needs the variable NOPE"),
+        ('[[steps]]\nname = "one"', "[[steps]] aren't supported"),
+        ('[metadata]\ntags = "x"', "[metadata] tags must be a list"),
+        ("[agent]\nuser = 1.5", "[agent] user"),
+    ],
+)
+def test_a_bad_field_is_named(tmp_path, toml, said):
+    with pytest.raises(BadTask, match=re.escape(said)) as caught:
+        load_task(make_task(tmp_path, toml))
+    assert str(caught.value).startswith("task sample: task.toml")
