@@ -15,6 +15,8 @@ from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
 CHOOSES_THE_BACKEND = """
+import sys
+from envs.cli import run
 from envs.swe.environment import SWEEnv
 from sandboxes.registry import load_backend
 
@@ -22,7 +24,8 @@ class Chosen(SWEEnv):
     def make_backend(self):
         return load_backend("sandbox_backend:LoggingBackend")
 
-Chosen.cli()
+if __name__ == "__main__":
+    sys.exit(run(Chosen))
 """
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
