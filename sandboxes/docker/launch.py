@@ -325,7 +325,7 @@ def _tunnels(limits: Limits) -> Tunnels | None:
 
 def _executor(architecture: str) -> bytes:
     """The executor for this architecture ("amd64")."""
-    binary = resources.files("sandboxes") / "executor" / f"executor-{architecture}"
+    binary = resources.files("sandboxes.docker") / "executor" / f"executor-{architecture}"
     if not binary.is_file():
         raise SandboxError(f"no executor for {architecture} engines; build one with sandboxes/docker/executor/build.sh")
     return binary.read_bytes()

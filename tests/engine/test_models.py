@@ -169,6 +169,7 @@ async def test_a_busy_port_is_reported_at_once() -> None:
     assert b"choose another --port" in message
 
 
+@pytest.mark.long
 @pytest.mark.engine
 async def test_smollm2_keeps_its_logprobs_over_a_conversation() -> None:
     """Logprobs of four turns with reuse agree with one fresh forward pass of transformers."""

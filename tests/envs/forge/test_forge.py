@@ -203,6 +203,7 @@ def test_a_suite_that_left_no_report_has_no_tests():
     assert parse_report(b"").passed == parse_report(b"<half").passed == frozenset()
 
 
+@pytest.mark.long
 @pytest.mark.docker
 async def test_a_source_tree_becomes_tasks_that_the_check_accepts(docker_backend, library, tmp_path):
     paths = []
@@ -247,6 +248,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.docker
 async def test_cheats_are_not_rewarded(docker_backend, library, tmp_path):
     directory = emit(forged(library, "drop_if_branch"), "Fix it.", tmp_path / "out")

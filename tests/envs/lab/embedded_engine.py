@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+
+from programs import Program, lines_of
 
 
 @asynccontextmanager
 async def engine(model: str, length: int = 512) -> AsyncIterator[str]:
     """Start it with a model; give its address."""
-    process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "atropos_agent.cpu_engine",
-            "--model",
-            model,
-            "--port",
-            "0",
-            "--max-model-len",
-            str(length),
-        ),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode()
-        yield line.rpartition(" at ")[2].strip()
-    finally:
-        process.terminate()
-        await process.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        options = ("--model", model, "--port", "0", "--max-model-len", length)
+        process = await asyncio.to_thread(Program, ["-m", "atropos_agent.cpu_engine", *options], stdout=log)
+        try:
+            yield await asyncio.to_thread(_address, log, process)
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.wait)
+
+
+def _address(log: Path, process: Program) -> str:
+    for line in lines_of(log, process, 90):
+        if line.startswith("Ready: "):
+            return line.rpartition(" at ")[2].strip()
+    raise RuntimeError(f"the inference server did not start: {log.read_text()}")

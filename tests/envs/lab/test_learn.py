@@ -70,6 +70,7 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == Path("a.safetensors")
 
 
+@pytest.mark.long
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:
     async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
         steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)
