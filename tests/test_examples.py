@@ -1,13 +1,11 @@
 """The examples, copied out of the repository and run as a user would run them."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import orjson
+import programs
 import pytest
 from scripted_engine import ScriptedEngine
 
@@ -70,9 +68,8 @@ def run_example(smollm2_tokenizer, tmp_path):
             script = tmp_path / "mine.py"
             script.write_text(main)
         with ScriptedEngine(policy, smollm2_tokenizer, root=str(folder)) as engine:
-            done = subprocess.run(
+            done = programs.run(
                 [
-                    sys.executable,
                     script,
                     "process",
                     f"--openai.base_url={engine.url}",
@@ -81,11 +78,7 @@ def run_example(smollm2_tokenizer, tmp_path):
                     f"--env.run_dir={tmp_path / 'run'}",
                     *options,
                 ],
-                capture_output=True,
-                text=True,
                 cwd=tmp_path,
-                env={**os.environ, "PYTHONPATH": ""},
-                check=False,
             )
         assert done.returncode == 0, done.stderr
         run.stderr = done.stderr

@@ -1,13 +1,13 @@
-"""A run at a glance: a live table in a terminal, a line every ten seconds elsewhere."""
+"""A run at a glance: a live table in a terminal, lines of text elsewhere."""
 
 from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -23,9 +23,19 @@ INTERVAL_S = 10.0
 """Between plain lines."""
 
 
+class View(Protocol):
+    """A state of a run that can be shown."""
+
+    def render(self, title: str) -> RenderableType:
+        """Return the table."""
+
+    def line(self) -> str:
+        """Return everything that matters in one line of text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is shown. None: not known yet. Latencies are (p50, p95) in seconds.
+    """A run that makes groups. None: not known yet. Latencies are (p50, p95) in seconds.
 
     target: groups after which the run ends; None for no end. groups_made, groups_sent: by the
     environment; groups_pulled, rows, bad_groups, duplicates: as the trainer's side saw them.
@@ -66,7 +76,7 @@ class Progress:
         target: int | None = None,
         state: str | None = None,
     ) -> Self:
-        """What an environment's metrics and a consumer's statistics say together. `state`: in
+        """Return what an environment's metrics and a consumer's statistics say together. `state`: in
         words, what the run is doing; the consumer's own when not given."""
         metrics, statistics = metrics or Metrics(), statistics or Statistics()
         rates = metrics.scalars(now=metrics.updated or None)
@@ -96,23 +106,134 @@ class Progress:
             cheats=dict(metrics.cheats),
         )
 
+    def line(self) -> str:
+        """Return everything that matters in one line of text."""
+        parts = [
+            _duration(self.elapsed_s),
+            self.state,
+            f"groups {self.groups_made} made, {_of(self.groups_pulled, self.target)} pulled",
+            f"rows {self.rows} checked, {self.bad_groups} bad groups",
+            f"reward {_number(self.reward_mean, 3)}, {_percent(self.signal_share)} of groups differ",
+            f"{_number(self.turns, 1)} turns",
+            f"{_number(self.tokens_per_s, 1)} tokens/s",
+            f"inference {_latency(self.engine_s)}",
+            f"tools {_latency(self.tool_s)}",
+            f"failures {_counts(self.failures)}",
+            f"signs of cheating {_counts(self.cheats)}" if self.cheats else "",
+        ]
+        return " | ".join(part for part in parts if part)
+
+    def render(self, title: str) -> RenderableType:
+        """Return the table."""
+        sections = Table.grid(padding=(0, 2), expand=True)
+        sections.add_row(
+            _section(
+                "Groups",
+                ("made", f"{self.groups_made}"),
+                ("sent", f"{self.groups_sent}"),
+                ("pulled", _of(self.groups_pulled, self.target)),
+                ("batches", f"{self.batches}"),
+                ("rows checked", f"{self.rows}"),
+                ("bad groups", Text(f"{self.bad_groups}", "bold red" if self.bad_groups else "green")),
+            ),
+            _section(
+                "Rollouts",
+                ("judged", f"{self.rollouts}"),
+                ("solved", f"{self.solved}"),
+                ("mean reward", _number(self.reward_mean, 3)),
+                ("groups differ", _percent(self.signal_share)),
+                ("turns each", _number(self.turns, 1)),
+                ("bad calls", f"{self.malformed_calls}"),
+            ),
+            _section(
+                "Speed (p50 / p95)",
+                ("tokens/s", _number(self.tokens_per_s, 1)),
+                ("inference", _latency(self.engine_s)),
+                ("tools", _latency(self.tool_s)),
+                ("tool errors", f"{self.tool_errors}"),
+                ("rows twice", f"{self.duplicates}"),
+            ),
+        )
+        ends = Table.grid(padding=(0, 2))
+        ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(self.stops)))
+        failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
+        ends.add_row(Text("failures of ours", "dim"), failures)
+        if self.cheats:
+            ends.add_row(Text("signs of cheating", "dim"), Text(_counts(self.cheats), "yellow"))
+        body: list[RenderableType] = [sections, Text(), ends]
+        if self.target:
+            bar = ProgressBar(total=self.target, completed=min(self.groups_pulled, self.target))
+            body += [Text(), bar]
+        return Panel(
+            Group(*body),
+            title=Text(title, "bold"),
+            title_align="left",
+            subtitle=Text(f"{self.state}  {_duration(self.elapsed_s)}".strip(), "dim"),
+            subtitle_align="right",
+            padding=(1, 2),
+        )
+
+
+STEP_FIGURES = (
+    ("step", "step", "d"),
+    ("reward", "reward", ".3f"),
+    ("solved", "solved", ".0%"),
+    ("parsed", "parsed", ".0%"),
+    ("entropy", "entropy", ".3f"),
+    ("ratio", "ratio", ".3f"),
+    ("clip_fraction", "clipped", ".1%"),
+    ("mismatch_fresh", "mismatch", ".1e"),
+    ("lag", "lag", ".1f"),
+    ("trained_tokens", "tokens", "d"),
+    ("seconds/wait", "wait s", ".0f"),
+    ("seconds/train", "train s", ".0f"),
+    ("failures", "failures", "d"),
+)
+"""Figures of a trainer's step: where they stand in its line, heading, format."""
+
+_SHOWN_STEPS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A run that trains, by the lines of its steps so far; at least one."""
+
+    lines: Sequence[Mapping[str, Any]]
+
+    def line(self) -> str:
+        """Return the last step as one line of text."""
+        headings = (heading for _, heading, _ in STEP_FIGURES)
+        return "  ".join(f"{heading} {cell}" for heading, cell in zip(headings, _cells(self.lines[-1]), strict=True))
+
+    def render(self, title: str) -> RenderableType:
+        """Return a table of the last steps."""
+        table = Table(*(heading for _, heading, _ in STEP_FIGURES), title=Text(title))
+        for line in self.lines[-_SHOWN_STEPS:]:
+            table.add_row(*_cells(line))
+        return table
+
 
 class Dashboard:
-    """Shows progress while its `with` block is open; `update` it about once a second."""
+    """Shows a run while its `with` block is open.
+
+    interval_s: between plain lines; 0 where each state is worth one.
+    """
 
     def __init__(
         self,
         console: Console | None = None,
         *,
         title: str = "atropos-agent",
+        interval_s: float = INTERVAL_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.console = console or Console()
         self.title = title
+        self._interval_s = interval_s
         self._clock = clock
         self._live = Live(console=self.console, auto_refresh=False) if self.console.is_terminal else None
-        self._progress: Progress | None = None
-        self._printed: Progress | None = None
+        self._view: View | None = None
+        self._printed: View | None = None
         self._printed_at = float("-inf")
 
     def __enter__(self) -> Self:
@@ -124,96 +245,37 @@ class Dashboard:
         """Leave the last state on the screen."""
         if self._live is not None:
             self._live.stop()
-        elif self._progress is not None and self._progress != self._printed:
-            self._print(self._progress)
+        elif self._view is not None and self._view != self._printed:
+            self._print(self._view)
 
-    def update(self, progress: Progress) -> None:
-        """Show `progress` now, or, without a terminal, when the last line is ten seconds old."""
-        self._progress = progress
+    def update(self, view: View) -> None:
+        """Show `view` now, or, without a terminal, when the last line is old enough."""
+        self._view = view
         if self._live is not None:
-            self._live.update(render(progress, title=self.title), refresh=True)
-        elif self._clock() - self._printed_at >= INTERVAL_S:
-            self._print(progress)
+            self._live.update(view.render(self.title), refresh=True)
+        elif self._clock() - self._printed_at >= self._interval_s:
+            self._print(view)
 
     def save_svg(self, path: Path) -> None:
         """Write the last state as a picture."""
-        if self._progress is not None:
+        if self._view is not None:
             paper = Console(record=True, file=io.StringIO(), width=100)
-            paper.print(render(self._progress, title=self.title))
+            paper.print(self._view.render(self.title))
             paper.save_svg(str(path), title=self.title)
 
-    def _print(self, progress: Progress) -> None:
-        self.console.print(line(progress), highlight=False, soft_wrap=True, markup=False)
-        self._printed, self._printed_at = progress, self._clock()
+    def _print(self, view: View) -> None:
+        self.console.print(view.line(), highlight=False, soft_wrap=True, markup=False)
+        self._printed, self._printed_at = view, self._clock()
 
 
-def line(progress: Progress) -> str:
-    """Everything that matters in one line of text."""
-    parts = [
-        _duration(progress.elapsed_s),
-        progress.state,
-        f"groups {progress.groups_made} made, {_of(progress.groups_pulled, progress.target)} pulled",
-        f"rows {progress.rows} checked, {progress.bad_groups} bad groups",
-        f"reward {_number(progress.reward_mean, 3)}, {_percent(progress.signal_share)} of groups differ",
-        f"{_number(progress.turns, 1)} turns",
-        f"{_number(progress.tokens_per_s, 1)} tokens/s",
-        f"engine {_latency(progress.engine_s)}",
-        f"tools {_latency(progress.tool_s)}",
-        f"failures {_counts(progress.failures)}",
-        f"signs of cheating {_counts(progress.cheats)}" if progress.cheats else "",
-    ]
-    return " | ".join(part for part in parts if part)
-
-
-def render(progress: Progress, *, title: str = "atropos-agent") -> RenderableType:
-    """The table."""
-    sections = Table.grid(padding=(0, 2), expand=True)
-    sections.add_row(
-        _section(
-            "Groups",
-            ("made", f"{progress.groups_made}"),
-            ("sent", f"{progress.groups_sent}"),
-            ("pulled", _of(progress.groups_pulled, progress.target)),
-            ("batches", f"{progress.batches}"),
-            ("rows checked", f"{progress.rows}"),
-            ("bad groups", Text(f"{progress.bad_groups}", "bold red" if progress.bad_groups else "green")),
-        ),
-        _section(
-            "Rollouts",
-            ("judged", f"{progress.rollouts}"),
-            ("solved", f"{progress.solved}"),
-            ("mean reward", _number(progress.reward_mean, 3)),
-            ("groups differ", _percent(progress.signal_share)),
-            ("turns each", _number(progress.turns, 1)),
-            ("bad calls", f"{progress.malformed_calls}"),
-        ),
-        _section(
-            "Speed (p50 / p95)",
-            ("tokens/s", _number(progress.tokens_per_s, 1)),
-            ("engine", _latency(progress.engine_s)),
-            ("tools", _latency(progress.tool_s)),
-            ("tool errors", f"{progress.tool_errors}"),
-            ("rows twice", f"{progress.duplicates}"),
-        ),
-    )
-    ends = Table.grid(padding=(0, 2))
-    ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(progress.stops)))
-    failures = Text(_counts(progress.failures), "yellow" if progress.failures else "green")
-    ends.add_row(Text("failures of ours", "dim"), failures)
-    if progress.cheats:
-        ends.add_row(Text("signs of cheating", "dim"), Text(_counts(progress.cheats), "yellow"))
-    body: list[RenderableType] = [sections, Text(), ends]
-    if progress.target:
-        bar = ProgressBar(total=progress.target, completed=min(progress.groups_pulled, progress.target))
-        body += [Text(), bar]
-    return Panel(
-        Group(*body),
-        title=Text(title, "bold"),
-        title_align="left",
-        subtitle=Text(f"{progress.state}  {_duration(progress.elapsed_s)}".strip(), "dim"),
-        subtitle_align="right",
-        padding=(1, 2),
-    )
+def _cells(line: Mapping[str, Any]) -> list[str]:
+    cells = []
+    for key, _, form in STEP_FIGURES:
+        outer, _, inner = key.partition("/")
+        value = line.get(outer)
+        value = value.get(inner) if inner and value else value
+        cells.append("–" if value is None else format(value, form))
+    return cells
 
 
 def _section(heading: str, *rows: tuple[str, str | Text]) -> Group:

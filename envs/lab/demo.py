@@ -1,7 +1,7 @@
 """`python -m envs.swe demo`: the whole loop on this machine, from nothing to checked batches.
 
-It starts the Atropos API, the embedded engine with a small real model, and the environment, each
-as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
+It starts the Atropos API, the embedded inference server with a small real model, and the environment,
+each as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
 row. After the groups asked for it stops what it started and says what it saw.
 """
 
@@ -29,13 +29,16 @@ from sandboxes.docker.images import ensure_base_image
 
 
 def main(argv: list[str]) -> int:
-    """Returns 0 when every row of every batch was sound."""
+    """Run the demo. Return 0 when every row of every batch was sound."""
     parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
     parser.add_argument("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
     parser.add_argument("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
     parser.add_argument("--tags", default="terminal", help="tasks with one of these tags (default: %(default)s)")
-    parser.add_argument("--model", default="smollm2", help="of the embedded engine (default: %(default)s)")
-    parser.add_argument("--engine-url", help="use the engine that answers here, and start none")
+    parser.add_argument("--model", default="smollm2", help="of the embedded inference server (default: %(default)s)")
+    parser.add_argument("--engine-url", help="use the inference server that answers here, and start none")
+    parser.add_argument(
+        "--adapter", type=Path, help="begin with this warm start of SmolLM2 (default: made on first use)"
+    )
     parser.add_argument("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
     options = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
@@ -57,18 +60,18 @@ async def _demo(options: argparse.Namespace) -> int:
     started = time.monotonic()
     run_dir: Path = options.run_dir
     async with AsyncExitStack() as stack:
-        console.print("Docker engine and sandbox image …")
+        console.print("Docker daemon and sandbox image …")
         stack.push_async_callback(stop_daemon, await ensure_daemon())
         await ensure_base_image()
+        warm = await _warm_start(options, console)
         parts = await stack.enter_async_context(Parts(run_dir))
         api = await parts.trainer_api()
         if options.engine_url:
-            console.print(f"Waiting for the engine at {options.engine_url} …")
+            console.print(f"Waiting for the inference server at {options.engine_url} …")
             await parts.alongside(answers(f"{options.engine_url}/models"))
             engine = options.engine_url
         else:
-            console.print(f"Embedded engine with {options.model} …")
-            warm = ["--adapter", str(adapter())] if options.model == "smollm2" else []
+            console.print(f"Embedded inference server with {options.model} …")
             engine = await parts.engine(options.model, *warm)
         await parts.environment(_settings(options, api, engine))
         ready = time.monotonic()
@@ -87,6 +90,14 @@ async def _demo(options: argparse.Namespace) -> int:
     for problem in statistics.problems:
         console.print(f"  {problem}", markup=False)
     return 1 if statistics.groups_with_problems or statistics.groups < options.groups else 0
+
+
+async def _warm_start(options: argparse.Namespace, console: Console) -> list[str]:
+    """Return the options that give the small model its adapter, which is made where it is not there."""
+    if options.engine_url or (options.model != "smollm2" and options.adapter is None):
+        return []
+    console.print("Warm start of the model …")
+    return ["--adapter", str(await adapter("quick", given=options.adapter))]
 
 
 async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:

@@ -1,4 +1,4 @@
-"""The programs of a run on one machine: trainer API, engine, environment, trainer.
+"""The programs of a run on one machine: trainer API, inference server, environment, trainer.
 
 Each is a process of its own, with its output in a file of the run's directory.
 """
@@ -25,7 +25,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STARTUP_S = 600.0
-"""Longest wait for a part, of which the engine's first start takes long: it converts the model."""
+"""Longest wait for a part, of which the inference server's first start takes long: it converts the model."""
 
 
 class PartError(RuntimeError):
@@ -64,14 +64,14 @@ class Parts:
             await _stop(part.process)
 
     async def trainer_api(self) -> str:
-        """Start the API; returns its address once it answers."""
+        """Start the API; return its address once it answers."""
         port = free_port()
         await self.start("run-api", "-m", "atroposlib.cli.run_api", "--host", "127.0.0.1", "--port", str(port))
         await self.alongside(answers(f"http://127.0.0.1:{port}/info"))
         return f"http://127.0.0.1:{port}"
 
     async def engine(self, model: str, *options: str) -> str:
-        """Start the embedded engine; returns its address once it answers."""
+        """Start the embedded inference server; return its address once it answers."""
         port = free_port()
         await self.start("engine", "-m", "atropos_agent.cpu_engine", "--model", model, "--port", str(port), *options)
         await self.alongside(answers(f"http://127.0.0.1:{port}/health"))
@@ -143,6 +143,25 @@ async def run(name: str, run_dir: Path, *arguments: str) -> None:
         raise PartError(f"{name} ended with status {status}; the end of {log}:\n{_tail(log)}")
 
 
+async def output_of(name: str, *arguments: str) -> str:
+    """Run Python with `arguments` to its end, its messages on our stderr; return the last line that it
+    prints. Raises PartError when it fails."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        printed, _ = await process.communicate()
+    finally:
+        await _stop(process)
+    if process.returncode != 0:
+        raise PartError(f"{name} ended with status {process.returncode}")
+    return printed.decode().splitlines()[-1]
+
+
 async def answers(url: str) -> None:
     """Wait until something answers at `url`."""
     deadline = time.monotonic() + STARTUP_S
@@ -166,7 +185,7 @@ async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nothing uses now."""
+    """Return a port of the loopback interface that nothing uses now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

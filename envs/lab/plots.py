@@ -24,8 +24,8 @@ PLOTS: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (
     ("reward and solve rate", (("reward", "reward"), ("solved", "solved"))),
     ("rollouts whose calls parse", (("parsed", "share"),)),
     ("entropy of sampled places (nats)", (("entropy", "entropy"),)),
-    ("logprob of sampled tokens", (("logprob", "trainer"), ("engine_logprob", "engine"))),
-    ("|engine - trainer| logprob", (("mismatch_fresh", "same weights"), ("mismatch", "all"))),
+    ("logprob of sampled tokens", (("logprob", "trainer"), ("engine_logprob", "inference server"))),
+    ("|inference server - trainer| logprob", (("mismatch_fresh", "same weights"), ("mismatch", "all"))),
     ("importance ratio", (("ratio", "mean"),)),
     ("clipped tokens", (("clip_fraction", "share"),)),
     ("age of tokens (steps)", (("lag", "mean"),)),
@@ -51,7 +51,7 @@ class _Axis:
 
 
 def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequence[Evaluation]] | None = None) -> Markup:
-    """An SVG of lines over steps. bars: evaluations, each with its 95% interval."""
+    """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval."""
     spans = [e.interval for those in (bars or {}).values() for e in those]
     values = [y for points in series.values() for _, y in points] + [y for span in spans for y in span]
     steps = [x for points in series.values() for x, _ in points]
@@ -94,7 +94,7 @@ def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
     plots = [plot(title, {name: curve.series(key) for key, name in keys}) for title, keys in PLOTS[1:]]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     page = environment.from_string((files("envs.lab") / "templates/learning.html.j2").read_text("utf-8")).render(
-        title=f"Learning run: {config['rung']}",
+        title=f"Learning run: {config['preset']}",
         style=Markup((files("envs.records") / "templates/report.css").read_text("utf-8")),
         tiles=findings(curve),
         config=[(name, str(value)) for name, value in _flat(config)],
@@ -107,12 +107,12 @@ def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
 
 
 def held_out(curve: Curve) -> Markup:
-    """The plot of the evaluations."""
+    """Return the plot of the evaluations."""
     return plot("held-out tasks solved, with 95% intervals", {}, bars={"solved": curve.evaluations})
 
 
 def findings(curve: Curve) -> list[tuple[str, str]]:
-    """What the run came to, as pairs of a name and a figure."""
+    """Return what the run came to, as pairs of a name and a figure."""
     found = [("steps", str(len(curve.steps)))]
     those = curve.evaluations
     if those:
@@ -131,7 +131,7 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
 
 
 def _picture(plots: Sequence[Markup]) -> str:
-    """Plots side by side as one SVG file on white."""
+    """Return plots side by side as one SVG file on white."""
     style = (
         ".title{font:600 13px sans-serif}.tick{font:10px sans-serif}.tick:not([fill]){fill:#6a7178}"
         ".grid{stroke:#e3e4e1}"

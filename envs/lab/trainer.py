@@ -3,11 +3,11 @@
 python -m envs.lab.trainer --model MODEL_FOLDER --api http://localhost:8000 --engine http://localhost:9004
 
 It registers with the trainer API, pulls batches, computes group-relative advantages, takes one optimizer step a batch
-on the trained tokens, and hands the engine the new weights. The number of steps taken is the policy version. After
-each step everything is saved in --out; started again with the same --out it goes on from there.
+on the trained tokens, and hands the inference server the new weights. The number of steps taken is the policy version.
+After each step everything is saved in --out; started again with the same --out it goes on from there.
 
-The objective is GRPO's (Shao et al. 2024), the ratio r taken to the *engine's* logprobs: mean over rollouts of the mean
-over a rollout's tokens, whatever its number of rows, of min(r A, clip(r, 1 - e, 1 + E) A). No KL term, no critic.
+The objective is GRPO's (Shao et al. 2024), the ratio r taken to the *inference server's* logprobs: mean over rollouts
+of the mean over a rollout's tokens, whatever its rows, of min(r A, clip(r, 1 - e, 1 + E) A). No KL, no critic.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from atropos_agent.cpu_engine.lora import predictions
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
+from envs.records.disk import replace_file
 
 logger = logging.getLogger("trainer")
 
@@ -45,8 +46,8 @@ Group = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to train on: per trained token, in order, the engine's logprob, and A times what it weighs in the loss.
-    lag: trainer steps since the oldest token was sampled."""
+    """A row to train on: per trained token, in order, the inference server's logprob, and A times what it weighs in the
+    loss. lag: trainer steps since the oldest token was sampled."""
 
     tokens: Sequence[int]
     masked_tokens: Sequence[int]
@@ -59,7 +60,7 @@ class Row:
 def rows_of(
     groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = True, negative: float = 1.0
 ) -> tuple[list[Row], Counter[str]]:
-    """The rows of a batch from which something can be learnt, and how many others there were, by reason: "invalid",
+    """Return the rows of a batch from which something can be learnt, and the number of others by reason: "invalid",
     "stale", "no signal". Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled`
     by their std; those below zero times `negative`."""
     left_out: Counter[str] = Counter()
@@ -112,8 +113,7 @@ def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
 def _lag(group: Group, place: int, step: int) -> int:
     """Steps since the row's oldest token; the step at which its group was made where no version is known."""
     params = group["generation_params"]
-    versions = params.get("policy_versions")
-    version = versions[place] if versions else params.get("step")
+    version = params["policy_versions"][place] if params.get("policy_versions") else params.get("step")
     return step if version is None else step - int(version)
 
 
@@ -136,7 +136,7 @@ class Policy:
             self.optimizer.load_state_dict(torch.load(checkpoint / "optimizer.pt", map_location=options.device))
 
     def update(self, rows: Sequence[Row]) -> dict[str, float]:
-        """`--epochs` optimizer steps on the rows; figures of the first, before anything moved."""
+        """Take `--epochs` optimizer steps on the rows. Return figures of the first, before anything moved."""
         figures: dict[str, float] = {}
         for epoch in range(self.options.epochs):
             self.optimizer.zero_grad()
@@ -176,7 +176,7 @@ class Policy:
         return {name: values.detach().cpu() for name, values in figures.items()}
 
     def save(self, folder: Path, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint: weights as the engine reads them, the optimizer and `state`, all or nothing."""
+        """Write a checkpoint: weights as the inference server reads them, the optimizer and `state`, all or nothing."""
         shutil.rmtree(partial := folder.with_name(f".{folder.name}"), ignore_errors=True)
         self.network.save_pretrained(partial)
         torch.save(self.optimizer.state_dict(), partial / "optimizer.pt")
@@ -216,7 +216,7 @@ def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
 
 
 def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
-    """Means over the trained tokens. mismatch: |logprob - the engine's|, of all tokens and, under
+    """Means over the trained tokens. mismatch: |logprob - the server's|, of all tokens and, under
     mismatch_fresh, of those that the present weights sampled, where it is rounding alone."""
     difference = (tokens["logprob"] - tokens["engine_logprob"]).abs()
     fresh = difference[tokens["lag"] == 0]
@@ -230,7 +230,7 @@ def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 class Engine:
-    """The inference engine, as far as weights go. Its methods raise httpx.HTTPError.
+    """The inference server, as far as weights go. Its methods raise httpx.HTTPError.
 
     kind: "embedded" for `python -m atropos_agent.cpu_engine`, which takes models and adapters by path, or "vllm"
         for `vllm serve --enable-lora` with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and VLLM_SERVER_DEV_MODE=1,
@@ -241,7 +241,7 @@ class Engine:
         self._http, self._kind = http, kind
 
     async def version(self) -> int | None:
-        """Of the weights in use; of vLLM, which does not know, None, or -1 while it has no adapter."""
+        """Return the version of the weights in use: None of vLLM, which can't tell, or -1 while it has no adapter."""
         path = "/weight_version" if self._kind == "embedded" else "/v1/models"
         answer = (await self._http.get(path)).raise_for_status().json()
         if self._kind == "embedded":
@@ -250,9 +250,8 @@ class Engine:
 
     async def load(self, folder: Path, version: int) -> None:
         """Use the weights in a folder from now on, and nothing computed with older ones."""
-        if self._kind == "embedded":
-            calls = {"/load_weights": {"path": str(folder), "version": version}}
-        else:
+        calls: dict[str, Any] = {"/load_weights": {"path": str(folder), "version": version}}
+        if self._kind == "vllm":
             adapter = {"lora_name": "policy", "lora_path": str(folder), "load_inplace": True}
             calls = {"/v1/load_lora_adapter": adapter, "/reset_prefix_cache": {}}
         for path, body in calls.items():
@@ -260,17 +259,17 @@ class Engine:
 
 
 async def keep_current(engine: Engine, folder: Path, version: int, *, once: bool = False) -> None:
-    """See to it that the engine has the weights in `folder`, also after it was restarted."""
+    """See to it that the inference server has the weights in `folder`, also after it was restarted."""
     while True:
         try:
             known = await engine.version()
             if known not in (None, version) or (once and known is None and version > 0):
                 await engine.load(folder, version)
-                logger.info("the engine has the weights of step %d", version)
+                logger.info("the inference server has the weights of step %d", version)
             if once:
                 return
         except httpx.HTTPError as error:
-            logger.warning("the engine did not take the weights of step %d: %r; trying again", version, error)
+            logger.warning("the inference server did not take the weights of step %d: %r; trying again", version, error)
         await asyncio.sleep(2.0)
 
 
@@ -279,9 +278,7 @@ async def train(options: argparse.Namespace) -> None:
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     checkpoint = max(options.out.glob("step-*"), default=None)
-    state: dict[str, Any] = {"step": 0, "seen": []}
-    if checkpoint is not None:
-        state = json.loads((checkpoint / "state.json").read_text())
+    state: Any = json.loads((checkpoint / "state.json").read_text()) if checkpoint else {"step": 0, "seen": []}
     step, seen = int(state["step"]), dict.fromkeys(state["seen"])
     policy = Policy(options, checkpoint)
     pending = options.out / "batch.json"
@@ -303,7 +300,7 @@ async def train(options: argparse.Namespace) -> None:
             groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-            pending.write_text(json.dumps(groups))
+            replace_file(pending, json.dumps(groups).encode())
             pulled = time.monotonic()
             fresh = [group for group in groups if not _delivered(group, seen)]
             rows, left_out = rows_of(fresh, step, options.max_lag, **how)
@@ -351,19 +348,21 @@ def _report(path: Path, line: Mapping[str, Any]) -> None:
         file.write(json.dumps(line) + "\n")
     logger.info("step %d: reward %s, mismatch %s", line["step"], line["reward"], line.get("mismatch_fresh"))
     if (line.get("mismatch_fresh") or 0.0) > 0.05:  # nats; it should be rounding alone
-        logger.error("rows, weights or the engine's --logprobs-mode are wrong: the same weights differ in logprobs")
+        logger.error(
+            "rows, weights or the inference server's --logprobs-mode are wrong: the same weights differ in logprobs"
+        )
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; each has a default that suits a small model."""
+    """Return the options; each has a default that suits a small model."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--model", required=True, help="folder or hub name of the model that the engine started with")
+    add("--model", required=True, help="folder or hub name of the model that the inference server started with")
     add("--lora", action="store_true", help="train an adapter, not all weights")
-    add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the engine must have it too")
+    add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
     add("--rank", type=int, default=16, help="of a new adapter")
     add("--api", default="http://localhost:8000", help="trainer API")
-    add("--engine", default="http://localhost:9004", help="where the engine answers")
+    add("--engine", default="http://localhost:9004", help="where the inference server answers")
     add("--engine-kind", choices=["embedded", "vllm"], default="embedded", help=" ")
     add("--out", type=Path, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
     add("--steps", type=int, default=20, help="in all, those of earlier starts included")

@@ -1,11 +1,10 @@
-"""Trains the adapter with which SmolLM2-135M begins: `python -m envs.swe warmstart`.
+"""Train the adapter with which SmolLM2-135M begins: `python -m envs.swe warmstart`.
 
 As it comes, that model never makes a call that parses, so no reward ever differs and nothing can be
-learnt. A quarter of an hour of supervised training on transcripts of made-up tasks
-(`envs.lab.synthetic`) gives it the format and the commands. The transcripts are of two who are not
-told apart: one plans in a few words, then takes the right command; the other acts at once, mostly
-wrongly. Whom to follow is left to reinforcement learning. The package ships the result; this command
-remakes it.
+learnt. Supervised training on transcripts of made-up tasks (`envs.lab.synthetic`) gives it the format
+and the commands. The transcripts of the full recipe are of two who are not told apart: one plans in a
+few words, then takes the right command; the other acts at once, mostly wrongly. Whom to follow is left
+to reinforcement learning. An adapter is made on first use and kept in the cache of models.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import json
 import logging
 import random
 import shutil
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,31 +29,89 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from atropos_agent.formats.hermes import CALL, Hermes
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
+from envs.lab.parts import output_of
 from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
 
 if TYPE_CHECKING:
-    from atropos_agent.cpu_engine.lora import Recipe
     from atropos_agent.cpu_engine.model import LoadedModel
 
-SHIPPED = Path(__file__).parent / "warm_start.safetensors"
+CACHE = Path("~/.cache/atropos-agent")
+"""Where models and adapters are kept."""
 
-PLANNED, DECIDED = 0.75, 0.22
-"""Share of the transcripts that are of the one who plans, and share of these that teach to begin so: much is
-to be learnt from them, but not that they are the ones to follow."""
+SHIPPED = Path(__file__).parent / "warm_start.safetensors"
+"""The full recipe's adapter, where the package has it."""
 
 _TEST_SEED = 1_000_003
 """Of the tasks on which a trained adapter is tried; training takes small seeds."""
 
+_INTERVAL_S = 10.0
+"""Between plain lines of progress."""
 
-def adapter() -> Path:
-    """The adapter that comes with the package. Raises FileNotFoundError with the remedy."""
-    if not SHIPPED.is_file():
-        raise FileNotFoundError(f"{SHIPPED} is missing; make it with: python -m envs.swe warmstart --out {SHIPPED}")
-    return SHIPPED
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What an adapter is made of: the same recipe gives the same adapter.
+
+    model: the embedded inference server's name of it. examples: transcripts to train on. planned: the share of
+        them that is of the one who plans; decided: the share of these that teaches to begin so. learning_rate: at the
+        start; it falls to 0. revision: raised when prompts or training change, so that no old adapter is taken for new.
+    """
+
+    examples: int
+    planned: float
+    decided: float
+    model: str = "smollm2"
+    rank: int = 8
+    learning_rate: float = 2e-3
+    batch: int = 8
+    seed: int = 0
+    revision: int = 1
+
+    @property
+    def digest(self) -> str:
+        """The name of the recipe and its tasks, 12 hexadecimal digits."""
+        content = repr((self, examples(self.examples, self.seed)))
+        return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+    def path(self, cache: Path = CACHE) -> Path:
+        """Return where the adapter is, or will be, kept."""
+        return cache.expanduser() / "adapters" / f"warm-start-{self.digest}.safetensors"
+
+
+RECIPES = {
+    # Right commands alone: enough for calls that parse and many solved tasks, in minutes.
+    "quick": Recipe(examples=160, planned=1.0, decided=1.0),
+    # Much is to be learnt from the one who plans, but not that this is the one to follow.
+    "full": Recipe(examples=2106, planned=0.75, decided=0.22),
+}
+
+
+async def adapter(name: str, *, given: Path | None = None, cache: Path = CACHE) -> Path:
+    """Return the adapter that a user has given, or that of a recipe, made where it is not there yet.
+
+    Raises FileNotFoundError when the given one is missing, PartError when none can be made.
+    """
+    known = find(name, given, cache)
+    if known is None:
+        # A process of its own can be stopped, and gives its memory back.
+        command = ("-m", "envs.lab.warm_start", "--recipe", name, "--trials", "0", "--cache", str(cache))
+        known = Path(await output_of("warmstart", *command))
+    return known
+
+
+def find(name: str, given: Path | None = None, cache: Path = CACHE) -> Path | None:
+    """Return the adapter that a user has given, or that of a recipe; None where it was not made yet.
+
+    In place of any other the full recipe's is taken where it is there. Raises FileNotFoundError.
+    """
+    if given is not None and not given.is_file():
+        raise FileNotFoundError(f"--adapter {given}: there is no such file")
+    places = [given] if given else [SHIPPED, RECIPES["full"].path(cache), RECIPES[name].path(cache)]
+    return next((path for path in places if path.is_file()), None)
 
 
 def main(argv: list[str]) -> int:
-    """Train, or find the same training's result, and say how well the model then calls tools."""
+    """Make an adapter, or find it, and say how well the model then calls tools. Return the exit status."""
     options = _parser().parse_args(argv)
     console = Console(stderr=True)
     if find_spec("torch") is None or find_spec("peft") is None:
@@ -61,30 +119,19 @@ def main(argv: list[str]) -> int:
         return 1
     # Imported here, so that `adapter` stays free of PyTorch.
     import torch
-    from transformers import AutoTokenizer
 
-    from atropos_agent.cpu_engine.lora import Recipe
-    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, load, locate
+    from atropos_agent.cpu_engine.model import load
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     torch.set_num_threads(options.threads)
-    cache = options.cache or DEFAULT_CACHE
-    recipe = Recipe(
-        rank=options.rank, alpha=2 * options.rank, learning_rate=options.learning_rate, batch=8, seed=options.seed
-    )
-    model = locate("smollm2", cache)
-    rows = asyncio.run(lessons(options.examples, options.seed, AutoTokenizer.from_pretrained(model)))
-    name = f"warmstart-{fingerprint(rows, recipe)[:12]}.safetensors"
-    trained = cache.expanduser() / "adapters" / name
-    if trained.is_file():
-        console.print(f"trained before: {trained}", markup=False)
-    else:
-        trained.parent.mkdir(parents=True, exist_ok=True)
-        _train(model, rows, recipe, trained, console)
+    given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed")}
+    recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
+    cache = options.cache
+    trained = make(recipe, cache, console)
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, planned, exact = try_out(load("smollm2", cache=cache, adapter=trained), options.trials)
+        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
             f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",
@@ -94,28 +141,49 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-async def lessons(count: int, seed: int, tokenizer: object) -> list[SequenceData]:
-    """`count` rows to train on, of made-up tasks from a seed."""
-    rng = random.Random(seed)
-    tasks = examples(count, seed)
-    planned = {task.instruction for task in tasks if rng.random() < PLANNED}
+def make(recipe: Recipe, cache: Path, console: Console) -> Path:
+    """Return a recipe's adapter, trained where the cache has none. Progress goes to the console."""
+    from transformers import AutoTokenizer
+
+    from atropos_agent.cpu_engine import lora
+    from atropos_agent.cpu_engine.model import locate
+
+    path = recipe.path(cache)
+    if path.is_file():
+        console.print(f"trained before: {path}", markup=False)
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    console.print(f"warm start: {recipe.examples} transcripts …")
+    model = locate(recipe.model, cache)
+    rows = asyncio.run(lessons(recipe, AutoTokenizer.from_pretrained(model)))
+    training = lora.Recipe(
+        rank=recipe.rank,
+        alpha=2 * recipe.rank,
+        learning_rate=recipe.learning_rate,
+        batch=recipe.batch,
+        seed=recipe.seed,
+    )
+    with _progress(console, len(rows)) as on_step:
+        lora.save(lora.train(model, rows, training, on_step), training, path)
+    return path
+
+
+async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
+    """Return the rows that a recipe trains on, of made-up tasks."""
+    rng = random.Random(recipe.seed)
+    tasks = examples(recipe.examples, recipe.seed)
+    planned = {task.instruction for task in tasks if rng.random() < recipe.planned}
 
     def replies(task: Example) -> list[str]:
         return expert(task) if task.instruction in planned else hasty(task, rng)
 
     rows = await _collect(tasks, tokenizer, replies)
     for place, task in enumerate(tasks):
-        if task.instruction in planned and rng.random() >= DECIDED:
+        if task.instruction in planned and rng.random() >= recipe.decided:
             rows[place] = _begun(rows[place])
         if place % 4:  # The second reply is always the same; to see it now and then is enough.
             rows[place] = _opening(rows[place])
     return rows
-
-
-def fingerprint(rows: Sequence[SequenceData], recipe: Recipe) -> str:
-    """Names what a training depends on: the same rows and recipe give the same adapter."""
-    content = json.dumps([asdict(recipe), [[list(row.tokens), list(row.masked_tokens)] for row in rows]])
-    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
@@ -146,23 +214,28 @@ def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
     return sum(parsed) / trials, sum(planned) / trials, sum(exact) / trials
 
 
-def _train(model: Path, rows: Sequence[SequenceData], recipe: Recipe, path: Path, console: Console) -> None:
-    from atropos_agent.cpu_engine.lora import save, train
+@contextmanager
+def _progress(console: Console, rows: int) -> Iterator[Callable[[int, float], None]]:
+    """Show a bar in a terminal, and a line every ten seconds elsewhere."""
+    if not console.is_terminal:
+        said = time.monotonic()
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("warm start", total=len(rows))
+        def say(done: int, loss: float) -> None:
+            nonlocal said
+            if time.monotonic() - said >= _INTERVAL_S or done == rows:
+                said = time.monotonic()
+                console.print(f"warm start: {done} of {rows} transcripts, loss {loss:.2f}", highlight=False)
 
-        def on_step(done: int, loss: float) -> None:
+        yield say
+        return
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
+        bar = progress.add_task("warm start", total=rows)
+
+        def draw(done: int, loss: float) -> None:
             progress.update(bar, completed=done, description=f"warm start, loss {loss:.2f}")
 
-        save(train(model, rows, recipe, on_step), recipe, path)
+        yield draw
 
 
 async def _collect(
@@ -192,16 +265,16 @@ def _first_trained(row: SequenceData) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m envs.swe warmstart", description=__doc__)
-    parser.add_argument("--examples", type=int, default=2106, help="transcripts to train on (default: %(default)s)")
-    parser.add_argument("--rank", type=int, default=8, help="of the adapter (default: %(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=2e-3, help="at the start (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of tasks and training (default: %(default)s)")
-    parser.add_argument(
-        "--trials", type=int, default=54, help="replies to try it with afterwards (default: %(default)s)"
-    )
-    parser.add_argument("--threads", type=int, default=1, help="threads of one operation (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="copy the adapter to this file as well")
-    parser.add_argument("--cache", type=Path, help="folder of models and adapters (default: ~/.cache/atropos-agent)")
+    add = parser.add_argument
+    add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
+    add("--examples", type=int, help="transcripts to train on, instead of the recipe's")
+    add("--rank", type=int, help="of the adapter, instead of the recipe's")
+    add("--learning-rate", type=float, help="at the start, instead of the recipe's")
+    add("--seed", type=int, help="of tasks and training, instead of the recipe's")
+    add("--trials", type=int, default=54, help="replies to try it with afterwards (default: %(default)s)")
+    add("--threads", type=int, default=1, help="threads of one operation (default: %(default)s)")
+    add("--out", type=Path, help="copy the adapter to this file as well")
+    add("--cache", type=Path, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
 
 

@@ -49,5 +49,10 @@ def main(argv: list[str]) -> int:
     return 2
 
 
+def command() -> int:
+    """Run the command that this process was started with: `atropos-agent` on the command line."""
+    return main(sys.argv[1:])
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(command())

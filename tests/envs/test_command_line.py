@@ -9,7 +9,9 @@ import time
 from pathlib import Path
 
 import orjson
+import programs
 import pytest
+from programs import Program, lines_of
 from scripted_engine import ScriptedEngine
 
 from envs.records.read import read_rollouts
@@ -21,19 +23,11 @@ TWO = ("create-notes", "count-words")
 
 
 def command(*arguments):
-    return [sys.executable, "-m", "envs.swe", *map(str, arguments)]
+    return ["-m", "envs.swe", *arguments]
 
 
-def run(*arguments, timeout=240, **env):
-    return subprocess.run(
-        command(*arguments),
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={**os.environ, **env},
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
+def run(*arguments, **env):
+    return programs.run(command(*arguments), env={**os.environ, **env})
 
 
 def solves(prompt):
@@ -101,13 +95,14 @@ def test_evaluate_prints_a_table_and_keeps_the_results(docker_backend, engine, t
     assert result["pass_at"]["1"]["mean"] == result["pass_at"]["2"]["mean"] == 1.0
 
 
+@pytest.mark.long
 @pytest.mark.docker
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_signal_ends_a_run_and_leaves_no_container(
     docker_backend, smollm2_tokenizer, tokenizer_folder, two_tasks, tmp_path, number
 ):
     with ScriptedEngine(solves, smollm2_tokenizer, root=tokenizer_folder, delay_s=60) as engine:
-        process = subprocess.Popen(
+        process = Program(
             command(
                 "process",
                 f"--openai.base_url={engine.url}",
@@ -117,7 +112,7 @@ def test_a_signal_ends_a_run_and_leaves_no_container(
                 "--env.total_steps=2",
                 "--env.group_size=4",
             ),
-            stdin=subprocess.DEVNULL,
+            stdout=tmp_path / "log",
         )
         deadline = time.monotonic() + 120
         while len(containers_of(process.pid)) < 4 and time.monotonic() < deadline:
@@ -201,24 +196,27 @@ def test_a_tokenizer_of_another_model_is_refused(engine, tokenizer_folder, tmp_p
 @pytest.mark.parametrize("dead", ["engine", "trainer API"])
 def test_what_may_come_up_later_is_waited_for_with_a_line_that_says_so(engine, tmp_path, dead):
     url = "http://127.0.0.1:9/v1" if dead == "engine" else engine.url
-    process = subprocess.Popen(
+    process = Program(
         command(
             "serve",
             f"--openai.base_url={url}",
             "--env.rollout_server_url=http://127.0.0.1:9",
             f"--env.run_dir={tmp_path / 'run'}",
         ),
-        stderr=subprocess.PIPE,
-        text=True,
+        stdout=tmp_path / "log",
     )
     said = {"engine": "no inference engine answers at", "trainer API": "Start it with `run-api`"}[dead]
-    with process:
-        try:
-            assert any(said in line for line in process.stderr)
-            assert process.poll() is None
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=30)
+    try:
+        assert any(said in line for line in lines_of(tmp_path / "log", process))
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def test_python_starts_it_as_well():
+    done = subprocess.run([sys.executable, "-m", "envs.swe", "--help"], capture_output=True, text=True, check=True)
+    assert "python -m envs.swe COMMAND" in done.stdout
 
 
 def test_help_explains_every_option():

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from programs import Program
 from scripted_engine import ScriptedEngine
 from sums import right
 
@@ -30,8 +30,7 @@ def start(engine, tmp_path):
 
     def start():
         command = [
-            sys.executable,
-            str(HERE / "sums_program.py"),
+            HERE / "sums_program.py",
             "process",
             f"--openai.base_url={engine.url}",
             f"--env.run_dir={tmp_path / 'run'}",
@@ -41,8 +40,7 @@ def start(engine, tmp_path):
             f"--openai.api_key={SECRET.decode()}",
         ]
         paths = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
-        with (tmp_path / "log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": paths})
+        return Program(command, stdout=tmp_path / "log", env={**os.environ, "PYTHONPATH": paths})
 
     return start
 
@@ -60,6 +58,7 @@ def wait_for(condition, process, seconds=90):
         time.sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "SIGTERM"])
 def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, number):
     run = tmp_path / "run"

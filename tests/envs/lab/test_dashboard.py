@@ -9,7 +9,7 @@ from rich.console import Console
 from samples import rollout
 
 from envs.lab.consumer import Statistics
-from envs.lab.dashboard import Dashboard, Progress, line, render
+from envs.lab.dashboard import Dashboard, Progress, Steps
 from envs.records.metrics import Metrics
 
 
@@ -40,7 +40,7 @@ def test_progress_holds_what_environment_and_consumer_say() -> None:
 
 def test_the_table_shows_everything_in_80_columns_and_takes_no_markup_from_outside() -> None:
     file = io.StringIO()
-    Console(file=file, width=80, force_terminal=True).print(render(progress(), title="run [x]"))
+    Console(file=file, width=80, force_terminal=True).print(progress().render("run [x]"))
     text = text_of(file)
     for part in (
         "run [x]",
@@ -62,9 +62,9 @@ def test_the_table_shows_everything_in_80_columns_and_takes_no_markup_from_outsi
 
 def test_a_run_of_which_nothing_is_known_can_be_shown() -> None:
     file = io.StringIO()
-    Console(file=file, width=80).print(render(Progress.of(None, None, elapsed_s=0.0)))
+    Console(file=file, width=80).print(Progress.of(None, None, elapsed_s=0.0).render("a run"))
     assert "not connected" in file.getvalue()
-    assert "reward –" in line(Progress.of(None, None, elapsed_s=0.0))
+    assert "reward –" in Progress.of(None, None, elapsed_s=0.0).line()
 
 
 def test_without_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end() -> None:
@@ -99,3 +99,18 @@ def test_the_last_state_can_be_kept_as_a_picture(tmp_path) -> None:
         dashboard.save_svg(tmp_path / "run.svg")
     picture = (tmp_path / "run.svg").read_text()
     assert picture.startswith("<svg") and "solved" in picture
+
+
+def test_steps_are_shown_one_by_one_or_as_a_table() -> None:
+    lines = [{"step": number, "reward": number / 4, "seconds": {"wait": 2.0}} for number in range(1, 21)]
+    plain, live = io.StringIO(), io.StringIO()
+    consoles = Console(file=plain, width=40), Console(file=live, width=120, force_terminal=True)
+    for console in consoles:
+        with Dashboard(console, title="learn", interval_s=0.0) as dashboard:
+            for number in range(1, 21):
+                dashboard.update(Steps(lines[:number]))
+    assert [text.split("  ")[:2] for text in plain.getvalue().splitlines()] == [
+        [f"step {number}", f"reward {number / 4:.3f}"] for number in range(1, 21)
+    ]
+    last = text_of(live).rpartition("learn")[2]
+    assert "5.000" in last and "1.500" in last and "1.250" not in last, "the last 15 steps"

@@ -1,4 +1,4 @@
-"""The smoke rung without Docker: its policy, the real engine, trainer API and trainer, and an
+"""The smoke preset without Docker: its policy, the real engine, trainer API and trainer, and an
 environment whose rollouts work in temporary directories."""
 
 from __future__ import annotations

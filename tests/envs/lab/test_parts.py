@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.lab.parts import PartError, Parts, flags, run
+from envs.lab.parts import PartError, Parts, flags, output_of, run
 
 COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').write('x'); "
 
@@ -56,3 +56,9 @@ async def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
 
 def test_settings_become_options() -> None:
     assert flags({"env.seed": 3, "openai.base_url": "http://x"}) == ["--env.seed=3", "--openai.base_url=http://x"]
+
+
+async def test_what_a_program_prints_last_is_its_result() -> None:
+    assert await output_of("made", "-c", "print('first'); print('last')") == "last"
+    with pytest.raises(PartError, match="made ended with status 3"):
+        await output_of("made", "-c", "raise SystemExit(3)")

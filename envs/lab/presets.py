@@ -1,4 +1,4 @@
-"""Three sizes of learning run: a minute's smoke, a laptop's afternoon tea, one GPU's day."""
+"""Three sizes of learning run: minutes, half an hour on a laptop, a day on one GPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from envs.lab.synthetic import TOOLS
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Preset:
     """What a run is made of.
 
-    model: of the embedded engine; "smoke" is made on first use. None where the user starts an engine.
+    model: of the embedded inference server; "smoke" is made on first use. None where the user starts a server.
     tasks: "smoke", made up in `envs.lab.smoke`, a third of them held out; "practice", made up in
         `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
     evaluations: in all, the first before and the last after training.
@@ -33,11 +33,12 @@ class Rung:
 
     @property
     def batch_size(self) -> int:
+        """Return the number of rollouts of a step."""
         return self.group_size * self.groups
 
     @property
     def milestones(self) -> list[int]:
-        """Steps after which there is an evaluation, 0 first."""
+        """Return the steps after which there is an evaluation, 0 first."""
         last = self.evaluations - 1
         return sorted({round(self.steps * part / last) for part in range(last + 1)})
 
@@ -53,8 +54,8 @@ _SMALL = {
     "env.ensure_scores_are_not_same": "false",
 }
 
-RUNGS = {
-    "smoke": Rung(
+PRESETS = {
+    "smoke": Preset(
         model="smoke",
         adapter=False,
         tasks="smoke",
@@ -69,7 +70,7 @@ RUNGS = {
         # Steps of about the same length: the rare large gradient is noise, and would undo what was learnt.
         trainer={"sgd": "", "no-std": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
     ),
-    "laptop": Rung(
+    "laptop": Preset(
         model="smollm2",
         adapter=True,
         tasks="practice",
@@ -82,7 +83,7 @@ RUNGS = {
         # what was known.
         trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
     ),
-    "gpu": Rung(
+    "gpu": Preset(
         model=None,
         adapter=True,
         tasks="starter",

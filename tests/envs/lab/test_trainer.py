@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import torch
+from embedded_engine import engine
 from run_api import RunAPI
 from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -138,32 +136,6 @@ def test_atropos_own_example_trainer_takes_the_same_batch(small: Path) -> None:
     assert figures["mean_ratio"] == pytest.approx(1.0, abs=1e-4)
     assert figures["logprob_diff_max"] < 1e-4
     loss.backward()
-
-
-@asynccontextmanager
-async def engine(model: str, length: int = 512) -> AsyncIterator[str]:
-    process = await asyncio.create_subprocess_exec(
-        *(
-            sys.executable,
-            "-m",
-            "atropos_agent.cpu_engine",
-            "--model",
-            model,
-            "--port",
-            "0",
-            "--max-model-len",
-            str(length),
-        ),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        assert process.stdout is not None
-        line = (await asyncio.wait_for(process.stdout.readline(), 90)).decode()
-        yield line.rpartition(" at ")[2].strip()
-    finally:
-        process.terminate()
-        await process.wait()
 
 
 class Environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import copy
 import random
@@ -11,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from embedded_engine import engine
 from lesson import corrupted, learn, risen
 from run_api import RunAPI
-from test_trainer import engine
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.rungs import RUNGS
+from envs.lab.learn import _config, _parser, _trainer
+from envs.lab.presets import PRESETS
 
 pytestmark = [
     pytest.mark.engine,
@@ -26,16 +28,49 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning"),
 ]
 
-SMOKE = RUNGS["smoke"]
+SMOKE = PRESETS["smoke"]
 STEPS = (
     "--steps",
-    "10",  # some more than the rung's, as chance should hardly ever hide the rise
+    "10",  # some more than the preset's, as chance should hardly ever hide the rise
     "--max-lag",
     str(SMOKE.max_lag),
     *(word for name, value in SMOKE.trainer.items() for word in (f"--{name}", str(value)) if word),
 )
 
 
+def options(run_dir: Path, *given: str) -> argparse.Namespace:
+    return _parser().parse_args(["--run-dir", str(run_dir), *given])
+
+
+def test_the_name_that_presets_once_had_is_understood(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert options(tmp_path).preset == "smoke"
+    assert options(tmp_path, "--preset", "gpu").preset == options(tmp_path, "--rung", "gpu").preset == "gpu"
+    with pytest.raises(SystemExit):
+        options(tmp_path, "--help")
+    shown = capsys.readouterr().out
+    assert "--preset" in shown and "rung" not in shown
+
+
+def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_one(tmp_path: Path) -> None:
+    config = _config(options(tmp_path), SMOKE)
+    assert _config(options(tmp_path), SMOKE) == config
+    file = tmp_path / "config.json"
+    file.write_text(file.read_text().replace('"preset"', '"rung"'))
+    assert _config(options(tmp_path), SMOKE) == config
+    with pytest.raises(ValueError, match="holds a run with other settings"):
+        _config(options(tmp_path, "--seed", "1"), SMOKE)
+
+
+def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
+    ours = _trainer(SMOKE, options(tmp_path), [])
+    assert ours[:2] == ["-m", "envs.lab.trainer"]
+    assert trainer.parse([*ours[2:], "--model", "x"]).sgd
+    assert _trainer(SMOKE, options(tmp_path, "--trainer", "mine.py"), [])[0] == "mine.py"
+    adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", "a.safetensors"])
+    assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == Path("a.safetensors")
+
+
+@pytest.mark.long
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:
     async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
         steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)

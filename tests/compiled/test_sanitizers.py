@@ -1,0 +1,310 @@
+"""The C programs, each warning an error, run under the sanitizers of addresses and undefined behaviour."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
+
+ROOT = Path(__file__).parent.parent.parent
+EXECUTOR = ROOT / "sandboxes/docker/executor"
+PRELOAD = ROOT / "envs/judging/inside/preload/preload.c"
+SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
+STRICT = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+OPTIONS = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=0", "UBSAN_OPTIONS": "exitcode=99:print_stacktrace=1"}
+HEADER = struct.Struct("<IIc")
+
+pytestmark = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
+
+
+def compiled(out: Path, *arguments: object) -> Path:
+    command = ["gcc", *STRICT, *SANITIZE, "-o", str(out), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "cannot find -lasan" in done.stderr:
+        pytest.skip("gcc has no libasan here")
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # Process 1 of a namespace of its own, as in a container: it may kill whatever it sees.
+    inside = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to make a process namespace")
+    return compiled(tmp_path_factory.mktemp("executor") / "executor", *sorted(EXECUTOR.glob("*.c")))
+
+
+class Executor:
+    """One that runs, spoken to in frames. `main.c` describes them."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self.process = process
+        self._in: IO[bytes] = process.stdin
+        self._out: IO[bytes] = process.stdout
+
+    def send(self, number: int, kind: bytes, payload: bytes = b"") -> None:
+        self._in.write(HEADER.pack(len(payload), number, kind) + payload)
+        self._in.flush()
+
+    def receive(self) -> tuple[int, bytes, bytes]:
+        length, number, kind = HEADER.unpack(self._out.read(HEADER.size))
+        return number, kind, self._out.read(length)
+
+    def answer(self, number: int, last: bytes) -> tuple[bytes, bytes]:
+        """The data of a request, and the payload with which it ends."""
+        data = b""
+        while True:
+            whose, kind, payload = self.receive()
+            assert whose == number, (whose, kind, payload)
+            if kind == last:
+                return data, payload
+            data += payload
+
+    def run(self, number: int, *argv: str, **how: object) -> tuple[bytes, int, int, int]:
+        self.send(number, b"E", command(*argv, **how))  # type: ignore[arg-type]
+        return self.ended(number)
+
+    def ended(self, number: int) -> tuple[bytes, int, int, int]:
+        """Output, exit code, flags and bytes dropped."""
+        data, end = self.answer(number, b"X")
+        return data, *struct.unpack("<IBQ", end)
+
+    def end(self) -> int:
+        """Close its input, and return its exit status."""
+        with suppress(BrokenPipeError):
+            self._in.close()
+        self._out.read()
+        return self.process.wait(30)
+
+
+def command(
+    *argv: str, cwd: str = "/", env: tuple[str, ...] = (), timeout_ms: int = 0, max_output: int = 10_000
+) -> bytes:
+    numbers = struct.pack("<4I3HI", max_output, timeout_ms, os.geteuid(), os.getegid(), 1, len(argv), len(env), 0)
+    return numbers + b"".join(text.encode() + b"\0" for text in (cwd, *argv, *env))
+
+
+@contextmanager
+def running(executor: Path, log: Path, *arguments: str) -> Iterator[Executor]:
+    """Start it; in the end see that no sanitizer has complained."""
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            # By a relative path: it removes an absolute one, that of its file in a container.
+            ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", "./executor", *arguments],
+            cwd=executor.parent,
+            env={**os.environ, **OPTIONS},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+    try:
+        yield Executor(process)
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):
+                stream.close()  # type: ignore[union-attr]
+        assert "Sanitizer" not in log.read_text() and "runtime error" not in log.read_text(), log.read_text()
+
+
+@pytest.fixture
+def talk(executor: Path, tmp_path: Path) -> Iterator[Executor]:
+    with running(executor, tmp_path / "stderr", "lease=60") as one:
+        assert one.receive()[:2] == (0, b"H")
+        yield one
+        assert one.process.poll() is not None or one.end() == 0
+
+
+def test_commands_run_with_their_input_environment_and_limits(talk: Executor) -> None:
+    talk.send(1, b"D", b"from us\n")
+    assert talk.run(1, "/bin/sh", "-c", "cat; echo $A >&2; exit 7", env=("A=b",)) == (b"from us\nb\n", 7, 0, 0)
+    data, code, _, dropped = talk.run(2, "/bin/sh", "-c", "seq 100000", max_output=1000)
+    assert (code, data[:4], data[-7:]) == (0, b"1\n2\n", b"100000\n")
+    assert len(data) + dropped == len("".join(f"{n}\n" for n in range(1, 100001)))
+    data, code, flags, _ = talk.run(3, "/bin/sh", "-c", "echo begun; sleep 60 & sleep 60", timeout_ms=300)
+    assert (data, flags) == (b"begun\n", 1) and code != 0
+    assert talk.run(4, "/nowhere/program")[1] == 127
+    assert talk.run(5, "/bin/true", cwd="/nowhere")[1] == 126
+
+
+def test_many_commands_run_at_once_and_can_be_killed(talk: Executor) -> None:
+    for number in range(1, 21):
+        talk.send(number, b"E", command("/bin/sh", "-c", "(sleep 60 &) ; sleep 60"))
+    for number in range(1, 21):
+        talk.send(number, b"K")
+    ends = {}
+    while len(ends) < 20:
+        number, kind, payload = talk.receive()
+        if kind == b"X":
+            ends[number] = payload
+    assert set(ends) == set(range(1, 21))
+    talk.send(30, b"E", command("/bin/sh", "-c", "sleep 60"))
+    talk.send(0, b"Q", b"too much was written\0")
+    data, code, _, _ = talk.ended(30)
+    assert b"too much was written" in data and code != 0
+
+
+def test_files_are_written_read_listed_and_looked_at(talk: Executor, tmp_path: Path) -> None:
+    who, place = struct.pack("<II", os.geteuid(), os.getegid()), str(tmp_path / "a" / "b")
+    content = random.Random(0).randbytes(300_000)
+    talk.send(1, b"M", who + struct.pack("<I", 0o755) + place.encode() + b"\0")
+    assert talk.answer(1, b"F")[1] == bytes(4)
+    talk.send(2, b"W", who + struct.pack("<I", 0o640) + f"{place}/file".encode() + b"\0")
+    for at in range(0, len(content), 65_536):
+        talk.send(2, b"D", content[at : at + 65_536])
+    talk.send(2, b"C")
+    assert talk.answer(2, b"F")[1] == bytes(4)
+    for limit, ending in ((len(content), 0), (1000, 27)):
+        talk.send(3, b"R", who + struct.pack("<Q", limit) + f"{place}/file".encode() + b"\0")
+        data, error = talk.answer(3, b"F")
+        assert struct.unpack("<I", error) == (ending,)
+        assert ending or data == content
+    talk.send(4, b"N", who + struct.pack("<Q", 100) + place.encode() + b"\0")
+    assert b"file\0" in talk.answer(4, b"F")[0]
+    talk.send(5, b"I", who + f"{place}/file".encode() + b"\0")
+    mode, size, _ = struct.unpack_from("<IQq", talk.answer(5, b"F")[0])
+    assert (mode & 0o777, size) == (0o640, len(content))
+    talk.send(6, b"I", who + b"/nowhere\0")
+    assert struct.unpack("<I", talk.answer(6, b"F")[1]) == (2,)
+
+
+def test_a_session_keeps_its_state_and_gets_a_new_shell(talk: Executor, tmp_path: Path) -> None:
+    talk.send(1, b"S", command(*session_argv(str(tmp_path / "session")), env=(f"{LOOP_VARIABLE}={LOOP}",)))
+
+    def line(number: int, text: str, timeout_ms: int = 0) -> tuple[bytes, int, int, int]:
+        talk.send(number, b"L", struct.pack("<3I", 1, 10_000, timeout_ms) + text.encode())
+        return talk.ended(number)
+
+    assert line(2, "cd /usr; A=kept")[1] == 0
+    assert line(3, 'pwd; echo "$A"')[0] == b"/usr\nkept\n"
+    assert line(4, "sleep 60", timeout_ms=300)[2] & 1
+    assert line(5, "exit 3")[1] == 3
+    assert line(6, 'pwd; echo "$A"')[0] == b"/usr\nkept\n"
+    talk.send(1, b"K")
+    assert talk.answer(1, b"X")[1]
+
+
+def test_an_owner_that_comes_back_is_greeted_and_what_was_under_way_is_gone(talk: Executor, tmp_path: Path) -> None:
+    token = bytes(range(16))
+    talk.send(0, b"T", token)
+    talk.send(1, b"E", command("/bin/sh", "-c", f"echo > {tmp_path}/begun; sleep 60"))
+    while not (tmp_path / "begun").exists():  # what has not been read yet would be forgotten
+        time.sleep(0.01)
+    talk._in.write(HEADER.pack(500, 2, b"D") + b"half a frame" + token)
+    talk._in.flush()
+    seen = b""
+    while token not in seen:
+        seen += talk._out.read(1)
+    assert talk.receive()[:2] == (0, b"H")
+    while talk.receive()[:2] != (1, b"X"):
+        pass
+    assert talk.run(3, "/bin/echo", "on")[0] == b"on\n"
+
+
+WRONG = {
+    "an unknown type": HEADER.pack(0, 1, b"?"),
+    "too long": HEADER.pack(5 << 20, 1, b"D"),
+    "a command of nothing": HEADER.pack(0, 1, b"E"),
+    "a command cut short": HEADER.pack(30, 1, b"E") + command("/bin/true")[:30],
+    "more groups than there are": HEADER.pack(30, 1, b"E")
+    + struct.pack("<4I3H", 0, 0, 0, 0, 65535, 1, 0)
+    + b"/\0x\0yyyy",
+    "more arguments than there are": HEADER.pack(30, 1, b"E")
+    + struct.pack("<4I3H", 0, 0, 0, 0, 0, 65535, 0)
+    + b"/\0xxxxx\0",
+    "no argument": HEADER.pack(24, 1, b"E") + struct.pack("<4I3H", 0, 0, 0, 0, 0, 0, 0) + b"/\0",
+    "a path without end": HEADER.pack(15, 1, b"W") + bytes(12) + b"abc",
+    "a line for no session": HEADER.pack(14, 1, b"L") + struct.pack("<3I", 9, 10, 0) + b"ls",
+    "a line without a head": HEADER.pack(3, 1, b"L") + b"abc",
+    "a session of nothing": HEADER.pack(0, 1, b"S") + HEADER.pack(14, 2, b"L") + struct.pack("<3I", 1, 10, 0) + b"ls",
+    "a close of nothing": HEADER.pack(0, 1, b"C"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_not_the_protocol_ends_it_cleanly(executor: Path, tmp_path: Path, name: str) -> None:
+    with running(executor, tmp_path / "stderr") as one:
+        one._in.write(WRONG[name])
+        one._in.flush()
+        assert one.end() in (0, 65), "gone rather than wrong"
+
+
+def test_frames_with_errors_in_them_do_no_harm(executor: Path, tmp_path: Path) -> None:
+    """What is sent is right but for a few bytes. Commands are harmless whatever their arguments become."""
+    who = struct.pack("<II", 65534, 65534)
+    right = [
+        HEADER.pack(len(payload), number, kind) + payload
+        for number, (kind, payload) in enumerate(
+            [
+                (b"E", command("/bin/true", "a", "b", env=("A=b", "C=d"))),
+                (b"D", b"data"),
+                (b"R", who + struct.pack("<Q", 100) + b"/etc/hostname\0"),
+                (b"N", who + struct.pack("<Q", 100) + b"/etc\0"),
+                (b"I", who + b"/etc\0"),
+                (b"S", command("/bin/true", str(tmp_path / "session"))),
+                (b"L", struct.pack("<3I", 6, 100, 100) + b"true"),
+                (b"K", b""),
+            ],
+            1,
+        )
+    ]
+    rng = random.Random(1)
+    with running(executor, tmp_path / "stderr-0") as one:
+        one._in.write(b"".join(right[:5]))
+        assert one.end() == 0
+    for number in range(1, 60):
+        frames = [bytearray(frame) for frame in rng.sample(right, len(right))]
+        for frame in rng.sample(frames, rng.randint(1, 4)):
+            # Not the types, of which Q kills and W and M write; and not where a session's directory is.
+            places = range(HEADER.size - 1) if frame[8:9] == b"S" else [*range(8), *range(HEADER.size, len(frame))]
+            frame[rng.choice(places)] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+        with running(executor, tmp_path / f"stderr-{number}") as one:
+            one._in.write(b"".join(frames))
+            assert one.end() in (0, 65)
+
+
+def test_the_preload_library_takes_every_call(tmp_path: Path) -> None:
+    driver = Path(__file__).parent / "preload_calls.c"
+    program = compiled(tmp_path / "calls", "-fno-builtin", "-Wno-nonnull", driver, PRELOAD, "-ldl")
+    for name, text in {"script": "#!/usr/bin/env -S sh\ntrue\n", "plain": "true\n", "long": "#!" + "x" * 5000}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    names = [
+        "/bin/true",
+        "true",
+        "sh",
+        "timeout",
+        "",
+        "/",
+        "nowhere",
+        "./script",
+        "./plain",
+        "./long",
+        "x" * 5000,
+        "./" + "y" * 300,
+    ]
+    done = subprocess.run(
+        [str(program), *names],
+        cwd=tmp_path,
+        env={"PATH": ":/nowhere:" + "z" * 5000 + ":/usr/bin:/bin", **OPTIONS},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr

@@ -1,0 +1,96 @@
+"""The warm start: what it shows, and an adapter that is made once."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from atropos_agent.formats.hermes import CALL
+from atropos_agent.types import IGNORED
+from envs.lab import warm_start
+from envs.lab.warm_start import RECIPES, SHIPPED, Recipe, adapter, find, lessons, main, make
+
+TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
+
+
+async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokenizer: Any) -> None:
+    rows = await lessons(replace(RECIPES["full"], examples=120), smollm2_tokenizer)
+    trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
+    decided = [text for text in trained if text.startswith("Plan: ")]
+    begun = [text for text in trained if text.startswith(": ")]
+    hasty = [text for text in trained if text.startswith(CALL)]
+    assert len(decided) + len(begun) + len(hasty) == 120
+    assert len(begun) > len(hasty) > 0.8 * len(decided) > 5
+    assert [text.count("submit") for text in trained] == [int(place % 4 == 0) for place in range(120)]
+
+
+@pytest.mark.engine
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None:
+    said = io.StringIO()
+    path = make(TINY, tmp_path, Console(file=said, width=200))
+    assert path == TINY.path(tmp_path) and path.stat().st_size > 1000
+    assert "warm start: 8 of 8 transcripts, loss" in said.getvalue()
+    made = path.stat().st_mtime_ns
+    assert make(TINY, tmp_path, Console(file=said, width=200)) == path
+    assert path.stat().st_mtime_ns == made and "trained before" in said.getvalue()
+
+
+def test_another_recipe_is_another_adapter() -> None:
+    others = [replace(TINY, examples=9), replace(TINY, planned=0.5), replace(TINY, seed=1), replace(TINY, revision=2)]
+    assert len({recipe.digest for recipe in (TINY, replace(TINY), *others)}) == 5
+
+
+async def test_an_adapter_of_ones_own_is_taken_before_any_other(tmp_path: Path) -> None:
+    own = tmp_path / "mine.safetensors"
+    with pytest.raises(FileNotFoundError, match=r"mine\.safetensors: there is no such file"):
+        await adapter("quick", given=own)
+    own.write_bytes(b"")
+    assert await adapter("quick", given=own) == own
+
+
+def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(warm_start, "SHIPPED", tmp_path / "not shipped")
+    assert find("quick", cache=tmp_path) is find("full", cache=tmp_path) is None
+    quick, full = (RECIPES[name].path(tmp_path) for name in ("quick", "full"))
+    quick.parent.mkdir()
+    quick.write_bytes(b"")
+    assert find("quick", cache=tmp_path) == quick
+    assert find("full", cache=tmp_path) is None
+    full.write_bytes(b"")
+    assert find("quick", cache=tmp_path) == find("full", cache=tmp_path) == full
+
+
+async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    async def output_of(_: str, *arguments: str) -> str:
+        asked.append(arguments)
+        return str(tmp_path / "made")
+
+    monkeypatch.setattr(warm_start, "SHIPPED", tmp_path / "not shipped")
+    monkeypatch.setattr(warm_start, "output_of", output_of)
+    assert await adapter("quick", cache=tmp_path) == tmp_path / "made"
+    (arguments,) = asked
+    assert arguments[:4] == ("-m", "envs.lab.warm_start", "--recipe", "quick")
+    RECIPES["quick"].path(tmp_path).parent.mkdir()
+    RECIPES["quick"].path(tmp_path).write_bytes(b"")
+    assert main([*arguments[2:], "--out", str(tmp_path / "copy")]) == 0
+    assert (tmp_path / "copy").is_file()
+
+
+@pytest.mark.skipif(not SHIPPED.is_file(), reason="not made yet")
+def test_the_shipped_adapter_is_small_and_fits_smollm2() -> None:
+    from safetensors import safe_open
+
+    assert find("full") == find("quick") == SHIPPED
+    assert SHIPPED.stat().st_size < 5_000_000
+    with safe_open(SHIPPED, framework="pt") as file:
+        rank = int(file.metadata()["r"])
+        last = file.get_slice("base_model.model.model.layers.29.self_attn.q_proj.lora_A.weight")
+        assert last.get_shape() == [rank, 576]
