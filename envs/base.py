@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic
@@ -32,10 +32,17 @@ from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.run import InferenceServer
 from envs.running.stopping import Stopping
 from envs.types import Outcome, Reward, Seat, Task
+from sandboxes.naming import resolve
 from tools.base import ToolRegistry
 
 Config = TypeVar("Config", bound=AgentEnvConfig, default=AgentEnvConfig)
 """The options of an environment; `AgentEnvConfig` where a subclass has none of its own."""
+
+
+RewardFunction = Callable[[Task, Outcome], float | Reward]
+
+AGENTS: Mapping[str, type[AtroposAgent]] = {"atropos": AtroposAgent}
+"""What `--env.agent` may name, beside dotted paths."""
 
 
 class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is untyped
@@ -64,10 +71,11 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         What it raises is an infrastructure failure: the rollout is retried, and never gets a reward for it."""
 
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
-        """Return what an outcome is worth in training: the verifier's reward, unless a subclass shapes it.
+        """Return what an outcome is worth in training: the verifier's reward, unless a subclass or the function that
+        `--env.reward` names says otherwise.
 
         It is not called in evaluations, and does not change whether the task counts as solved."""
-        return outcome.verdict.reward
+        return outcome.verdict.reward if self.reward_function is None else self.reward_function(task, outcome)
 
     async def setup(self, resources: AsyncExitStack) -> None:
         """Open what rollouts need. `resources` closes what is entered there when the run ends."""
@@ -89,10 +97,10 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         split = "eval" if seat.evaluating else "train"
         if self.template is None:
             server = random.choice(self.server.servers)
-            return AtroposAgent(server, tools, config, tool_format=self.tool_format, split=split)
+            return self.agent_cls(server, tools, config, tool_format=self.tool_format, split=split)
         route = Route(self.server.servers)
         recording = seat.recording
-        return AtroposAgent(
+        return self.agent_cls(
             route if recording is None else recording.serving(route),
             tools,
             config,
@@ -114,6 +122,10 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.template = None if plain else config.chat_template(self.tokenizer)
         """None where an inference server works on messages, without token ids."""
         self.tool_format = load_format(config.tool_format)
+        self.agent_cls: type[AtroposAgent] = resolve("--env.agent", config.agent, AGENTS)
+        self.reward_function: RewardFunction | None = (
+            resolve("--env.reward", config.reward, {}) if config.reward else None
+        )
         self.run_dir = config.run_dir or Path("runs") / f"{self.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         self.redactor = Redactor()
         self.stopping = Stopping()

@@ -13,7 +13,6 @@ import asyncio
 import json
 import logging
 import os
-import pkgutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ from envs.base import AgentEnv
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from sandboxes.naming import resolve
 
 logger = logging.getLogger(__name__)
 
@@ -124,9 +124,9 @@ def parse(env_cls: type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> Op
 def load_environment(path: str) -> type[AgentEnv[Any]]:
     """Return the environment at a dotted path such as `package.module:Class`. Raises UsageError with the remedy."""
     try:
-        found = pkgutil.resolve_name(path) if ":" in path else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"the environment {path!r} can't be imported ({error}); is it installed, or here?") from error
+        found = resolve("environment", path, {})
+    except ValueError as error:
+        raise UsageError(str(error)) from error
     if not (isinstance(found, type) and issubclass(found, AgentEnv)):
         raise UsageError(f"{path!r} is no environment; give swe, or package.module:Class of a subclass of AgentEnv")
     return found

@@ -55,8 +55,15 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
-    tool_format: str = Field(
-        default="hermes", description="How the model calls tools: hermes, or package.module:Class of one's own"
+    tool_format: str = Field(default="hermes", description="How the model calls tools: hermes, or package.module:Class")
+    agent: str = Field(
+        default="atropos",
+        description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is",
+    )
+    reward: str = Field(
+        default="",
+        description="What a rollout is worth in training, as package.module:function of (task, outcome); empty for the "
+        "environment's own",
     )
     tool_role: Literal["user", "tool"] = Field(
         default="user", description='Chat role that carries tool results; "tool" for Hermes models'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
+from sandboxes.naming import resolve
 
 _OPTION = "--env.sandbox"
 _OURS: dict[str, Callable[..., Backend]] = {"docker": DockerBackend, "local": LocalBackend}
@@ -21,7 +21,9 @@ def load_backend(name: str, **options: Any) -> Backend:
     factory: a class or a function that returns a `Backend`; it is called with the options that are not None.
     Raises ValueError, which names the option and the remedy, when there is no such backend or it lacks an option.
     """
-    factory = _OURS.get(name) or _imported(name)
+    factory = resolve(_OPTION, name, _OURS)
+    if not callable(factory):
+        raise ValueError(f"{_OPTION} {name}: this is not callable; name a class, or a function that returns a backend")
     given = {option: value for option, value in options.items() if value is not None}
     taken = inspect.signature(factory).parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken.values()):
@@ -30,24 +32,5 @@ def load_backend(name: str, **options: Any) -> Backend:
             raise ValueError(
                 f"{_OPTION} {name}: this backend takes no {', '.join(unknown)}; leave that away or choose another one"
             )
-    return factory(**given)
-
-
-def _imported(path: str) -> Callable[..., Backend]:
-    module, colon, attribute = path.partition(":")
-    if not (module and colon and attribute):
-        raise ValueError(
-            f"{_OPTION} {path}: no backend has that name; choose {', '.join(_OURS)}, "
-            "or give one of your own as package.module:factory"
-        )
-    try:
-        factory: Callable[..., Backend] = getattr(importlib.import_module(module), attribute)
-    except ImportError as error:
-        raise ValueError(
-            f"{_OPTION} {path}: {module} can't be imported: {error}; install it, or put its folder on the PYTHONPATH"
-        ) from error
-    except AttributeError as error:
-        raise ValueError(f"{_OPTION} {path}: {module} has no {attribute}; see what it defines") from error
-    if not callable(factory):
-        raise ValueError(f"{_OPTION} {path}: {attribute} is not callable; name a class, or a function that returns one")
-    return factory
+    backend: Backend = factory(**given)
+    return backend

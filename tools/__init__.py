@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable
+from typing import Any
 
 from sandboxes.base import Sandbox
+from sandboxes.naming import resolve
 from tools.base import MalformedCall, Tool, ToolCall, ToolError, ToolFunction, ToolRegistry, ToolResult
 from tools.calculator import calculator
 from tools.files import Files
@@ -32,7 +35,8 @@ __all__ = [
 def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolRegistry:
     """Return the standard tools on a sandbox: all of them, or those named, in the order of `names`.
 
-    Raises ValueError for an unknown name."""
+    A name may be a dotted path `package.module:name` to a tool of one's own: an async function, or a function or
+    class that is given the sandbox and returns one. Raises ValueError for a name that is neither."""
     files, search = Files(sandbox), Search(sandbox)
     functions: tuple[ToolFunction, ...] = (
         Terminal(sandbox).terminal,
@@ -46,8 +50,13 @@ def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolR
         submit,
     )
     known = {tool.name: tool for tool in map(Tool.of, functions)}
-    chosen = list(known if names is None else names)
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise ValueError(f"unknown tools {', '.join(unknown)}; the tools are {', '.join(known)}")
-    return ToolRegistry(known[name] for name in chosen)
+    chosen = known if names is None else names
+    return ToolRegistry(_on(sandbox, resolve("--env.tools", name, known)) for name in chosen)
+
+
+def _on(sandbox: Sandbox, found: Any) -> Tool:
+    """Return the tool that was found, on this sandbox."""
+    if isinstance(found, Tool):
+        return found
+    made = found if inspect.iscoroutinefunction(found) else found(sandbox)
+    return made if isinstance(made, Tool) else Tool.of(made)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Mapping
 
 from atropos_agent.formats.base import Reply, ToolFormat
 from atropos_agent.formats.hermes import Hermes
+from sandboxes.naming import resolve
 
 FORMATS: Mapping[str, type[ToolFormat]] = {"hermes": Hermes}
 """The formats of this package, by name."""
@@ -17,17 +17,7 @@ def load_format(name: str) -> ToolFormat:
 
     Raises ValueError, which says what to give instead.
     """
-    if name in FORMATS:
-        return FORMATS[name]()
-    if ":" not in name:
-        raise ValueError(
-            f"there is no tool format {name!r}; the formats are {', '.join(FORMATS)}, "
-            "and one of your own is given as package.module:Class"
-        )
-    try:
-        found = pkgutil.resolve_name(name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"the tool format {name!r} can't be imported: {type(error).__name__}: {error}") from error
+    found = resolve("--env.tool_format", name, FORMATS)
     if not (isinstance(found, type) and issubclass(found, ToolFormat)):
         raise ValueError(f"{name!r} is not a subclass of atropos_agent.formats.ToolFormat")
     try:

@@ -24,8 +24,9 @@ from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
-from sandboxes.docker import DockerBackend, PoolLimits
+from sandboxes.docker import PoolLimits
 from sandboxes.docker.daemon import connect
+from sandboxes.registry import load_backend
 from tools import ToolRegistry, default_tools
 
 
@@ -60,7 +61,10 @@ class SWEEnvConfig(AgentEnvConfig):
     eval_tags: list[str] = Field(default=[], description="Evaluate only on tasks with one of these tags; empty for all")
     tools: list[str] = Field(
         default=["terminal", "view", "create", "replace", "insert", "search", "find", "submit"],
-        description="Tools of the agent, in the order in which they are shown to it",
+        description="Tools of the agent, in the order in which they are shown to it; package.module:name for one's own",
+    )
+    sandbox: str = Field(
+        default="docker", description="What makes the sandboxes: docker, or package.module:factory of a backend"
     )
     base_image: str | None = Field(
         default=None, description="Image that replaces the one in the tasks' `FROM`, where theirs can't be pulled"
@@ -71,7 +75,8 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Containers of each kind, lately used or the next task's, that stand ready before they are needed",
     )
     sandbox_runtime: str | None = Field(
-        default=None, description="What runs the containers, such as runsc (gVisor); empty for the engine's default"
+        default=None,
+        description="What runs the containers, such as runsc (gVisor); empty for the Docker daemon's default",
     )
 
 
@@ -100,24 +105,27 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             await super().preflight(config)
         except ValueError as error:
             problems.append(error)
-        try:
-            async with connect():
-                pass
-        except SandboxError as error:
-            problems.append(error)
+        if config.sandbox == "docker":
+            try:
+                async with connect():
+                    pass
+            except SandboxError as error:
+                problems.append(error)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
 
     def make_backend(self) -> Backend:
-        """Where sandboxes come from."""
-        return DockerBackend(
+        """Return what makes the sandboxes."""
+        warm = self.config.warm_sandboxes
+        return load_backend(
+            self.config.sandbox,
             base_image=self.config.base_image,
-            pool=PoolLimits(each=self.config.warm_sandboxes),
+            pool=PoolLimits(each=warm) if warm else None,
             runtime=self.config.sandbox_runtime,
         )
 
     def make_tools(self, sandbox: Sandbox) -> ToolRegistry:
-        """The tools of one rollout."""
+        """Return the tools of one rollout."""
         return default_tools(sandbox, self.config.tools)
 
     async def setup(self, resources: AsyncExitStack) -> None:
@@ -128,14 +136,16 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     def expect(self, task: Task) -> None:
         self.prefetch.begin(task)
 
-    def reward(self, task: Task, outcome: Outcome) -> Reward:
+    def reward(self, task: Task, outcome: Outcome) -> float | Reward:
+        if self.reward_function is not None:
+            return self.reward_function(task, outcome)
         return shaped(outcome.verdict, outcome.result, self.config.shaping)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         image = await self.backend.ensure_image(task.image, task.context)
         start = await self.starts.get(task, image)
         began = time.monotonic()
-        async with open_verifier(self.backend, task, image) as judge:
+        async with open_verifier(self.backend, task, image) as verify:
             async with self.backend.open(agent_spec(task, image)) as sandbox:
                 opened = time.monotonic()
                 seconds = self.config.rollout_timeout_s
@@ -148,8 +158,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
                 result = await agent.run(task.instruction)
                 worked = time.monotonic()
                 changes = await collect_changes(sandbox, start, task.hidden.protected)
-            verdict = with_signs(await judge(changes), result, changes)
-        timings = {"open": opened - began, "agent": worked - opened, "judge": time.monotonic() - worked}
+            verdict = with_signs(await verify(changes), result, changes)
+        timings = {"open": opened - began, "agent": worked - opened, "verifier": time.monotonic() - worked}
         return Outcome(result, verdict, timings)
 
 
