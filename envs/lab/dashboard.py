@@ -125,6 +125,26 @@ class Progress:
 
     def render(self, title: str) -> RenderableType:
         """Return the table."""
+        ends = Table.grid(padding=(0, 2))
+        ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(self.stops)))
+        failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
+        ends.add_row(Text("failures of ours", "dim"), failures)
+        if self.cheats:
+            ends.add_row(Text("signs of cheating", "dim"), Text(_counts(self.cheats), "yellow"))
+        body: list[RenderableType] = [self._sections(), Text(), ends]
+        if self.target:
+            bar = ProgressBar(total=self.target, completed=min(self.groups_pulled, self.target))
+            body += [Text(), bar]
+        return Panel(
+            Group(*body),
+            title=Text(title, "bold"),
+            title_align="left",
+            subtitle=Text(f"{self.state}  {_duration(self.elapsed_s)}".strip(), "dim"),
+            subtitle_align="right",
+            padding=(1, 2),
+        )
+
+    def _sections(self) -> Table:
         sections = Table.grid(padding=(0, 2), expand=True)
         sections.add_row(
             _section(
@@ -154,24 +174,7 @@ class Progress:
                 ("rows twice", f"{self.duplicates}"),
             ),
         )
-        ends = Table.grid(padding=(0, 2))
-        ends.add_row(Text("rollouts ended by", "dim"), Text(_counts(self.stops)))
-        failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
-        ends.add_row(Text("failures of ours", "dim"), failures)
-        if self.cheats:
-            ends.add_row(Text("signs of cheating", "dim"), Text(_counts(self.cheats), "yellow"))
-        body: list[RenderableType] = [sections, Text(), ends]
-        if self.target:
-            bar = ProgressBar(total=self.target, completed=min(self.groups_pulled, self.target))
-            body += [Text(), bar]
-        return Panel(
-            Group(*body),
-            title=Text(title, "bold"),
-            title_align="left",
-            subtitle=Text(f"{self.state}  {_duration(self.elapsed_s)}".strip(), "dim"),
-            subtitle_align="right",
-            padding=(1, 2),
-        )
+        return sections
 
 
 STEP_FIGURES = (

@@ -17,6 +17,7 @@ import random
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -119,9 +120,13 @@ def main(argv: list[str]) -> int:
         return 1
     # Imported here, so that `adapter` stays free of PyTorch.
     import torch
+    from transformers.utils.logging import disable_progress_bar
 
     from atropos_agent.cpu_engine.model import load
 
+    disable_progress_bar()
+    # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
+    warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     torch.set_num_threads(options.threads)
     given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed")}
