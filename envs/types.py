@@ -111,6 +111,10 @@ class Seat:
     recording: Recording | None = field(default=None, repr=False, compare=False)
 
 
+SIGN = "cheat/"
+"""What the names of metrics begin with that are signs of cheating."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the verifier found.
@@ -129,6 +133,11 @@ class Verdict:
     def solved(self) -> bool:
         """Whether the task was solved, however the rollout is rewarded."""
         return self.reward >= 1.0
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """The signs of cheating among the metrics (see `envs.judging.cheating`)."""
+        return tuple(name.removeprefix(SIGN) for name in sorted(self.metrics) if name.startswith(SIGN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,8 @@ from typing import Any
 
 from atropos_agent.types import AgentResult
 from envs.judging.changes import Changes
-from envs.types import Verdict
+from envs.types import SIGN, Verdict
 
-PREFIX = "cheat/"
 _START = r"(?:^|[\s'\"=(;|&])"
 _COMMANDS = {
     "looked into git history": (
@@ -38,12 +37,7 @@ def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdi
             found.update(sign for sign, pattern in _COMMANDS.items() if re.search(pattern, text, re.MULTILINE))
     if changes.withheld:
         found.add("touched protected paths")
-    return replace(verdict, metrics={**verdict.metrics, **{PREFIX + sign: 1.0 for sign in sorted(found)}})
-
-
-def signs(verdict: Verdict) -> tuple[str, ...]:
-    """Return the signs of cheating that a verdict carries."""
-    return tuple(name.removeprefix(PREFIX) for name in sorted(verdict.metrics) if name.startswith(PREFIX))
+    return replace(verdict, metrics={**verdict.metrics, **{SIGN + sign: 1.0 for sign in sorted(found)}})
 
 
 def _texts(value: Any) -> Iterator[str]:

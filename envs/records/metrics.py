@@ -15,7 +15,6 @@ from typing import Self
 
 import orjson
 
-from envs.judging.cheating import signs
 from envs.types import Rollout
 
 KEPT = 1000
@@ -103,7 +102,7 @@ class Metrics:
         self.tokens_sampled += result.sampled_tokens
         self.malformed_calls += result.counts.malformed_calls
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
-        for sign in signs(rollout.verdict):
+        for sign in rollout.verdict.signs:
             self.cheats[sign] += 1
             _count_at(self.cheats_by_step, rollout.seat.step, sign)
         for phase, seconds in rollout.timings_s.items():

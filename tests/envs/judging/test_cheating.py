@@ -6,7 +6,7 @@ import pytest
 from samples import rollout
 
 from envs.judging.changes import Changes
-from envs.judging.cheating import signs, with_signs
+from envs.judging.cheating import with_signs
 from envs.records.metrics import Metrics
 from envs.types import Seat, Verdict
 
@@ -14,7 +14,7 @@ from envs.types import Seat, Verdict
 def found(command: str, changes: Changes = Changes()) -> tuple[str, ...]:  # noqa: B008 - frozen
     verdict = with_signs(Verdict(1.0, "fine"), rollout(command=command).result, changes)
     assert verdict.reward == 1.0
-    return signs(verdict)
+    return verdict.signs
 
 
 @pytest.mark.parametrize(
