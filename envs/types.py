@@ -111,7 +111,7 @@ class Seat:
     recording: Recording | None = field(default=None, repr=False, compare=False)
 
 
-CHEAT = "cheat/"
+SIGN = "cheat/"
 """What the names of metrics begin with that are signs of cheating."""
 
 
@@ -135,9 +135,9 @@ class Verdict:
         return self.reward >= 1.0
 
     @property
-    def cheats(self) -> tuple[str, ...]:
-        """The signs of cheating that were seen, by name (see `envs.judging.cheating`)."""
-        return tuple(name.removeprefix(CHEAT) for name in sorted(self.metrics) if name.startswith(CHEAT))
+    def signs(self) -> tuple[str, ...]:
+        """The signs of cheating among the metrics (see `envs.judging.cheating`)."""
+        return tuple(name.removeprefix(SIGN) for name in sorted(self.metrics) if name.startswith(SIGN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 from atropos_agent.types import AgentResult
 from envs.judging.changes import Changes
-from envs.types import CHEAT, Verdict
+from envs.types import SIGN, Verdict
 
 _START = r"(?:^|[\s'\"=(;|&])"
 _COMMANDS = {
@@ -37,7 +37,7 @@ def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdi
             found.update(sign for sign, pattern in _COMMANDS.items() if re.search(pattern, text, re.MULTILINE))
     if changes.withheld:
         found.add("touched protected paths")
-    return replace(verdict, metrics={**verdict.metrics, **{CHEAT + sign: 1.0 for sign in sorted(found)}})
+    return replace(verdict, metrics={**verdict.metrics, **{SIGN + sign: 1.0 for sign in sorted(found)}})
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from envs.judging.prepare import REPORT, SHOWN
-from envs.types import CHEAT, TestStatus, Verdict
+from envs.types import SIGN, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
 def _metrics(ran: ExecResult, logs: Mapping[str, bytes]) -> dict[str, float]:
     """Return what the run took, and the signs of cheating that the wrappers saw."""
     metrics = {"verifier_s": ran.duration_s, "verifier_exit_code": float(ran.exit_code)}
-    metrics |= {CHEAT + run["cheat"]: 1.0 for run in _watched(logs) if run["cheat"]}
+    metrics |= {SIGN + run["cheat"]: 1.0 for run in _watched(logs) if run["cheat"]}
     if logs.get("memory", b"").strip().isdigit():
         metrics["verifier_memory_mb"] = int(logs["memory"]) / 2**20
     return metrics

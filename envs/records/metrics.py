@@ -102,7 +102,7 @@ class Metrics:
         self.tokens_sampled += result.sampled_tokens
         self.malformed_calls += result.counts.malformed_calls
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
-        for sign in rollout.verdict.cheats:
+        for sign in rollout.verdict.signs:
             self.cheats[sign] += 1
             _count_at(self.cheats_by_step, rollout.seat.step, sign)
         for phase, seconds in rollout.timings_s.items():

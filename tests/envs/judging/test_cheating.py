@@ -14,7 +14,7 @@ from envs.types import Seat, Verdict
 def found(command: str, changes: Changes = Changes()) -> tuple[str, ...]:  # noqa: B008 - frozen
     verdict = with_signs(Verdict(1.0, "fine"), rollout(command=command).result, changes)
     assert verdict.reward == 1.0
-    return verdict.cheats
+    return verdict.signs
 
 
 @pytest.mark.parametrize(
