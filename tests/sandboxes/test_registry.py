@@ -46,12 +46,12 @@ def test_one_of_ones_own_is_found_by_its_path(mine):
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("podman", {}, r"--env.sandbox podman: no backend has that name; choose docker, local, or .*module:factory"),
-        ("my_backend", {}, r"no backend has that name"),
+        ("podman", {}, r"--env.sandbox podman: there is none of that name; choose docker, local, or .*module:name"),
+        ("my_backend", {}, r"there is none of that name"),
         ("no_such_module:X", {}, r"no_such_module can't be imported.*PYTHONPATH"),
         ("broken_backend:X", {}, r"broken_backend can't be imported.*no_such_module_at_all"),
         ("my_backend:X", {}, r"my_backend has no X"),
-        ("my_backend:number", {}, r"number is not callable"),
+        ("my_backend:number", {}, r"this is not callable"),
         ("local", {"runtime": "runsc"}, r"--env.sandbox local: this backend takes no runtime; leave that away"),
         ("my_backend:Mine", {"base_image": "b", "images_mb": 1}, r"takes no base_image, images_mb"),
     ],

@@ -19,8 +19,28 @@ def test_chosen_tools_come_in_the_order_in_which_they_are_named(sandbox):
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(sandbox):
-    with pytest.raises(ValueError, match=r"unknown tools bash; the tools are terminal, view, .*submit"):
+    with pytest.raises(ValueError, match=r"--env.tools bash: .*choose terminal, view, .*submit"):
         default_tools(sandbox, ["bash"])
+
+
+async def shout(text: str) -> str:
+    """Say it loudly."""
+    return text.upper()
+
+
+def whereabouts(sandbox):
+    async def where() -> str:
+        """Say where commands start."""
+        return sandbox.workdir
+
+    return where
+
+
+async def test_tools_of_ones_own_are_named_by_dotted_paths(sandbox):
+    tools = default_tools(sandbox, ["submit", f"{__name__}:shout", f"{__name__}:whereabouts"])
+    assert tools.names == ["submit", "shout", "where"]
+    assert (await tools.execute(ToolCall("shout", {"text": "a"}))).content == "A"
+    assert (await tools.execute(ToolCall("where", {}))).content == sandbox.workdir
 
 
 def test_the_schemas_stay_short(sandbox):

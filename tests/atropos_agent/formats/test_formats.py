@@ -40,14 +40,14 @@ def test_a_format_is_found_by_its_name():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("hermse", "the formats are hermes"),
-        ("package.module.Class", "package.module:Class"),
+        ("hermse", "there is none of that name; choose hermes"),
+        ("package.module.Class", "package.module:name"),
         ("no_such_package:Class", "No module named 'no_such_package'"),
-        ("json:NoSuchClass", "has no attribute 'NoSuchClass'"),
+        ("json:NoSuchClass", "json has no NoSuchClass"),
         ("json:JSONDecoder", "not a subclass"),
         ("json:dumps", "not a subclass"),
-        ("test_formats:Unfinished", "abstract method"),
-        (":", "can't be imported"),
+        (f"{__name__}:Unfinished", "abstract method"),
+        (":", "there is none of that name"),
     ],
 )
 def test_a_name_that_leads_nowhere_is_refused_with_the_remedy(name, said):

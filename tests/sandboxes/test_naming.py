@@ -1,0 +1,29 @@
+"""Objects that a user chooses by name or by dotted path."""
+
+import json
+
+import pytest
+
+from sandboxes.naming import resolve
+
+
+def test_a_known_name_comes_before_a_path():
+    assert resolve("--env.x", "one", {"one": 1}) == 1
+
+
+def test_a_dotted_path_may_lead_into_a_class():
+    assert resolve("--env.x", "json:JSONDecoder.decode", {}) is json.JSONDecoder.decode
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("two", r"--env.x two: there is none of that name; choose one, or .* package.module:name"),
+        ("no_such_module:x", r"no_such_module can't be imported: .*PYTHONPATH"),
+        ("json:nothing", r"json has no nothing"),
+        (":x", r"there is none of that name"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, said):
+    with pytest.raises(ValueError, match=said):
+        resolve("--env.x", value, {"one": 1})
