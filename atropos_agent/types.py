@@ -42,7 +42,7 @@ class AgentConfig:
 
     temperature, top_p: of the sampling distribution.
     max_tokens: tokens of one reply.
-    max_steps: replies in one rollout.
+    max_steps: turns in one rollout.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
     max_seconds: wall time of a rollout; None for no limit.
     system_prompt: what stands before the tools' description; None for the default.

@@ -55,7 +55,7 @@ class Metrics:
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
     engine_s, tools_s: spent waiting for the inference server and in tools, summed over rollouts that run at
         the same time; phases_s: the same by phase of a rollout.
-    engine: latency of one reply; tool: of one tool call (the mean over the calls of its step).
+    engine: latency of one reply; tool: of one tool call (the mean over the calls of its turn).
     failures: of ours, by kind; failures_by_step: the same for the trainer's last 100 steps.
     stops: rollouts by stop reason.
     states: groups by what became of them (see `envs.running.journal`); they add up to all groups started.

@@ -7,7 +7,7 @@ import pytest
 from families import TEMPLATES, family
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_conversation import HOSTILE, SCENARIOS, call, sampled, say
+from scenarios import HOSTILE, SCENARIOS, call, sampled, say
 from truth import Turn, assert_truth, play
 
 from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
