@@ -17,7 +17,9 @@ class Lines(ToolFormat):
 
     def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
         thinking, closed, rest = text.rpartition("</think>")
-        calls, content, problems = [], [], []
+        calls: list[ToolCall] = []
+        content: list[str] = []
+        problems: list[str] = []
         for line in rest.splitlines():
             word, _, written = line.partition(" ")
             name, _, arguments = written.partition(" ")
