@@ -1,6 +1,6 @@
 """A sandbox backend of one's own: the Docker one, which logs every command of the agent and of the verifier.
 
-Put this folder on the PYTHONPATH and choose it with --env.sandbox sandbox_backend:LoggingBackend
+python -m envs.swe serve --env.sandbox sandbox_backend:LoggingBackend        (in this folder)
 """
 
 import logging

@@ -1,6 +1,6 @@
 """A tool format of one's own: a call is a line, `CALL name {"argument": "value"}`.
 
-python -m envs.swe process --env.tool_format examples.tool_format:Lines --env.total_steps 1
+python -m envs.swe serve --env.tool_format tool_format:Lines        (in this folder)
 """
 
 import json

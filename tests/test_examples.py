@@ -1,6 +1,7 @@
 """The examples, copied out of the repository and run as a user would run them."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -12,19 +13,6 @@ from scripted_engine import ScriptedEngine
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
-CHOOSES_THE_BACKEND = """
-import sys
-from envs.cli import run
-from envs.swe.environment import SWEEnv
-from sandboxes.registry import load_backend
-
-class Chosen(SWEEnv):
-    def make_backend(self):
-        return load_backend("sandbox_backend:LoggingBackend")
-
-if __name__ == "__main__":
-    sys.exit(run(Chosen))
-"""
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
 
 
@@ -62,15 +50,13 @@ def run_example(smollm2_tokenizer, tmp_path):
     folder = tmp_path / "tokenizer"
     smollm2_tokenizer.save_pretrained(folder)
 
-    def run(name, policy, *options, main=None):
-        script = Path(shutil.copy(EXAMPLES[0].parent / name, tmp_path))
-        if main is not None:
-            script = tmp_path / "mine.py"
-            script.write_text(main)
+    def run(program, policy, *options):
+        for example in EXAMPLES:
+            shutil.copy(example, tmp_path)
         with ScriptedEngine(policy, smollm2_tokenizer, root=str(folder)) as engine:
             done = programs.run(
                 [
-                    script,
+                    *program,
                     "process",
                     f"--openai.base_url={engine.url}",
                     "--env.total_steps=1",
@@ -79,6 +65,7 @@ def run_example(smollm2_tokenizer, tmp_path):
                     *options,
                 ],
                 cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(tmp_path)},
             )
         assert done.returncode == 0, done.stderr
         run.stderr = done.stderr
@@ -88,31 +75,53 @@ def run_example(smollm2_tokenizer, tmp_path):
     return run
 
 
-def test_an_environment_of_ones_own(run_example):
-    group, _ = run_example("environment.py", multiplies)
+SWE = ["-m", "envs.swe"]
+TASK = f"--env.tasks={STARTER / 'create-notes'}"
+
+
+@pytest.mark.parametrize("program", [["environment.py"], ["-m", "envs", "environment:Products"]], ids=["file", "path"])
+def test_an_environment_of_ones_own(run_example, program):
+    group, _ = run_example(program, multiplies)
     assert group["scores"] == [1.0, 1.0]
 
 
 @pytest.mark.docker
 def test_a_tool_of_ones_own(run_example, docker_backend):
-    _, rollouts = run_example("tool.py", runs_python, f"--env.tasks={STARTER / 'create-notes'}")
+    _, rollouts = run_example(SWE, runs_python, TASK, "--env.tools=submit,tool:python_tool")
     assert rollouts[0].result.steps[0].results[0].content.strip() == "42"
 
 
 @pytest.mark.docker
 def test_a_reward_of_ones_own(run_example, docker_backend):
-    group, _ = run_example("reward.py", is_careless, f"--env.tasks={STARTER / 'create-notes'}")
+    group, rollouts = run_example(SWE, is_careless, TASK, "--env.reward=reward:careful")
     assert group["scores"] == [-0.1, -0.1]
+    assert [rollout.verdict.reward for rollout in rollouts] == [0.0, 0.0], "the verifier's own is kept"
 
 
 @pytest.mark.docker
 def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
-    tasks = f"--env.tasks={STARTER / 'create-notes'}"
-    run_example("sandbox_backend.py", asks_who_it_is, tasks, main=CHOOSES_THE_BACKEND)
+    run_example(SWE, asks_who_it_is, TASK, "--env.sandbox=sandbox_backend:LoggingBackend")
     assert "ended with 0: root" in run_example.stderr
     assert "/verifier/run.sh" in run_example.stderr
+
+
+@pytest.mark.docker
+def test_an_agent_and_a_tool_format_of_ones_own(run_example, docker_backend):
+    def writes_lines(prompt):
+        return "done" if "root" in prompt else 'CALL terminal {"command": "id -un"}'
+
+    options = ["--env.agent=agent:Planner", "--env.tool_format=tool_format:Lines"]
+    _, rollouts = run_example(SWE, writes_lines, TASK, *options)
+    assert "Write down a plan" in rollouts[0].result.messages[1]["content"]
+    assert rollouts[0].result.steps[0].calls[0].arguments == {"command": "id -un"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_has_fewer_than_forty_lines(path):
     assert len(path.read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_the_page_shows_an_example_as_it_is(path):
+    page = (EXAMPLES[0].parent.parent / "docs/extending.md").read_text()
+    assert f"```python\n{path.read_text().rstrip()}\n```" in page
