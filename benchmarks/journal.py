@@ -1,11 +1,11 @@
-"""What the journal and the spool cost, as a share of a rollout's CPU.
+"""What the journal and the outbox cost, as a share of a rollout's CPU.
 
 python benchmarks/journal.py TOKENIZER [--groups 4] [--turns 12] [--reply 300] [--result 400]
 
-Rollouts of `turns` replies with a scripted engine (no model) and a tool that returns text, in groups
-of 8. Measured is the CPU of the whole process, threads included, with the journal and the spool and
+Rollouts of `turns` turns with a scripted inference server (no model) and a tool that returns text, in groups
+of 8. Measured is the CPU of the whole process, threads included, with the journal and the outbox and
 without, in turns; what a rollout costs otherwise is the agent's own work and the line in
-`rollouts.jsonl`. A real rollout also pays for HTTP, its sandbox and its judge, so the share is an upper bound.
+`rollouts.jsonl`. A real rollout also pays for HTTP, its sandbox and its verifier, so the share is an upper bound.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.route import Route
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
-from envs.delivery.rows import build_group
-from envs.delivery.sender import Parcels
+from envs.delivery.packing import RowPacker
+from envs.delivery.rows import Origin, score_group
 from envs.options import EngineConfig
 from envs.records.atif import RolloutWriter
+from envs.running.group import Group
 from envs.running.journal import Journal
-from envs.running.replay import Record, RecordedServer
-from envs.types import Rollout, Task, Verdict
+from envs.running.outbox import Outbox
+from envs.types import Reward, Rollout, Task, Verdict
 from tools import ToolRegistry
 
 GROUP = 8
@@ -38,7 +39,7 @@ CALL = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
 
 
 class Scripted(CompletionsServer):
-    """An engine that calls the tool in every reply."""
+    """A server whose replies all call the tool."""
 
     def __init__(self, template: ChatTemplate, reply: int) -> None:
         super().__init__(EngineConfig(base_url="http://localhost:1", model_name="scripted"))
@@ -52,8 +53,8 @@ class Scripted(CompletionsServer):
         return answer
 
 
-async def group(arguments: argparse.Namespace, template: ChatTemplate, folder: Path, journalled: bool) -> float:
-    """CPU seconds of one group."""
+async def one_group(arguments: argparse.Namespace, template: ChatTemplate, folder: Path, journalled: bool) -> float:
+    """Return the CPU seconds of one group."""
     text = "def f(x): return x  # line\n" * (arguments.result // 10)
 
     async def look() -> str:
@@ -63,29 +64,29 @@ async def group(arguments: argparse.Namespace, template: ChatTemplate, folder: P
     task = Task("t", "Fix the bug.")
     config = AgentConfig(max_steps=arguments.turns, max_tokens=2 * arguments.reply)
     async with RolloutWriter(folder) as writer, Journal(folder) as journal:
-        number = await journal.start_group(lambda _: task.id)
+        group = await Group.draw(journal, lambda _: task)
         started = time.process_time()
 
-        async def rollout(slot: int) -> Rollout:
-            route, record = Route([Scripted(template, arguments.reply)]), Record(journal, number, slot)
-            server = RecordedServer(route, record) if journalled else route
+        async def rollout(member: int) -> Rollout:
+            route = Route([Scripted(template, arguments.reply)])
+            server = group.recording(member).serving(route) if journalled else route
             agent = AtroposAgent(server, ToolRegistry([look]), config, template=template)
-            done = Rollout(f"r{slot}", task, await agent.run(task.instruction), Verdict(slot % 2, ""))
+            result, reward = await agent.run(task.instruction), float(member % 2)
+            done = Rollout(f"r{member}", task, result, Verdict(reward, ""), Reward(reward))
             place = await writer.write(done)
             if journalled:
-                await record.judged(place)
+                await group.add(member, done, place)
             return done
 
         rollouts = await asyncio.gather(*map(rollout, range(GROUP)))
-        made = build_group(rollouts, group_id="g")
+        scored = score_group(rollouts, Origin(group.number, "g", task.id))
+        packets, waiting = await asyncio.to_thread(RowPacker(GROUP).add, scored, step=0)  # what sending costs anyway
         if journalled:
-            packets, waiting = await asyncio.to_thread(Parcels(GROUP).add, number, made, step=0)
-            await journal.finish_group(number, "spooled", packets=packets, waiting=waiting)
-            packet = await journal.next_ready()
+            outbox = Outbox(journal)
+            await outbox.add(group, packets, waiting)
+            packet = await outbox.next_ready()
             assert packet is not None
-            await journal.confirm(packet)
-        else:
-            await asyncio.to_thread(Parcels(GROUP).add, number, made, step=0)  # what sending costs anyway
+            await outbox.confirm(packet)
         return time.process_time() - started
 
 
@@ -100,9 +101,11 @@ def main() -> None:
     for _ in range(arguments.groups):
         for journalled in (True, False):
             with TemporaryDirectory() as folder:
-                seconds[journalled].append(asyncio.run(group(arguments, template, Path(folder), journalled)) / GROUP)
+                seconds[journalled].append(
+                    asyncio.run(one_group(arguments, template, Path(folder), journalled)) / GROUP
+                )
     with_it, without = statistics.median(seconds[True]), statistics.median(seconds[False])
-    print(f"CPU a rollout of {arguments.turns} turns: {1000 * with_it:.1f} ms with journal and spool, ", end="")
+    print(f"CPU a rollout of {arguments.turns} turns: {1000 * with_it:.1f} ms with journal and outbox, ", end="")
     print(f"{1000 * without:.1f} ms without: {1000 * (with_it - without):+.1f} ms, {with_it / without - 1:+.1%}")
 
 

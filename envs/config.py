@@ -99,7 +99,7 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     max_stale_steps: int = Field(
         default=16, ge=0, description="Trainer steps after which a group that was not delivered is kept aside instead"
     )
-    spool_mb: int = Field(
+    outbox_mb: int = Field(
         default=2048, ge=1, description="Size of undelivered groups on disk at which no new rollouts are started"
     )
     shutdown_s: float = Field(

@@ -16,7 +16,7 @@ class Shaping(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tests: Literal["all", "fraction"] = Field(
-        default="all", description="all: the judge's reward; fraction: the share of tests that passed, where known"
+        default="all", description="all: the verifier's reward; fraction: the share of tests that passed, where known"
     )
     malformed_call: float = Field(default=0.0, ge=0, description="Taken from the reward for each malformed call")
     malformed_most: float = Field(default=0.5, ge=0, description="Most that malformed calls take from the reward")

@@ -127,7 +127,7 @@ class TrainerPace:
         queued = int(sender.status["queue_size"])
         if self.step + queued * size // sender.batch_size > self._total_steps:
             return None
-        if self._outbox.bytes > config.spool_mb * 2**20:
+        if self._outbox.bytes > config.outbox_mb * 2**20:
             return 0
         most = config.max_batches_offpolicy * sender.batch_size // size - queued - self._outbox.ready
         return max(0, min(self._run.useful_groups, most) - working)
