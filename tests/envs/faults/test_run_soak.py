@@ -15,7 +15,7 @@ import pytest
 from proxy import FAULTS, Proxy
 from scripted_engine import ScriptedEngine
 from sums import metrics_of, right
-from test_delivery_faults import Run, check_accounts, states
+from test_sender import Run, check_accounts, states
 
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig

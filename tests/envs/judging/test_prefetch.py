@@ -12,12 +12,6 @@ from scripted_engine import ScriptedEngine
 from envs.judging.prefetch import Prefetch
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig
-from envs.records.metrics import Metrics
-from envs.records.redaction import Redactor
-from envs.running.concurrency import CircuitBreaker
-from envs.running.failures import FailureLog
-from envs.running.journal import Journal
-from envs.running.queue import TaskQueue
 from envs.running.run import open_run
 from envs.swe import STARTER
 from envs.swe.environment import SWEEnv, SWEEnvConfig
@@ -69,24 +63,6 @@ async def test_the_next_tasks_image_is_built_while_the_firsts_rollouts_run(
         async with aiodocker.Docker() as client:
             for task in (first, other):
                 await client.images.delete(f"atropos-task:{pack_context(task.context, base_image)[1]}", force=True)
-
-
-async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
-    tasks = [Task(str(n), "") for n in range(3)]
-    async with Journal(tmp_path) as journal:
-        failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
-        queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=1)
-        assert queue.coming() is None  # nothing was drawn yet
-        group = await queue.next()
-        for _ in range(7):  # over the end of an epoch
-            coming = queue.coming()
-            group = await queue.next()
-            assert group.task is coming
-        queue.put_back(group)
-        assert queue.coming() is group.task
-        await queue.give_up(group)
-        assert group.state == "quarantined"
-        assert queue.coming() is None
 
 
 class Slow(LocalBackend):

@@ -39,3 +39,16 @@ def test_log_records_lose_secrets_also_from_their_arguments_and_tracebacks(redac
     assert redactor.filter(record)
     assert record.getMessage() == "it is ***"
     assert "hf_abcdefgh" not in record.exc_text
+
+
+def test_secrets_are_replaced_in_messages_tracebacks_and_addresses():
+    redactor = Redactor.of({"HF_TOKEN": "hf_abcdefgh", "HOME": "/home/someone", "API_KEY": "short"}, ["sk-12345678"])
+    try:
+        raise ValueError("Bearer sk-12345678")
+    except ValueError as error:
+        info = (type(error), error, error.__traceback__)
+        record = logging.LogRecord("x", 20, "", 0, "%s at https://me:pass@host/", ("hf_abcdefgh",), info)
+    assert redactor.filter(record)
+    assert record.getMessage() == "*** at https://***@host/"
+    assert "sk-12345678" not in record.exc_text
+    assert redactor.text("/home/someone short") == "/home/someone short"

@@ -6,7 +6,7 @@ import random
 
 import httpx
 import pytest
-from test_groups import TASK, rollout, sent
+from row_samples import TASK, rollout, sent
 
 from atropos_agent.types import IGNORED
 from envs.delivery.packing import RowPacker

@@ -1,0 +1,53 @@
+"""Every row reaches a packet of the registered size, or waits."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from row_samples import rollout, score, sent
+
+from envs.delivery.packing import RowPacker
+from envs.delivery.row_check import check_group
+
+
+def test_a_group_of_single_rows_passes_as_it_is():
+    scored = score([rollout(1.0, name="a"), rollout(0.0, name="b")])
+    group = scored.to_wire()
+    assert group["scores"] == [1.0, 0.0]
+    assert group["advantages"] is None
+    assert check_group(group) == []
+    (packet,), waiting = RowPacker(2).add(scored, step=0)
+    arrived = sent(packet)
+    assert arrived["generation_params"].pop("delivery_id") == packet.name
+    assert arrived == group
+    assert not waiting
+
+
+@given(st.lists(st.lists(st.integers(1, 5), min_size=4, max_size=4), max_size=8))
+def test_every_row_leaves_in_a_group_of_the_registered_size_or_waits(sizes):
+    packer = RowPacker(4)
+    groups, rows, waiting = [], 0, []
+    for number, segments in enumerate(sizes):
+        scored = score([rollout(float(i % 2), n, f"g{number}r{i}") for i, n in enumerate(segments)], number)
+        rows += len(scored.rows)
+        packets, waiting = packer.add(scored, step=0)
+        assert all(sum(packet.rows.values()) == 4 for packet in packets)
+        groups += map(sent, packets)
+    assert all(len(group["tokens"]) == 4 for group in groups)
+    assert all(check_group(group) == [] for group in groups)
+    assert sum(len(group["tokens"]) for group in groups) + len(waiting) == rows
+    assert len(waiting) < 4
+
+
+def test_rows_that_wait_for_others_go_on_waiting_after_a_restart():
+    first = score([rollout(float(i % 2), 1 + i // 4, f"a{i}") for i in range(5)], 7)  # six rows
+    packets, waiting = RowPacker(4).add(first, step=0)
+    assert [dict(p.rows) for p in packets] == [{7: 4}]
+    assert [dict(p.rows) for p in waiting] == [{7: 1}, {7: 1}]
+    second = score([rollout(1.0, 2, "b")], 8)
+    packets, waiting = RowPacker(4, waiting).add(second, step=0)
+    assert [dict(p.rows) for p in packets] == [{7: 2, 8: 2}]
+    assert not waiting
+    arrived = sent(packets[0])
+    assert arrived["generation_params"]["rollout_ids"] == ["a4", "a4", "b", "b"]
+    assert arrived["generation_params"]["group_id"] is None, "they are of two groups"
+    assert arrived["generation_params"]["temperature"] == 1.0
+    assert check_group(arrived) == []

@@ -1,0 +1,91 @@
+"""The journal's file: damaged ones, and those of other versions."""
+
+import random
+import sqlite3
+
+import pytest
+from packets import PLACE, draw, fill_outbox
+
+from envs.running.database import RunDirectoryError
+from envs.running.group import count_states, fates, unfinished
+from envs.running.journal import Journal
+from envs.running.outbox import Outbox
+from envs.types import GroupState
+
+VERSION_0_1 = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE groups (
+    number INTEGER PRIMARY KEY, task TEXT NOT NULL, state TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE members (
+    number INTEGER NOT NULL, slot INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
+    crc INTEGER NOT NULL, PRIMARY KEY (number, slot));
+CREATE TABLE turns (
+    number INTEGER NOT NULL, slot INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX turns_of ON turns (number, slot);
+CREATE TABLE packets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
+    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO groups VALUES (0, 'a', 'delivered', 0), (1, 'b', 'flat', 0), (2, 'c', 'failed', 0), (3, 'd', 'spooled', 4);
+INSERT INTO groups VALUES (4, 'e', 'working', 0);
+INSERT INTO members VALUES (4, 1, 0, 10, 7);
+INSERT INTO turns VALUES (4, 0, x'01', 2768625435);
+INSERT INTO packets VALUES (1, 'ready', 'p', 0, '{"3": 4}', x'01', 2768625435);
+"""
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
+    async with Journal(tmp_path) as journal:
+        await fill_outbox(journal, range(40))
+    path, rng = tmp_path / "state.db", random.Random(seed)
+    data = bytearray(path.read_bytes())
+    if seed % 3 == 0:
+        del data[rng.randrange(4096, len(data)) :]
+    for _ in range(3):
+        place = rng.randrange(100, len(data))
+        data[place : place + 50] = rng.randbytes(50)
+    path.write_bytes(data)
+    async with Journal(tmp_path) as journal:
+        outbox, sent = Outbox(journal), 0
+        while (ready := await outbox.next_ready()) is not None:
+            assert ready.body == b"x" * 500
+            await outbox.confirm(ready)
+            sent += 1
+        counts = await count_states(journal)
+        number = (await draw(journal)).number
+    assert counts["delivered"] == sent
+    assert set(counts) <= {"delivered", "corrupt"}
+    assert number == counts.total() <= 40, "every group that is known of is accounted for"
+
+
+async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.executescript(VERSION_0_1)
+    db.close()
+    with pytest.raises(RunDirectoryError, match="another version"):
+        list(fates(tmp_path))
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == dict.fromkeys(
+            ("delivered", "equal", "quarantined", "outbox", "working"), 1
+        )
+        (left,) = await unfinished(journal)
+        assert left.members == {1: PLACE}
+        assert await journal.turns(4, 0) == [b"\x01"]
+        outbox = Outbox(journal)
+        assert (await outbox.next_ready()).rows == {3: 4}
+        assert (await draw(journal)).number == 5
+    assert {fate.reason for fate in fates(tmp_path, [GroupState.EQUAL])} == {
+        "noted by version 0.1, which gave no reason"
+    }
+
+
+async def test_a_file_of_a_later_version_is_refused_by_name(tmp_path):
+    async with Journal(tmp_path):
+        pass
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(RunDirectoryError, match="a later version of this package"):
+        async with Journal(tmp_path):
+            pass

@@ -1,0 +1,101 @@
+"""The journal: what is on disk survives kills, damage and a full disk."""
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from packets import draw, fill_outbox
+
+from envs.delivery.packing import Packet
+from envs.running.database import RunDirectoryError
+from envs.running.group import count_states
+from envs.running.journal import Journal
+from envs.running.outbox import Outbox
+
+
+async def test_a_full_disk_makes_everything_wait_and_loses_nothing(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Journal, "full_pause_s", 0.05)
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(3))
+        pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
+        journal._db.execute(f"PRAGMA max_page_count = {pages}")
+        group = await draw(journal)
+        big = Packet("big", 0, {group.number: 4}, b"z" * 100_000)
+        writing = asyncio.create_task(outbox.add(group, [big], []))
+        await asyncio.sleep(0.3)
+        assert not writing.done()
+        assert "everything waits until there is room" in caplog.text
+        journal._db.execute("PRAGMA max_page_count = 1000000")
+        await writing
+        assert await count_states(journal) == {"outbox": 4}
+
+
+async def test_a_directory_is_worked_in_by_one_process(tmp_path):
+    async with Journal(tmp_path):
+        with pytest.raises(RunDirectoryError, match=r"give another --env\.run_dir"):
+            async with Journal(tmp_path):
+                pass
+
+
+async def test_a_run_is_continued_only_with_the_options_that_decide_about_it(tmp_path):
+    async with Journal(tmp_path) as journal:
+        assert not await journal.identify({"seed": 0, "group_size": 8})
+        assert await journal.identify({"seed": 0, "group_size": 8})
+        with pytest.raises(RunDirectoryError, match="group_size is 4, it was 8"):
+            await journal.identify({"seed": 0, "group_size": 4})
+
+
+async def test_turns_that_were_damaged_are_not_repeated(tmp_path):
+    async with Journal(tmp_path) as journal:
+        number = (await draw(journal)).number
+        for body in (b"one", b"two"):
+            journal.add_turn(number, 0, body)
+        assert await journal.turns(number, 0) == [b"one", b"two"]
+    with sqlite3.connect(tmp_path / "state.db") as db:
+        db.execute("UPDATE turns SET body = ? WHERE body = ?", (b"twp", b"two"))
+    db.close()
+    async with Journal(tmp_path) as journal:
+        assert await journal.turns(number, 0) == [b"one"]
+
+
+def test_what_was_noted_survives_kill_9(tmp_path):
+    script = textwrap.dedent(
+        """
+        import asyncio, sys
+        from pathlib import Path
+        from envs.delivery.packing import Packet
+        from envs.running.group import Group
+        from envs.running.journal import Journal
+        from envs.running.outbox import Outbox
+        from envs.types import Task
+
+        async def main():
+            async with Journal(Path(sys.argv[1])) as journal:
+                outbox = Outbox(journal)
+                for i in range(100000):
+                    group = await Group.draw(journal, lambda n: Task(f"task-{n}", ""))
+                    await outbox.add(group, [Packet(str(i), 0, {group.number: 4}, b"x" * 5000)], [])
+                    print(group.number, flush=True)
+
+        asyncio.run(main())
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    with process:
+        noted = next(int(line) for line in process.stdout if int(line) >= 20)
+        os.kill(process.pid, signal.SIGKILL)
+
+    async def found():
+        async with Journal(tmp_path) as journal:
+            outbox = Outbox(journal)
+            await outbox.next_ready()
+            return await count_states(journal), outbox.ready
+
+    counts, ready = asyncio.run(found())
+    assert counts["outbox"] == ready >= noted + 1
+    assert counts["working"] <= 1

@@ -1,0 +1,62 @@
+"""The task queue: which group is worked on next."""
+
+from envs.records.metrics import Metrics
+from envs.records.redaction import Redactor
+from envs.running.concurrency import CircuitBreaker
+from envs.running.failures import FailureLog
+from envs.running.group import fates
+from envs.running.journal import Journal
+from envs.running.queue import TaskQueue
+from envs.types import InfraError, Task
+
+
+async def test_the_coming_task_is_the_one_that_is_drawn_next(tmp_path):
+    tasks = [Task(str(n), "") for n in range(3)]
+    async with Journal(tmp_path) as journal:
+        failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
+        queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=1)
+        assert queue.coming() is None  # nothing was drawn yet
+        group = await queue.next()
+        for _ in range(7):  # over the end of an epoch
+            coming = queue.coming()
+            group = await queue.next()
+            assert group.task is coming
+        queue.put_back(group)
+        assert queue.coming() is group.task
+        await queue.give_up(group)
+        assert group.state == "quarantined"
+        assert queue.coming() is None
+
+
+async def test_a_task_is_blamed_only_while_others_succeed(tmp_path):
+    breaker = CircuitBreaker(0.5)
+    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), breaker, Redactor())
+    async with Journal(tmp_path) as journal:
+        queue = await TaskQueue.open(journal, [Task("one", "")], failures, seed=0, task_failures=2)
+        group = await queue.next()
+        await queue.give_up(group)
+        assert await queue.next() is group, "it was put back"
+        for _ in range(16):
+            breaker.note(InfraError("engine", "down"))
+        await queue.give_up(group)
+        assert await queue.next() is group, "everything fails, so the task is not at fault"
+        for _ in range(3):
+            breaker.note(None)
+        failures.note(group.task, InfraError("verifier", "it crashed"), step=0)
+        await queue.give_up(group)
+        assert queue.is_quarantined(group.task)
+    (fate,) = fates(tmp_path)
+    assert (fate.state, fate.evidence) == ("quarantined", "quarantined.jsonl")
+    assert "2 times" in fate.reason
+    assert "it crashed" in (tmp_path / fate.evidence).read_text()
+
+
+async def test_a_group_whose_task_is_not_there_any_more_is_gone(tmp_path):
+    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
+    async with Journal(tmp_path) as journal:
+        queue = await TaskQueue.open(journal, [Task("old", "")], failures, seed=0, task_failures=2)
+        await queue.next()
+    async with Journal(tmp_path) as journal:
+        queue = await TaskQueue.open(journal, [Task("new", "")], failures, seed=0, task_failures=2)
+        assert (await queue.next()).task.id == "new"
+    assert [(fate.task, fate.state) for fate in fates(tmp_path)] == [("old", "gone"), ("new", "working")]

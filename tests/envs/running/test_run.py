@@ -1,0 +1,54 @@
+"""A run: cancellations and jumps of the clock cost nothing but time."""
+
+import asyncio
+import time
+
+import pytest
+from scripted_engine import ScriptedEngine
+from sums import fill, right
+
+from envs.running.commands import CountPace
+from envs.running.group import count_states
+from envs.running.run import Run, open_run
+from envs.running.sinks import FileSink, GroupFile
+
+
+@pytest.fixture
+def engine(smollm2_tokenizer):
+    with ScriptedEngine(right, smollm2_tokenizer) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize("what", ["a rollout", "the whole group"])
+async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, make_env, what):
+    env = make_env(group_size=2, attempts=3)
+    async with open_run(env) as run, asyncio.timeout(120):
+        sink = FileSink(run, GroupFile(env.run_dir / "groups.jsonl"))
+        for moment in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+            before = asyncio.all_tasks()
+            making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink, []))
+            await asyncio.sleep(0)
+            for _ in range(moment):
+                await asyncio.sleep(0.001)
+            wanted = Run._member if what == "a rollout" else Run.work
+            for task in asyncio.all_tasks() - before:
+                if task.get_coro().__qualname__ == wanted.__qualname__:
+                    task.cancel()
+                    break
+            await making
+        assert run.rollouts.limiter.active == 0, "no slot is lost"
+        counts = await count_states(run.journal)
+    assert counts == {"saved": 11}, "every group was completed, none twice"
+    assert run.metrics.solved == run.metrics.rollouts
+
+
+async def test_a_jump_of_the_clock_changes_nothing(engine, make_env, monkeypatch):
+    real, jumps = time.time, [0.0]
+    monkeypatch.setattr(time, "time", lambda: real() + jumps[0])
+    env = make_env(group_size=2, rollout_timeout_s=30.0)
+    async with open_run(env) as run:
+        for jump in (86400.0, -86400.0):
+            jumps[0] = jump
+            _, wire = await fill(run)
+            assert wire["scores"] == [1.0, 1.0]
+    assert not run.metrics.failures

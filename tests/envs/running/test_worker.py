@@ -1,0 +1,107 @@
+"""A worker: a task and a seat go in, a judged rollout or a typed failure comes out."""
+
+import asyncio
+import math
+from dataclasses import replace
+
+import pytest
+from samples import rollout
+
+from atropos_agent.types import EngineError, StopReason, TokenMismatch
+from envs.config import AgentEnvConfig
+from envs.running.watchdog import LoopWatch
+from envs.running.worker import LocalWorker
+from envs.types import Failure, Hidden, InfraError, Outcome, Reward, Seat, Task, Verdict
+from sandboxes.base import SandboxDied
+
+TASK = Task("t", "Do it.")
+RESULT = rollout().result
+
+
+class Attempts:
+    """An environment whose attempts end as a test says."""
+
+    def __init__(self, end, reward=0.5):
+        self.end, self.worth = end, reward
+
+    async def attempt(self, task, seat):
+        if isinstance(self.end, Exception):
+            raise self.end
+        return self.end if isinstance(self.end, Outcome) else await self.end()
+
+    def reward(self, task, outcome):
+        return self.worth
+
+
+def worker(end, reward=0.5, **options):
+    return LocalWorker(Attempts(end, reward), AgentEnvConfig(tokenizer_name="x", **options), LoopWatch())
+
+
+def outcome(verdict=1.0, **result):
+    return Outcome(replace(RESULT, **result), Verdict(verdict, ""), {"agent": 1.0})
+
+
+async def test_a_rollout_keeps_the_verifiers_verdict_beside_its_reward():
+    made = await worker(outcome()).run(TASK, Seat(3, 1, step=7))
+    assert (made.verdict.reward, made.verdict.solved, made.reward) == (1.0, True, Reward(0.5))
+    assert made.seat == Seat(3, 1, step=7)
+    assert set(made.timings_s) == {"agent", "total"}
+
+
+async def test_an_evaluation_is_rewarded_by_the_verifier_alone():
+    made = await worker(outcome(), reward=math.nan).run(TASK, Seat(evaluating=True))
+    assert made.reward == Reward(1.0)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (EngineError("500"), Failure.ENGINE),
+        (TokenMismatch("other ids"), Failure.TOKENS),
+        (SandboxDied("gone"), Failure.SANDBOX),
+        (InfraError("verifier", "crashed"), Failure.VERIFIER),
+        (ZeroDivisionError("a bug"), Failure.ENVIRONMENT),
+    ],
+)
+async def test_what_an_attempt_raises_is_told_apart_by_who_failed(error, kind):
+    with pytest.raises(InfraError) as caught:
+        await worker(error).run(TASK, Seat())
+    assert caught.value.kind is kind
+    assert caught.value.unexpected == isinstance(error, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+    ("end", "reward", "seat", "said"),
+    [
+        (outcome(verdict=math.nan), 0.0, Seat(), "verifier: the reward is nan"),
+        (outcome(), math.inf, Seat(), "verifier: the reward is inf"),
+        (outcome(segments=(), stop_reason=StopReason.MAX_TOKENS), 0.0, Seat(), "task: the prompt left no room"),
+        (outcome(), 0.0, Seat(max_tokens=10), r"tokens: a row of \d+ tokens is longer than 10"),
+    ],
+)
+async def test_what_is_no_valid_measurement_is_a_failure_of_ours(end, reward, seat, said):
+    with pytest.raises(InfraError, match=said):
+        await worker(end, reward).run(TASK, seat)
+
+
+async def test_a_rollout_that_hangs_ends():
+    async def hang():
+        await asyncio.Event().wait()
+
+    hanging = worker(hang, rollout_timeout_s=0.05, overtime_s=0.05)
+    task = Task("t", "", hidden=Hidden(timeout_s=0.05))
+    with pytest.raises(InfraError, match="environment: the rollout hung"):
+        await hanging.run(task, Seat())
+
+
+async def test_a_cancellation_from_within_is_a_failure_and_one_from_outside_is_not():
+    async def cancels_itself():
+        raise asyncio.CancelledError
+
+    with pytest.raises(InfraError, match="cancelled from within"):
+        await worker(cancels_itself).run(TASK, Seat())
+    running = asyncio.create_task(worker(asyncio.Event().wait).run(TASK, Seat()))
+    await asyncio.sleep(0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running

@@ -1,0 +1,45 @@
+"""The environment's class: what a subclass uses, and what is chosen by name."""
+
+import pytest
+
+from atropos_agent.agent import AtroposAgent
+from envs.running.run import open_run
+from envs.types import Outcome, Seat, Verdict
+from tools import ToolRegistry
+
+
+class Shouting(AtroposAgent):
+    """An agent of one's own."""
+
+
+def half(task, outcome):
+    return outcome.verdict.reward / 2
+
+
+def test_an_agent_is_made_for_its_seat(make_env):
+    env = make_env(max_token_length=4096, temperature=0.5, eval_temperature=0.25)
+    agent = env.agent(Seat(max_tokens=1000), ToolRegistry(), max_steps=3)
+    assert (agent.config.max_total_tokens, agent.config.max_steps, agent.config.temperature) == (1000, 3, 0.5)
+    agent = env.agent(Seat(evaluating=True), ToolRegistry())
+    assert (agent.config.max_total_tokens, agent.config.temperature, agent.split) == (4096, 0.25, "eval")
+
+
+def test_agent_and_reward_are_chosen_by_dotted_paths(make_env):
+    env = make_env(agent=f"{__name__}:Shouting", reward=f"{__name__}:half")
+    assert isinstance(env.agent(Seat(), ToolRegistry()), Shouting)
+    assert env.reward(None, Outcome(None, Verdict(1.0, ""))) == 0.5
+
+
+@pytest.mark.parametrize("option", ["agent", "reward", "tool_format"])
+def test_a_name_that_is_not_there_is_refused_with_its_option(make_env, option):
+    with pytest.raises(ValueError, match=rf"--env\.{option} no_such_thing: there is none of that name"):
+        make_env(**{option: "no_such_thing"})
+
+
+async def test_two_runs_of_one_environment_share_nothing_open(make_env):
+    env = make_env()
+    async with open_run(env) as run:
+        first = run.id
+    async with open_run(env) as run:
+        assert run.id == first, "it is the same run, continued"
+        assert (await run.next_group()).number == 0
