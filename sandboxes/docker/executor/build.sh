@@ -2,13 +2,14 @@
 # Builds the static executors that are shipped beside this script, on an amd64 Debian 12 with the packages
 # musl-tools, gcc-aarch64-linux-gnu and curl. musl for arm64 comes from Debian's package of it. The same
 # sources and packages give the same bytes. `build.sh DIRECTORY` writes them there, for a comparison.
+# shellcheck disable=SC2086 # the flags are a list
 set -eu
 target=$(realpath "${1:-$(dirname "$0")}")
 cd "$(dirname "$0")"
 flags="-std=gnu11 -Os -Wall -Wextra -Werror -static -s -fno-asynchronous-unwind-tables -ffunction-sections
     -Wl,--gc-sections -Wl,-z,norelro -Wl,--build-id=none"
 
-musl-gcc $flags -o "$target/executor-amd64" *.c
+musl-gcc $flags -o "$target/executor-amd64" ./*.c
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,4 +22,4 @@ lib=$work/usr/lib/aarch64-linux-musl
 # -mno-outline-atomics: the helpers for it need glibc.
 aarch64-linux-gnu-gcc $flags -mno-outline-atomics -nostdinc -nostdlib -isystem "$work/usr/include/aarch64-linux-musl" \
     -isystem "$(aarch64-linux-gnu-gcc -print-file-name=include)" -o "$target/executor-arm64" \
-    "$lib/crt1.o" "$lib/crti.o" *.c -Wl,--start-group "$lib/libc.a" -lgcc -Wl,--end-group "$lib/crtn.o"
+    "$lib/crt1.o" "$lib/crti.o" ./*.c -Wl,--start-group "$lib/libc.a" -lgcc -Wl,--end-group "$lib/crtn.o"

@@ -205,7 +205,7 @@ def test_what_may_come_up_later_is_waited_for_with_a_line_that_says_so(engine, t
         ),
         stdout=tmp_path / "log",
     )
-    said = {"engine": "no inference engine answers at", "trainer API": "Start it with `run-api`"}[dead]
+    said = {"engine": "no inference server answers at", "trainer API": "Start it with `run-api`"}[dead]
     try:
         assert any(said in line for line in lines_of(tmp_path / "log", process))
         assert process.poll() is None
