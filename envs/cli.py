@@ -36,6 +36,7 @@ from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
+from envs.running import groups
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from sandboxes.naming import resolve
 
@@ -46,6 +47,7 @@ COMMANDS = {
     "process": "make --env.total_steps groups without a trainer and write them as JSONL and HTML",
     "evaluate": "attempt every evaluation task and report pass@k",
 }
+ABOUT_GROUPS = "what became of a run's groups, and why, in one table: `groups RUN_DIR`"
 
 
 def run(env_cls: type[AgentEnv[Any]], argv: Sequence[str] | None = None) -> int:
@@ -53,8 +55,10 @@ def run(env_cls: type[AgentEnv[Any]], argv: Sequence[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if argv and argv[0] in COMMANDS:
         return main(env_cls, argv[0], argv[1:])
+    if argv and argv[0] == "groups":
+        return groups.main(argv[1:])
     asked = bool(argv) and argv[0] in ("-h", "--help")
-    usage = "\n".join(f"  {name:10} {what}" for name, what in COMMANDS.items())
+    usage = "\n".join(f"  {name:10} {what}" for name, what in (COMMANDS | {"groups": ABOUT_GROUPS}).items())
     print(f"{Path(sys.argv[0]).name} COMMAND [OPTIONS]\n\n{usage}", file=sys.stdout if asked else sys.stderr)
     return 0 if asked else 2
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from atropos_agent.engines.completions import Load
 from envs.config import AgentEnvConfig
@@ -58,12 +58,16 @@ class Environment(Attempts, Protocol):
     redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
     """
 
-    name: Any
-    config: Any
+    name: ClassVar[str]
     tokenizer: Any
     run_dir: Path
     redactor: Redactor
     stopping: Stopping
+
+    @property
+    def config(self) -> AgentEnvConfig:
+        """The options."""
+        ...
 
     @property
     def carries_tokens(self) -> bool:
