@@ -161,6 +161,7 @@ class Run:
         if group.missing(self.config.group_size):
             await self.queue.give_up(group)
             return None
+        self.rollouts.failures.forget(group.task)  # it can be made after all
         return self._scored(group, pace.step)
 
     async def work(self, group: Group, pace: Pace, sink: Sink) -> None:
