@@ -64,9 +64,7 @@ async def test_what_fails_by_our_fault_is_retried_and_counted_by_kind(make):
     recorded = Recorded()
     await rollouts.make(TASK, Seat(), recorded)
     assert rollouts.metrics.failures == {"sandbox": 1, "engine": 1}
-    assert recorded.asked == ["rewind", "forget", "rewind"], (
-        "an engine's keeps the replies, a sandbox's does not"
-    )
+    assert recorded.asked == ["rewind", "forget", "rewind"], "an engine's keeps the replies, a sandbox's does not"
 
 
 async def test_what_fails_every_time_raises_its_last_failure(make):
