@@ -20,7 +20,8 @@ _ROUNDS = 200
 def kill_marked(marker: str, *, since: Moment | None = None) -> None:
     """Kill the processes whose environment has a variable that starts with `marker` ("NAME=value…").
 
-    since: only what was started after that moment, and the process that it names.
+    since: only what was started after that moment, and the process that it names; what older ones start themselves
+        is theirs.
     """
     needle = marker.encode()
     stopped: set[int] = set()
@@ -64,23 +65,43 @@ def _family(needle: bytes, since: Moment | None) -> set[int]:
     parents: dict[int, int] = {}
     sessions: dict[int, int] = {}
     found: set[int] = set()
+    older: set[int] = set()
+    kept: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
             state, parent, _, session = fields[:4]
             pid = int(entry.name)
-            if state in b"ZX" or (since is not None and not since.is_before(pid, int(fields[19]))):
+            if state in b"ZX":
                 continue
             parents[pid], sessions[pid] = int(parent), int(session)
+            old = since is not None and not since.is_before(pid, int(fields[19]))
             if (b"\0" + (entry / "environ").read_bytes()).find(b"\0" + needle) >= 0:
-                found.add(pid)
+                (older if old else found).add(pid)
+            elif old:
+                kept.add(pid)
         except OSError:  # it ended while we looked, or it is another user's
             continue
+    if since is not None:
+        # A server that an earlier command has left goes on starting processes.
+        kept |= older | {pid for pid in parents if pid != since.pid and _descends(pid, parents, older, since.pid)}
+        found -= kept
     # A session counts only when it was started by a marked process, never the one that we run in.
     own = os.getsid(0)
     led = {sessions[pid] for pid in found} - {own}
     while True:
-        more = {pid for pid in parents if pid not in found and (parents[pid] in found or sessions[pid] in led)}
+        reached = {pid for pid in parents if parents[pid] in found or sessions[pid] in led}
+        more = reached - found - kept
         if not more:
             return found - {os.getpid()}
         found |= more
+
+
+def _descends(pid: int, parents: dict[int, int], older: set[int], root: int) -> bool:
+    """Whether a process has an older one above it, below the `root`."""
+    above = parents.get(pid, 0)
+    while above and above != root:
+        if above in older:
+            return True
+        above = parents.get(above, 0)
+    return False

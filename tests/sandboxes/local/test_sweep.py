@@ -49,3 +49,19 @@ def test_what_is_older_than_a_moment_is_spared(marker):
     assert older.poll() is None
     kill_marked(marker, since=Moment.now(older.pid))
     assert older.wait(5) == -9, "the one that a moment names counts as newer"
+
+
+def test_a_server_that_is_older_may_go_on_starting_processes(marker, tmp_path):
+    ticks = tmp_path / "ticks"
+    server = start(f"while :; do echo tick >>{ticks}; sleep 0.02; done", marker)
+    time.sleep(0.2)
+    moment = Moment.now(pid=0)
+    began = time.monotonic()
+    for _ in range(20):
+        kill_marked(marker, since=moment)
+    assert time.monotonic() - began < 5, "there is nothing to kill, again and again"
+    before = len(ticks.read_text())
+    time.sleep(0.5)
+    assert len(ticks.read_text()) > before
+    kill_marked(marker)
+    assert server.wait(5) == -9
