@@ -21,7 +21,7 @@ from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Progress
 from envs.lab.parts import PartError, Parts, answers, until_signalled
 from envs.lab.synthetic import TOOLS
-from envs.lab.warm_start import adapter
+from envs.lab.warm_start import EASY, adapter, find
 from envs.records.metrics import Metrics
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
     parser.add_argument("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
     parser.add_argument("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
-    parser.add_argument("--tags", default="terminal", help="tasks with one of these tags (default: %(default)s)")
+    parser.add_argument("--tags", default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
     parser.add_argument("--model", default="smollm2", help="of the embedded inference server (default: %(default)s)")
     parser.add_argument("--engine-url", help="use the inference server that answers here, and start none")
     parser.add_argument(
@@ -96,7 +96,8 @@ async def _warm_start(options: argparse.Namespace, console: Console) -> list[str
     """Return the options that give the small model its adapter, which is made where it is not there."""
     if options.engine_url or (options.model != "smollm2" and options.adapter is None):
         return []
-    console.print("Warm start of the model …")
+    if find("quick", options.adapter) is None:
+        console.print("Warm start of the model, once: about three minutes on two cores …")
     return ["--adapter", str(await adapter("quick", given=options.adapter))]
 
 

@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 CACHE = Path("~/.cache/atropos-agent")
 """Where models and adapters are kept."""
 
-SHIPPED = Path(__file__).parent / "warm_start.safetensors"
-"""The full recipe's adapter, where the package has it."""
-
 _TEST_SEED = 1_000_003
 """Of the tasks on which a trained adapter is tried; training takes small seeds."""
 
@@ -53,14 +50,16 @@ _INTERVAL_S = 10.0
 class Recipe:
     """What an adapter is made of: the same recipe gives the same adapter.
 
-    model: the embedded inference server's name of it. examples: transcripts to train on. planned: the share of
-        them that is of the one who plans; decided: the share of these that teaches to begin so. learning_rate: at the
-        start; it falls to 0. revision: raised when prompts or training change, so that no old adapter is taken for new.
+    model: the embedded inference server's name of it. examples: transcripts to train on; kinds: of their tasks, all
+        when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that teaches
+        to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training change, so
+        that no old adapter is taken for new.
     """
 
     examples: int
     planned: float
     decided: float
+    kinds: tuple[str, ...] = ()
     model: str = "smollm2"
     rank: int = 8
     learning_rate: float = 2e-3
@@ -71,7 +70,7 @@ class Recipe:
     @property
     def digest(self) -> str:
         """The name of the recipe and its tasks, 12 hexadecimal digits."""
-        content = repr((self, examples(self.examples, self.seed)))
+        content = repr((self, examples(self.examples, self.seed, self.kinds)))
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
@@ -79,9 +78,12 @@ class Recipe:
         return cache.expanduser() / "adapters" / f"warm-start-{self.digest}.safetensors"
 
 
+EASY = ("append_line", "copy_file", "create_file", "make_directory")
+"""Kinds of tasks that the quick recipe is good for."""
+
 RECIPES = {
-    # Right commands alone: enough for calls that parse and many solved tasks, in minutes.
-    "quick": Recipe(examples=160, planned=1.0, decided=1.0),
+    # Right commands alone, of few kinds: enough for calls that parse and many solved tasks of these, in minutes.
+    "quick": Recipe(examples=120, planned=1.0, decided=1.0, kinds=EASY),
     # Much is to be learnt from the one who plans, but not that this is the one to follow.
     "full": Recipe(examples=2106, planned=0.75, decided=0.22),
 }
@@ -107,7 +109,7 @@ def find(name: str, given: Path | None = None, cache: Path = CACHE) -> Path | No
     """
     if given is not None and not given.is_file():
         raise FileNotFoundError(f"--adapter {given}: there is no such file")
-    places = [given] if given else [SHIPPED, RECIPES["full"].path(cache), RECIPES[name].path(cache)]
+    places = [given] if given else [RECIPES["full"].path(cache), RECIPES[name].path(cache)]
     return next((path for path in places if path.is_file()), None)
 
 
@@ -136,7 +138,7 @@ def main(argv: list[str]) -> int:
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials)
+        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials, recipe.kinds)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
             f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",
@@ -176,7 +178,7 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
 async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     """Return the rows that a recipe trains on, of made-up tasks."""
     rng = random.Random(recipe.seed)
-    tasks = examples(recipe.examples, recipe.seed)
+    tasks = examples(recipe.examples, recipe.seed, recipe.kinds)
     planned = {task.instruction for task in tasks if rng.random() < recipe.planned}
 
     def replies(task: Example) -> list[str]:
@@ -191,8 +193,8 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     return rows
 
 
-def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
-    """Sample one first reply to each of `trials` unseen tasks, at temperature 1.
+def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tuple[float, float, float]:
+    """Sample one first reply to each of `trials` unseen tasks of some kinds (all when empty), at temperature 1.
 
     Returns the share that holds exactly one call and nothing malformed, the share that says something
     before it, and the share whose call is the expert's own: a lower bound of the tasks solved.
@@ -200,7 +202,7 @@ def try_out(loaded: LoadedModel, trials: int) -> tuple[float, float, float]:
     from atropos_agent.cpu_engine.sampling import SamplingParams
     from atropos_agent.cpu_engine.scheduler import Engine
 
-    tasks = examples(trials, _TEST_SEED)
+    tasks = examples(trials, _TEST_SEED, kinds)
     rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)

@@ -13,7 +13,9 @@ from rich.console import Console
 from atropos_agent.formats.hermes import CALL
 from atropos_agent.types import IGNORED
 from envs.lab import warm_start
-from envs.lab.warm_start import RECIPES, SHIPPED, Recipe, adapter, find, lessons, main, make
+from envs.lab.warm_start import EASY, RECIPES, Recipe, adapter, find, lessons, main, make
+from envs.swe import STARTER
+from envs.tasks.harbor import load_tasks
 
 TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
 
@@ -54,8 +56,7 @@ async def test_an_adapter_of_ones_own_is_taken_before_any_other(tmp_path: Path) 
     assert await adapter("quick", given=own) == own
 
 
-def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_start, "SHIPPED", tmp_path / "not shipped")
+def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path) -> None:
     assert find("quick", cache=tmp_path) is find("full", cache=tmp_path) is None
     quick, full = (RECIPES[name].path(tmp_path) for name in ("quick", "full"))
     quick.parent.mkdir()
@@ -73,7 +74,6 @@ async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypa
         asked.append(arguments)
         return str(tmp_path / "made")
 
-    monkeypatch.setattr(warm_start, "SHIPPED", tmp_path / "not shipped")
     monkeypatch.setattr(warm_start, "output_of", output_of)
     assert await adapter("quick", cache=tmp_path) == tmp_path / "made"
     (arguments,) = asked
@@ -84,13 +84,8 @@ async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypa
     assert (tmp_path / "copy").is_file()
 
 
-@pytest.mark.skipif(not SHIPPED.is_file(), reason="not made yet")
-def test_the_shipped_adapter_is_small_and_fits_smollm2() -> None:
-    from safetensors import safe_open
-
-    assert find("full") == find("quick") == SHIPPED
-    assert SHIPPED.stat().st_size < 5_000_000
-    with safe_open(SHIPPED, framework="pt") as file:
-        rank = int(file.metadata()["r"])
-        last = file.get_slice("base_model.model.model.layers.29.self_attn.q_proj.lora_A.weight")
-        assert last.get_shape() == [rank, 576]
+def test_the_quick_recipe_is_good_for_kinds_of_which_the_starter_pack_has_tasks() -> None:
+    assert RECIPES["quick"].kinds == EASY
+    tags = [tag for task in load_tasks(STARTER) for tag in task.tags]
+    assert all(tag in tags for tag in EASY)
+    assert sum(tag in EASY for tag in tags) >= 8
