@@ -51,9 +51,9 @@ class Recipe:
     """What an adapter is made of: the same recipe gives the same adapter.
 
     model: the embedded inference server's name of it. examples: transcripts to train on; kinds: of their tasks, all
-        when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that teaches
-        to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training change, so
-        that no old adapter is taken for new.
+        when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that
+        teaches to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training
+        change, so that no old adapter is taken for new.
     """
 
     examples: int
