@@ -30,7 +30,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from atropos_agent.engines.completions import ModelNotServed
-from atropos_agent.engines.protocols import server_for
+from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
@@ -222,21 +222,20 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
     first = ""
     for config in configs:
-        server = server_for(config)
-        reminded = 0
-        while True:
-            try:
-                await server.connect()
-                break
-            except ModelNotServed:
-                raise
-            except EngineError as error:
-                if reminded % 15 == 0:
-                    logger.warning("%s; waiting for it", error)
-                reminded += 1
-                await asyncio.sleep(1.0)
-        first = first or server.root or config.model_name
-        await server.close()
+        async with open_server(config) as server:
+            reminded = 0
+            while True:
+                try:
+                    await server.connect()
+                    break
+                except ModelNotServed:
+                    raise
+                except EngineError as error:
+                    if reminded % 15 == 0:
+                        logger.warning("%s; waiting for it", error)
+                    reminded += 1
+                    await asyncio.sleep(1.0)
+            first = first or server.root or config.model_name
     return first
 
 

@@ -18,7 +18,7 @@ import httpx
 
 from atropos_agent.agent import AtroposAgent, checked
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.engines.protocols import ChatServer, server_for
+from atropos_agent.engines.protocols import ChatServer, open_server
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.formats import ToolFormat, load_format
@@ -91,38 +91,38 @@ async def examine(options: Options) -> AsyncIterator[Check]:
         yield Check("tool format", Status.WRONG, str(error))
         return
     for config in options.engines:
-        server = server_for(config)
-        if isinstance(server, ChatServer):
-            yield Check(
-                "inference server",
-                Status.WRONG,
-                f"{server.url} is a plain OpenAI endpoint: no token ids, no logprobs; for evaluate and process only",
-            )
-            continue
-        try:
-            await server.connect()
-        except EngineError as error:
-            yield Check("inference server", Status.WRONG, str(error))
-            continue
-        try:
-            yield _engine(server, config, options.env)
-            try:
-                tokenizer = load_tokenizer(options.env.tokenizer_name or server.root or config.model_name)
-                template = options.env.chat_template(tokenizer)
-            except (UsageError, ValueError) as error:
-                yield Check("tokenizer", Status.WRONG, str(error))
-                continue
-            yield await _tokenizer(server, template)
-            for check in examine_template(template, tool_format, options.env.tool_role):
+        async with open_server(config) as server:
+            async for check in _examine_server(server, config, options.env, tool_format):
                 yield check
-            if not template.knows_role(options.env.tool_role):
-                continue
-            yield await examine_scripted(template, tool_format, options.env.tool_role)
-            async for check in examine_rows(server, template, tool_format, options.env):
-                yield check
-        finally:
-            await server.close()
     yield await _trainer(options.env)
+
+
+async def _examine_server(
+    server: CompletionsServer | ChatServer, config: EngineConfig, env: AgentEnvConfig, tool_format: ToolFormat
+) -> AsyncIterator[Check]:
+    if isinstance(server, ChatServer):
+        text = f"{server.url} is a plain OpenAI endpoint: no token ids, no logprobs; for evaluate and process only"
+        yield Check("inference server", Status.WRONG, text)
+        return
+    try:
+        await server.connect()
+    except EngineError as error:
+        yield Check("inference server", Status.WRONG, str(error))
+        return
+    yield _engine(server, config, env)
+    try:
+        tokenizer = load_tokenizer(env.tokenizer_name or server.root or config.model_name)
+        template = env.chat_template(tokenizer)
+    except (UsageError, ValueError) as error:
+        yield Check("tokenizer", Status.WRONG, str(error))
+        return
+    yield await _tokenizer(server, template)
+    for check in examine_template(template, tool_format, env.tool_role):
+        yield check
+    if template.knows_role(env.tool_role):
+        yield await examine_scripted(template, tool_format, env.tool_role)
+        async for check in examine_rows(server, template, tool_format, env):
+            yield check
 
 
 def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig) -> Check:

@@ -5,7 +5,8 @@ Which one is meant says `--openai.server_type`: see `SERVERS`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -164,6 +165,16 @@ SERVERS: Mapping[str, type[APIServer]] = {
     "openai": ChatServer,
 }
 """The classes that speak with inference servers, by the name in `--openai.server_type`."""
+
+
+@asynccontextmanager
+async def open_server(config: APIServerConfig) -> AsyncIterator[Any]:
+    """Open the server of an inference server's configuration, whose connections are closed when the block ends."""
+    server = server_for(config)
+    try:
+        yield server
+    finally:
+        await server.close()
 
 
 def server_for(config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> APIServer:
