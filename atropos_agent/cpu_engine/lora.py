@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import torch
@@ -71,9 +72,12 @@ def train(
 def save(factors: Mapping[str, Tensor], recipe: Recipe, path: Path) -> None:
     """Write an adapter as one file of 16-bit numbers that says its rank and alpha."""
     halves = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in sorted(factors.items())}
-    partial = path.with_suffix(".partial")
-    save_file(halves, partial, metadata={"r": str(recipe.rank), "lora_alpha": str(recipe.alpha), "format": "pt"})
-    partial.replace(path)
+    metadata = {"r": str(recipe.rank), "lora_alpha": str(recipe.alpha), "format": "pt"}
+    # Two processes may make the same one in the cache at the same time.
+    with TemporaryDirectory(dir=path.parent) as folder:
+        partial = Path(folder) / path.name
+        save_file(halves, partial, metadata=metadata)
+        partial.replace(path)
 
 
 def batch_loss(network: Any, rows: Sequence[SequenceData]) -> Tensor:
