@@ -58,6 +58,7 @@ class Server:
         self._engine = engine
         self._name = name
         self._path = path
+        self._weights: Path | None = None
         self._created = int(time.time())
 
     def app(self) -> Starlette:
@@ -147,12 +148,14 @@ class Server:
         misfit = await swapped
         if misfit is not None:
             raise BadRequest(f"{body.path} does not fit the model: {misfit}", param="path")
+        self._weights = body.path
         logger.info("weights of version %d from %s", body.version, body.path)
-        return JSONResponse({"version": body.version})
+        return await self.weight_version(request)
 
     async def weight_version(self, request: Request) -> Response:
-        """Return 0 for the weights that the server started with, else what `load_weights` was told."""
-        return JSONResponse({"version": self._engine.weight_version})
+        """Return what `load_weights` was told; version 0 and no path for the weights that the server started with."""
+        path = None if self._weights is None else str(self._weights)
+        return JSONResponse({"version": self._engine.weight_version, "path": path})
 
     def _read(self, path: Path) -> Mapping[str, Any]:
         return read_weights(self._path, path) if is_adapter(path) else read_weights(path)

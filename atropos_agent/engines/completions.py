@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import re
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig, Rea
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, stop_after_attempt
 
 from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.engines.versions import version_of
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 logger = logging.getLogger(__name__)
@@ -79,6 +81,8 @@ class CompletionsServer(TokenServer):
     """Seconds without an answer after which the server is asked whether it lives."""
     alive_s = 30.0
     """Seconds that that answer may take."""
+    adapter_s = 2.0
+    """Seconds for which it is believed which adapter is served."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -87,7 +91,10 @@ class CompletionsServer(TokenServer):
         self.max_model_len: int | None = None
         """Context window in tokens, known after `connect`."""
         self.root: str | None = None
-        """The model's folder or name as the inference server loaded it, known after `connect`."""
+        """The model's folder or name as the inference server loaded it, an adapter's base; known after `connect`."""
+        self._is_adapter = False
+        self._adapter: tuple[float, int | None] = (-math.inf, None)
+        """When the served adapter was last asked for (`time.monotonic`), and its version then."""
         self.in_flight = 0
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
@@ -119,8 +126,11 @@ class CompletionsServer(TokenServer):
                 f"set --openai.model_name to one of {', '.join(served)}"
             )
         model = served[self.config.model_name]
-        self.max_model_len = model.get("max_model_len")
-        self.root = model.get("root")
+        # An adapter's own root is the adapter's folder, which need hold no tokenizer.
+        base = served.get(model.get("parent"), model)
+        self.max_model_len = model.get("max_model_len") or base.get("max_model_len")
+        self.root = base.get("root")
+        self._is_adapter = base is not model
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
         """Sample `n` replies to `input_ids`.
@@ -148,9 +158,12 @@ class CompletionsServer(TokenServer):
             start = time.monotonic()
             self.in_flight += 1
             try:
+                # Before the request, as a reply's version is that of the oldest weights that had a part in it.
+                served = await self._adapter_version() if self._is_adapter else None
                 answer = await self._while_alive(self._tokens_and_logprobs_completion_wrapper(**kwargs))
             finally:
                 self.in_flight -= 1
+            answer.versions = [served if version is None else version for version in answer.versions]
             self._note(split, time.monotonic() - start)
             return answer
 
@@ -186,6 +199,20 @@ class CompletionsServer(TokenServer):
             if name in _LOAD_METRICS:
                 found[name] = found.get(name, 0.0) + float(line.rpartition(" ")[2])
         return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
+
+    async def _adapter_version(self) -> int | None:
+        """Return the step that the folder of the served adapter names, at most `adapter_s` old: vLLM's
+        `/v1/completions` does not say which weights sampled a reply."""
+        asked, version = self._adapter
+        if time.monotonic() - asked > self.adapter_s:
+            self._adapter = (time.monotonic(), version)  # so that of many requests one asks
+            try:
+                models = (await self._client().get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
+                version = next(version_of(m.get("root")) for m in models if m["id"] == self.config.model_name)
+                self._adapter = (time.monotonic(), version)
+            except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+                logger.debug("%s does not say which adapter it serves: %r", self.label, error)
+        return version
 
     async def _while_alive(self, work: Awaitable[T]) -> T:
         """Await an answer while the server lives: one that is slow is waited for, one that hangs is not."""
@@ -257,7 +284,7 @@ class CompletionsServer(TokenServer):
             ids.append(list(sampled))
             logprobs.append(list(given))
             reasons.append(choice.get("finish_reason") or "abort")
-        return answer_of(seen, ids, logprobs, reasons, [choice.get("weight_version") for choice in choices])
+        return answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
 
     async def score(self, ids: list[int]) -> list[float]:
         """Return the server's logprobs of ids that it is given, from the second on. Raises EngineError."""
@@ -342,12 +369,15 @@ def answer_of(
     reasons: list[str],
     versions: Sequence[Any],
 ) -> Answer:
-    """Return an Answer; versions that are no numbers count as none."""
+    """Return an Answer. versions: labels of weights, as `version_of` reads them."""
     answer = Answer((seen, ids, logprobs, reasons))
-    answer.versions = [
-        int(version) if isinstance(version, int | str) and str(version).isdecimal() else None for version in versions
-    ]
+    answer.versions = [version_of(version) for version in versions]
     return answer
+
+
+def _label(choice: Mapping[str, Any]) -> Any:
+    """The embedded server names the oldest weights, vLLM's `/inference/v1/generate` all of them."""
+    return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
 
 
 def _cause(error: BaseException) -> str:

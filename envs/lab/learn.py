@@ -18,11 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import httpx
 from rich.console import Console
 
 from envs.lab import smoke
@@ -34,6 +36,7 @@ from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.synthetic import examples
 from envs.lab.warm_start import adapter
+from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from envs.records.disk import replace_file
 from envs.swe import STARTER
 from sandboxes.base import SandboxError
@@ -64,6 +67,8 @@ def main(argv: list[str]) -> int:
 
 async def _learn(options: argparse.Namespace) -> int:
     console, preset, run_dir = Console(), PRESETS[options.preset], options.run_dir
+    if options.steps is not None:
+        preset = replace(preset, steps=options.steps)
     config = _config(options, preset)
     async with AsyncExitStack() as stack:
         console.print("Docker daemon and sandbox image …")
@@ -74,8 +79,14 @@ async def _learn(options: argparse.Namespace) -> int:
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))
         api = await parts.trainer_api()
         engine, model = await _engine(parts, preset, options, warm, console)
+        url = engine.rstrip("/").removesuffix("/v1")
+        http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=300.0))
+        server = await policy_server(http)
+        if isinstance(server, VLLMServer):
+            preset = replace(preset, adapter=True, environment={**preset.environment, "openai.model_name": POLICY})
         settings = _environment(preset, options, engine)
-        await parts.environment({**settings, "env.rollout_server_url": api, "env.run_dir": run_dir / "environment"})
+        if options.engine_url:
+            settings["env.tokenizer_name"] = model
         curve = Curve(run_dir)
         trainer = [*_trainer(preset, options, warm), "--model", model, "--api", api, "--engine", engine]
         for step in preset.milestones:
@@ -83,9 +94,13 @@ async def _learn(options: argparse.Namespace) -> int:
             with Dashboard(console, title=f"learn {options.preset}", interval_s=0.0) as dashboard:
                 await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard))
             await parts.end("trainer")
+            if step == 0:  # the inference server has the policy now
+                own = {"env.rollout_server_url": api, "env.run_dir": run_dir / "environment"}
+                await parts.environment({**settings, **own})
             if step == preset.steps:
                 await parts.end("environment")  # which would go on making groups while the last tasks are evaluated
-            await _evaluate(parts, preset, settings, console, run_dir, step)
+            async with _kept_current(server, run_dir / "trainer"):
+                await _evaluate(parts, preset, settings, console, run_dir, step)
             curve.read()
             write_page(curve, run_dir / "learning.html", config)
     for name, value in findings(curve):
@@ -168,9 +183,22 @@ async def _evaluate(
         own = {"env.run_dir": folder, "env.eval_samples": preset.eval_samples, "env.eval_temperature": 1.0}
         arguments = flags({**settings, **own})
         await parts.alongside(run(f"evaluate-{step}", run_dir, "-m", "envs.swe", "evaluate", *arguments))
-    found = Evaluation.read(next(folder.glob("eval-*.json")), step)
+    written = next(folder.glob("eval-*.json"))
+    found = Evaluation.read(written, step)
+    if not found.rates:
+        written.unlink()
+        raise PartError(
+            f"no rollout of the evaluation after step {step} could be judged; {run_dir / f'evaluate-{step}.log'} "
+            f"says why. It is made again with --run-dir {run_dir}"
+        )
     low, high = found.interval
     console.print(f"held-out tasks after step {step}: {found.mean:.0%} solved, 95% interval [{low:.0%}, {high:.0%}]")
+
+
+def _kept_current(server: PolicyServer, out: Path) -> AbstractAsyncContextManager[None]:
+    """Keep the inference server at the trainer's last checkpoint, where it is a trainer that writes them so."""
+    folder = max(out.glob("step-*"), default=None)
+    return nullcontext() if folder is None else kept_current(server, folder, int(folder.name.removeprefix("step-")))
 
 
 def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> dict[str, object]:
@@ -196,9 +224,9 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
     partial = folder.with_name("tasks.partial")
     shutil.rmtree(partial, ignore_errors=True)
     if preset.tasks == "smoke":
-        train, held_out = smoke.tasks()
-        write_tasks(train, partial / "train")
-        write_tasks(held_out, partial / "held-out")
+        for part, chosen in zip(("train", "held-out"), smoke.tasks(), strict=True):
+            for example in chosen:  # each in a world of its own, as all make the same file
+                write_tasks([example], partial / part)
     else:
         write_tasks(examples(PRACTICE_TASKS, PRACTICE_SEED), partial / "train")
     partial.rename(folder)
@@ -262,5 +290,6 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
+    add("--steps", type=int, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser

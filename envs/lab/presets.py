@@ -98,10 +98,8 @@ PRESETS = {
             "env.max_token_length": 16384,
             "env.max_concurrent_rollouts": 32,
             "env.max_batches_offpolicy": 1,
-            "openai.model_name": "policy",
         },
         trainer={
-            "engine-kind": "vllm",
             "learning-rate": 2e-5,
             "device": "cuda",
             "dtype": "bfloat16",

@@ -37,6 +37,7 @@ from atropos_agent.cpu_engine.lora import predictions
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
+from envs.lab.weights import hand_over, kept_current, policy_server
 from envs.records.disk import replace_file
 
 logger = logging.getLogger("trainer")
@@ -229,50 +230,6 @@ def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
     }
 
 
-class Engine:
-    """The inference server, as far as weights go. Its methods raise httpx.HTTPError.
-
-    kind: "embedded" for `python -m atropos_agent.cpu_engine`, which takes models and adapters by path, or "vllm"
-        for `vllm serve --enable-lora` with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and VLLM_SERVER_DEV_MODE=1,
-        with model "policy".
-    """
-
-    def __init__(self, http: httpx.AsyncClient, kind: str) -> None:
-        self._http, self._kind = http, kind
-
-    async def version(self) -> int | None:
-        """Return the version of the weights in use: None of vLLM, which can't tell, or -1 while it has no adapter."""
-        path = "/weight_version" if self._kind == "embedded" else "/v1/models"
-        answer = (await self._http.get(path)).raise_for_status().json()
-        if self._kind == "embedded":
-            return int(answer["version"])
-        return None if any(model["id"] == "policy" for model in answer["data"]) else -1
-
-    async def load(self, folder: Path, version: int) -> None:
-        """Use the weights in a folder from now on, and nothing computed with older ones."""
-        calls: dict[str, Any] = {"/load_weights": {"path": str(folder), "version": version}}
-        if self._kind == "vllm":
-            adapter = {"lora_name": "policy", "lora_path": str(folder), "load_inplace": True}
-            calls = {"/v1/load_lora_adapter": adapter, "/reset_prefix_cache": {}}
-        for path, body in calls.items():
-            (await self._http.post(path, json=body)).raise_for_status()
-
-
-async def keep_current(engine: Engine, folder: Path, version: int, *, once: bool = False) -> None:
-    """See to it that the inference server has the weights in `folder`, also after it was restarted."""
-    while True:
-        try:
-            known = await engine.version()
-            if known not in (None, version) or (once and known is None and version > 0):
-                await engine.load(folder, version)
-                logger.info("the inference server has the weights of step %d", version)
-            if once:
-                return
-        except httpx.HTTPError as error:
-            logger.warning("the inference server did not take the weights of step %d: %r; trying again", version, error)
-        await asyncio.sleep(2.0)
-
-
 async def train(options: argparse.Namespace) -> None:
     """Take `--steps` steps, from the last checkpoint where there is one."""
     torch.set_num_threads(options.threads)
@@ -289,17 +246,15 @@ async def train(options: argparse.Namespace) -> None:
     how = {"scaled": not options.no_std, "negative": options.negative_weight}
     url = options.engine.rstrip("/").removesuffix("/v1")
     async with httpx.AsyncClient(base_url=url, timeout=300.0) as http, Consumer(options.api, **told) as consumer:
-        engine = Engine(http, options.engine_kind)
-        await keep_current(engine, checkpoint, step, once=True)
+        server = await policy_server(http)
+        await hand_over(server, checkpoint, step)
         batches = consumer.batches()
         while step < options.steps:
             consumer.starting_step = step
             began = time.monotonic()
-            watching = asyncio.create_task(keep_current(engine, checkpoint, step))
-            # A batch that was pulled is kept until it is trained on: the API has forgotten it.
-            groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            async with kept_current(server, checkpoint, step):
+                # A batch that was pulled is kept until it is trained on: the API has forgotten it.
+                groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
             replace_file(pending, json.dumps(groups).encode())
             pulled = time.monotonic()
             fresh = [group for group in groups if not _delivered(group, seen)]
@@ -313,7 +268,7 @@ async def train(options: argparse.Namespace) -> None:
             line = {"step": step, "time": time.time(), **_line(fresh, left_out), **figures, "seconds": seconds}
             _report(options.out / "steps.jsonl", line)
             pending.unlink()
-            await keep_current(engine, checkpoint, step, once=True)
+            await hand_over(server, checkpoint, step)
             for old in sorted(options.out.glob("step-*"))[:-2]:
                 shutil.rmtree(old)
 
@@ -362,8 +317,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
     add("--rank", type=int, default=16, help="of a new adapter")
     add("--api", default="http://localhost:8000", help="trainer API")
-    add("--engine", default="http://localhost:9004", help="where the inference server answers")
-    add("--engine-kind", choices=["embedded", "vllm"], default="embedded", help=" ")
+    add("--engine", default="http://localhost:9004", help="where the inference server answers, ours or vLLM")
     add("--out", type=Path, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
     add("--steps", type=int, default=20, help="in all, those of earlier starts included")
     add("--batch-size", type=int, default=32, help="rows of a batch")

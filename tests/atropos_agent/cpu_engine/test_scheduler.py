@@ -128,7 +128,9 @@ async def test_new_weights_are_used_and_their_version_reported(
         async with serve(tiny) as client:
             old = await complete(client, LONG, temperature=0)
             answer = await client.post("/load_weights", json={"path": str(tmp_path), "version": 3})
-            assert answer.json() == (await client.get("/weight_version")).json() == {"version": 3}
+            assert (
+                answer.json() == (await client.get("/weight_version")).json() == {"version": 3, "path": str(tmp_path)}
+            )
             new = await complete(client, LONG, temperature=0)
             assert (old["weight_version"], new["weight_version"]) == (0, 3)
             assert new["token_ids"][0] == int(full_logprobs(reference, LONG)[-1].argmax())

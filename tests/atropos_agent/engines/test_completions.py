@@ -131,3 +131,59 @@ def test_a_server_that_fails_is_avoided_for_longer_each_time():
 def test_a_pause_doubles_up_to_its_most():
     for doublings, whole in [(-1, 0.5), (0, 1.0), (3, 8.0), (9, 15.0), (5000, 15.0)]:
         assert whole / 2 <= backoff_s(doublings, most=15.0) <= whole
+
+
+POLICY_AND_BASE = [
+    {"id": "base", "root": "/models/base", "max_model_len": 2048, "parent": None},
+    {"id": "policy", "root": "/run/trainer/step-000003", "parent": "base"},
+]
+
+
+async def test_an_adapter_has_the_tokenizer_and_the_window_of_its_base():
+    server = server_with(lambda request: httpx.Response(200, json={"data": POLICY_AND_BASE}), model_name="policy")
+    await server.connect()
+    assert (server.root, server.max_model_len) == ("/models/base", 2048)
+
+
+async def test_a_reply_has_the_version_of_the_adapter_that_was_served_before_it():
+    def answer(request):
+        if request.url.path == "/v1/models":
+            asked.append(request)
+            return httpx.Response(200, json={"data": POLICY_AND_BASE})
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    asked = []
+    server = server_with(answer, model_name="policy")
+    await server.connect()
+    assert [(await ask(server)).versions for _ in range(20)] == [[3]] * 20
+    assert len(asked) < 20
+
+
+async def test_the_servers_own_word_on_its_weights_counts_more_and_a_base_model_has_no_version():
+    def answer(request):
+        if request.url.path == "/v1/models":
+            return httpx.Response(200, json={"data": POLICY_AND_BASE})
+        return httpx.Response(200, json={"choices": [{**CHOICE, **said}]})
+
+    said = {"weight_versions": [{"version": "step-1", "start": 0, "end": 1}]}
+    server = server_with(answer, model_name="policy")
+    await server.connect()
+    assert (await ask(server)).versions == [1]
+    said = {}
+    server = server_with(answer, model_name="base")
+    await server.connect()
+    assert (await ask(server)).versions == [None]
+
+
+async def test_a_list_of_models_that_is_torn_costs_no_reply():
+    def answer(request):
+        if request.url.path == "/v1/models":
+            return next(lists)
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    torn = [httpx.Response(200, json=body) for body in ({}, [], {"data": [None]}, {"data": 3})]
+    lists = iter([httpx.Response(200, json={"data": POLICY_AND_BASE}), *torn, httpx.Response(500)])
+    server = server_with(answer, model_name="policy")
+    server.adapter_s = 0.0
+    await server.connect()
+    assert [(await ask(server)).versions for _ in range(5)] == [[None]] * 5

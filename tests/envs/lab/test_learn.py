@@ -18,7 +18,7 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.learn import _config, _parser, _trainer
+from envs.lab.learn import _config, _parser, _trainer, _write_tasks
 from envs.lab.presets import PRESETS
 
 pytestmark = [
@@ -68,6 +68,12 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     assert _trainer(SMOKE, options(tmp_path, "--trainer", "mine.py"), [])[0] == "mine.py"
     adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", "a.safetensors"])
     assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == Path("a.safetensors")
+
+
+def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:
+    _write_tasks(PRESETS["smoke"], tmp_path / "tasks")
+    written = {part: len(list((tmp_path / "tasks" / part).iterdir())) for part in ("train", "held-out")}
+    assert written == dict(zip(("train", "held-out"), map(len, smoke.tasks()), strict=True))
 
 
 @pytest.mark.long

@@ -1,0 +1,147 @@
+"""Hand an inference server the weights of a step, and see to it that it keeps them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+logger = logging.getLogger(__name__)
+
+POLICY = "policy"
+"""What vLLM serves the adapter in training as."""
+
+RETRY_S = 2.0
+"""Seconds between two looks at what the inference server has."""
+
+REFUSALS = 5
+"""Refusals in a row after which no other answer is expected."""
+
+
+class WeightsRefused(Exception):
+    """The inference server did not take the weights."""
+
+
+class PolicyServer(Protocol):
+    """An inference server, as far as weights go. Methods raise httpx.HTTPError and WeightsRefused."""
+
+    async def has(self, folder: Path, version: int) -> bool:
+        """Tell whether it samples from the weights in `folder`, which are those of step `version`."""
+        ...
+
+    async def load(self, folder: Path, version: int) -> None:
+        """Use the weights in `folder` from now on, and nothing that was computed with older ones."""
+        ...
+
+
+class EmbeddedServer:
+    """`python -m atropos_agent.cpu_engine`, which takes models and adapters by path."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def has(self, folder: Path, version: int) -> bool:
+        """See `PolicyServer`."""
+        answer = (await self._http.get("/weight_version")).raise_for_status().json()
+        # Without a path they are what it started with, which is what a trainer starts with.
+        return bool(answer["version"] == version and answer["path"] in (str(folder), None))
+
+    async def load(self, folder: Path, version: int) -> None:
+        """See `PolicyServer`."""
+        body = {"path": str(folder), "version": version}
+        (await self._http.post("/load_weights", json=body)).raise_for_status()
+
+
+class VLLMServer:
+    """`vllm serve --enable-lora` with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and VLLM_SERVER_DEV_MODE=1.
+
+    The adapter is served as the model `POLICY`; `/v1/models` gives the folder that it was loaded from, which
+    tells it from the adapter of another run. Source: vllm/entrypoints/openai/models/serving.py.
+    """
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+        self._cached = False
+        """Whether it may still answer with what older weights computed."""
+
+    async def has(self, folder: Path, version: int) -> bool:
+        """See `PolicyServer`."""
+        models = (await self._http.get("/v1/models")).raise_for_status().json()["data"]
+        loaded = any(model["id"] == POLICY and model.get("root") == str(folder) for model in models)
+        return loaded and not self._cached
+
+    async def load(self, folder: Path, version: int) -> None:
+        """See `PolicyServer`."""
+        self._cached = True
+        body = {"lora_name": POLICY, "lora_path": str(folder), "load_inplace": True}
+        answer = await self._http.post("/v1/load_lora_adapter", json=body)
+        if not answer.is_success:
+            raise WeightsRefused(
+                f"/v1/load_lora_adapter answered {answer.status_code}: {answer.text[:300]}; is vLLM started with "
+                "--enable-lora, a --max-lora-rank that suffices and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1?"
+            )
+        # Running requests hold blocks that older weights computed, for which it answers `success: false`: those are
+        # put back then, and their prompts computed anew.
+        if not (await self._reset() or await self._reset("?reset_running_requests=true")):
+            raise WeightsRefused("/reset_prefix_cache did not succeed; it may answer with older weights")
+        self._cached = False
+
+    async def _reset(self, query: str = "") -> bool:
+        answer = await self._http.post(f"/reset_prefix_cache{query}")
+        if not answer.is_success:
+            raise WeightsRefused(
+                f"/reset_prefix_cache answered {answer.status_code}; is vLLM started with VLLM_SERVER_DEV_MODE=1?"
+            )
+        # Versions before 0.12 answer nothing but the status.
+        return not answer.content or answer.json().get("success") is True
+
+
+async def policy_server(http: httpx.AsyncClient) -> PolicyServer:
+    """Return the server at the client's address, by what it answers. Raises httpx.HTTPError."""
+    embedded = (await http.get("/weight_version")).status_code == httpx.codes.OK
+    return EmbeddedServer(http) if embedded else VLLMServer(http)
+
+
+async def hand_over(server: PolicyServer, folder: Path, version: int) -> None:
+    """Wait until the inference server samples from the weights in `folder`, which are those of step `version`.
+
+    A server that does not answer is waited for. Raises WeightsRefused when it goes on refusing.
+    """
+    refusals = 0
+    while True:
+        try:
+            if not await server.has(folder, version):
+                await server.load(folder, version)
+                logger.info("the inference server has the weights of step %d", version)
+            return
+        except (httpx.HTTPError, WeightsRefused, ValueError, KeyError, TypeError) as error:
+            refusals += not isinstance(error, httpx.TransportError)
+            if refusals == REFUSALS:
+                raise WeightsRefused(f"the inference server does not take weights: {error!r}") from error
+            logger.warning("the inference server did not take the weights of step %d: %r; trying again", version, error)
+        await asyncio.sleep(RETRY_S)
+
+
+@asynccontextmanager
+async def kept_current(server: PolicyServer, folder: Path, version: int) -> AsyncIterator[None]:
+    """Hand the weights over again, while the block runs, whenever the inference server comes back without them."""
+    watching = asyncio.create_task(_keep(server, folder, version))
+    try:
+        yield
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _keep(server: PolicyServer, folder: Path, version: int) -> None:
+    while True:
+        try:
+            await hand_over(server, folder, version)
+        except WeightsRefused as error:
+            logger.error("%s", error)
+        await asyncio.sleep(RETRY_S)
