@@ -242,8 +242,13 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
 async def check_tokenizer(env: AgentEnv[Any]) -> None:
     """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
-        await server.connect()
-        if difference := await compare_tokenizers(server, env.tokenizer):
+        try:
+            await server.connect()
+            difference = await compare_tokenizers(server, env.tokenizer)
+        finally:
+            # The run, which opens it again with its first request, may never begin.
+            await server.close()
+        if difference:
             raise UsageError(
                 f"the tokenizer {env.config.tokenizer_name!r} is not the one of the inference server at {server.url}: "
                 f"{difference.text}; set --env.tokenizer_name to the model that the server serves"

@@ -6,7 +6,6 @@ rows, compared with the record of what was sent and sampled, and scored a second
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import math
 import statistics
@@ -29,6 +28,7 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, Message, SequenceData
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+from sandboxes.shielding import together
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
@@ -246,9 +246,7 @@ async def examine_rows(
 ) -> AsyncIterator[Check]:
     """Check rows of sampled conversations: exact, and with the logprobs that the server gives a second time."""
     try:
-        sampled = await asyncio.gather(
-            *(_converse(server, template, tool_format, env.tool_role, task) for task in TASKS)
-        )
+        sampled = await together(_converse(server, template, tool_format, env.tool_role, task) for task in TASKS)
     except AgentError as error:
         yield Check("rows", Status.WRONG, str(error))
         return

@@ -1,10 +1,10 @@
-"""Clean-up that a cancellation cannot cut short."""
+"""Leave nothing behind: clean-up that a cancellation cannot cut short, work side by side that ends together."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Coroutine, Iterable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -22,3 +22,18 @@ async def finish(work: Awaitable[T]) -> T:
     if cancelled is not None:
         raise cancelled
     return result
+
+
+async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Do works side by side. Returns their results in order.
+
+    The first error, or a cancellation, ends the others; it is raised when they have ended. With `asyncio.gather` alone
+    they would go on, and open again what the caller closes.
+    """
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

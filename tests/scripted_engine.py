@@ -52,6 +52,11 @@ class ScriptedEngine:
         self._server.force_exit = True
         self._thread.join(timeout=10)
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
+
     async def _models(self, _: Request) -> JSONResponse:
         return JSONResponse({"data": [{"id": "scripted", "root": self.root, "max_model_len": 32768}]})
 

@@ -24,6 +24,7 @@ from envs.judging.verifier import judge, open_verifier
 from envs.types import BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.docker import DockerBackend
+from sandboxes.shielding import together
 
 logger = logging.getLogger(__name__)
 
@@ -61,13 +62,7 @@ async def check_tasks(
             on_result(result)
         return result
 
-    checks = [asyncio.create_task(one(task)) for task in tasks]
-    try:
-        return list(await asyncio.gather(*checks))
-    finally:
-        for check in checks:
-            check.cancel()
-        await asyncio.gather(*checks, return_exceptions=True)
+    return await together(one(task) for task in tasks)
 
 
 async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Verdict, str]:

@@ -1,11 +1,15 @@
 """A plain OpenAI endpoint: evaluate and process work, their rows say that they carry no tokens; serve refuses."""
 
+import asyncio
+from contextlib import nullcontext
+
 import orjson
 import pytest
 from pytest_httpserver import HTTPServer
 from sums import Sums
 
 from envs import cli
+from envs.options import UsageError
 
 
 @pytest.fixture
@@ -42,3 +46,16 @@ def test_evaluate_works(endpoint, tmp_path):
     options = ["--env.run_dir", str(tmp_path), "--openai.api_key", "x"]
     assert cli.main(Sums, "evaluate", [*endpoint, *options]) == 0
     assert (tmp_path / "eval-0.json").exists()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_the_comparison_of_tokenizers_leaves_no_connection_open(make_env, engine, monkeypatch, refused):
+    env = make_env()
+    if refused:
+        monkeypatch.setattr(env.tokenizer, "encode", lambda text, **_: [0])
+    with pytest.raises(UsageError) if refused else nullcontext():
+        await cli.check_tokenizer(env)
+    assert engine.requests, "the engine was asked"
+    async with asyncio.timeout(10):
+        while engine.connections:  # noqa: ASYNC110 - the engine has a loop of its own
+            await asyncio.sleep(0.01)

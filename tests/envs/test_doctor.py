@@ -1,5 +1,6 @@
 """doctor: right engines pass, and each way in which training would be wrong is named."""
 
+import asyncio
 import json
 from copy import deepcopy
 
@@ -8,8 +9,9 @@ from scripted_engine import ScriptedEngine
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import EngineError
 from envs.config import AgentEnvConfig
-from envs.doctor import Certificate, Status, examine, examine_template
+from envs.doctor import TASKS, Certificate, Status, examine, examine_rows, examine_template
 from envs.options import EngineConfig, Options
 from envs.swe import doctor
 
@@ -94,6 +96,29 @@ async def test_an_engine_that_can_not_be_trained_on_is_refused_with_what_differs
     found = await certificate(engine, tokenizer_folder)
     assert not found.ok
     assert said in wrong(found)["rows"]
+
+
+class OneRefusal:
+    """A server that refuses its first request, and answers no other."""
+
+    asked = under_way = 0
+
+    async def tokens_and_logprobs_completion(self, **_):
+        self.asked += 1
+        self.under_way += 1
+        try:
+            await asyncio.sleep(0.01 if self.asked == 1 else 60)
+            raise EngineError("refused")
+        finally:
+            self.under_way -= 1
+
+
+async def test_after_a_refusal_no_other_request_goes_on_to_the_server_that_is_closed_then(smollm2_tokenizer):
+    server = OneRefusal()
+    rows = examine_rows(server, ChatTemplate(smollm2_tokenizer), Hermes(), AgentEnvConfig())
+    assert [check.text async for check in rows] == ["refused"]
+    assert server.asked == len(TASKS)
+    assert not server.under_way
 
 
 async def test_a_plain_endpoint_is_no_engine_for_training(engine, tokenizer_folder):

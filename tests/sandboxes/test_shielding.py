@@ -1,10 +1,10 @@
-"""Clean-up that a cancellation cannot cut short."""
+"""Clean-up that a cancellation cannot cut short, and work that ends together."""
 
 import asyncio
 
 import pytest
 
-from sandboxes.shielding import finish
+from sandboxes.shielding import finish, together
 
 
 class TestFinish:
@@ -28,3 +28,30 @@ class TestFinish:
         assert await finish(asyncio.sleep(0, result=3)) == 3
         with pytest.raises(TimeoutError):
             await finish(asyncio.wait_for(asyncio.sleep(5), 0.01))
+
+
+class TestTogether:
+    async def test_results_come_in_order(self):
+        assert await together(asyncio.sleep(wait, result=wait) for wait in (0.02, 0.0, 0.01)) == [0.02, 0.0, 0.01]
+
+    @pytest.mark.parametrize("ended_by", ["an error", "a cancellation"])
+    async def test_nobody_works_on_after(self, ended_by):
+        at_work = 0
+
+        async def work(wait: float) -> None:
+            nonlocal at_work
+            at_work += 1
+            try:
+                await asyncio.sleep(wait)
+                raise ValueError
+            finally:
+                await asyncio.sleep(0.05)
+                at_work -= 1
+
+        working = asyncio.create_task(together(work(wait) for wait in (60, 0.01, 60)))
+        await asyncio.sleep(0.001)
+        if ended_by == "a cancellation":
+            working.cancel()
+        with pytest.raises((ValueError, asyncio.CancelledError)):
+            await working
+        assert at_work == 0

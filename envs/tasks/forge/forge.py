@@ -33,6 +33,7 @@ from envs.tasks.harbor import load_task
 from envs.types import BadTask, InfraError, TestStatus
 from sandboxes.base import Backend, Limits, Sandbox, SandboxDied, SandboxSpec, SandboxTimeout
 from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.shielding import together
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +100,7 @@ async def forge(
                 tally.problem = str(error)
         return tally
 
-    running = [asyncio.create_task(one(source)) for source in sources]
-    try:
-        return list(await asyncio.gather(*running))
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    return await together(one(source) for source in sources)
 
 
 async def _forge_project(
