@@ -35,7 +35,8 @@ class ScriptedEngine:
                 Route("/v1/completions", self._completions, methods=["POST"]),
             ]
         )
-        self._server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+        config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
     def __enter__(self) -> ScriptedEngine:
@@ -50,7 +51,8 @@ class ScriptedEngine:
     def __exit__(self, *exc: object) -> None:
         self._server.should_exit = True
         self._server.force_exit = True
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
 
     @property
     def connections(self) -> int:
