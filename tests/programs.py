@@ -188,6 +188,9 @@ def _run(client: Connection, words: Sequence[str], cwd: str, env: Mapping[str, s
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if words[0] == "-m":
         sys.argv = [words[1], *words[2:]]
+        # It may be among the imported, of which runpy would warn.
+        is_package = hasattr(sys.modules.get(words[1]), "__path__")
+        sys.modules.pop(f"{words[1]}.__main__" if is_package else words[1], None)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = list(words)
