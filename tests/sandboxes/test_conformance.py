@@ -9,9 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from small_archives import archive, content, members
 
 from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def box(kept_box):
+    return kept_box
+
+
+@pytest.fixture
+def backend(backend_beside):
+    return backend_beside
+
 
 DAEMON = "(setsid sh -c 'setsid sleep NAP & sleep NAP' >/dev/null 2>&1 </dev/null &);"
 
@@ -355,7 +369,7 @@ class TestFiles:
 class TestLinksInCircles:
     """None of these may hang, follow the circle for long, or end with anything but an OSError."""
 
-    @pytest.fixture
+    @pytest_asyncio.fixture(loop_scope="session")
     async def circle(self, box):
         await box.exec("ln -s loop loop; ln -s b a; ln -s a b; mkdir d; ln -s ../d d/up")
         return box

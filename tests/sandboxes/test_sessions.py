@@ -5,11 +5,19 @@ import contextlib
 import time
 
 import pytest
+import pytest_asyncio
 
 from sandboxes.base import SandboxDied, Session
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 
 @pytest.fixture
+def box(kept_box):
+    return kept_box
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def shell(box):
     return await box.session(cwd="/app", env={"SHAPE": "round"})
 

@@ -1,32 +1,56 @@
-"""A sandbox for each tool test: the local one always, a container where Docker answers."""
+"""A sandbox for each tool test: the local one always, a container where Docker answers.
+
+Those of a worker share the container, and so an event loop.
+"""
 
 import functools
 import shutil
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from containers import Container
 
 from sandboxes.base import SandboxSpec
+from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
 
 IMAGE = "atropos-agent/base:debian12"
+HERE = Path(__file__).parent
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents and pytest_asyncio.is_async_test(item):
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def container(base_image):
+    async with Container(DockerBackend(), SandboxSpec(base_image, workdir="/app")) as container:
+        yield container
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def local_backend():
     async with LocalBackend() as backend:
         yield backend
 
 
-@pytest.fixture(params=["local", pytest.param("docker", marks=pytest.mark.docker)])
-def backend(request):
-    return request.getfixturevalue(f"{request.param}_backend")
+@pytest_asyncio.fixture(loop_scope="session")
+async def docker_sandbox(container):
+    return await container.emptied()
 
 
-@pytest.fixture
-async def sandbox(backend):
-    async with backend.open(SandboxSpec(IMAGE, workdir="/app")) as sandbox:
+@pytest_asyncio.fixture(loop_scope="session")
+async def local_sandbox(local_backend):
+    async with local_backend.open(SandboxSpec(IMAGE, workdir="/app")) as sandbox:
         yield sandbox
+
+
+@pytest.fixture(params=["local", pytest.param("docker", marks=pytest.mark.docker)])
+def sandbox(request):
+    return request.getfixturevalue(f"{request.param}_sandbox")
 
 
 @pytest.fixture(scope="session")
@@ -45,28 +69,27 @@ def path_with_shell(tmp_path_factory):
     return make
 
 
-@pytest.fixture(params=["bash", "dash", "busybox", pytest.param("docker", marks=pytest.mark.docker)])
-def shell_spec(request, path_with_shell):
-    """The backend's name and a spec for a sandbox whose only shell is the one named."""
-    if request.param in ("bash", "docker"):
-        return "docker" if request.param == "docker" else "local", SandboxSpec(IMAGE, workdir="/app")
-    if shutil.which(request.param) is None:
-        pytest.skip(f"no {request.param} on this machine")
-    return "local", SandboxSpec(IMAGE, workdir="/app", env={"PATH": str(path_with_shell(request.param))})
-
-
-@pytest.fixture
-def shell_backend(request, shell_spec):
-    return request.getfixturevalue(f"{shell_spec[0]}_backend")
-
-
-@pytest.fixture
-async def shell_sandbox(shell_backend, shell_spec):
-    async with shell_backend.open(shell_spec[1]) as sandbox:
+@pytest_asyncio.fixture(loop_scope="session")
+async def one_shell_sandbox(local_backend, shell, path_with_shell):
+    """A local sandbox whose only shell is the one named."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} on this machine")
+    env = {} if shell == "bash" else {"PATH": str(path_with_shell(shell))}
+    async with local_backend.open(SandboxSpec(IMAGE, workdir="/app", env=env)) as sandbox:
         yield sandbox
 
 
+@pytest.fixture(params=["bash", "dash", "busybox", pytest.param("docker", marks=pytest.mark.docker)])
+def shell(request):
+    return request.param
+
+
 @pytest.fixture
+def shell_sandbox(shell, request):
+    return request.getfixturevalue("docker_sandbox" if shell == "docker" else "one_shell_sandbox")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
 async def busybox_sandbox(local_backend, tmp_path):
     """A sandbox whose only programs are busybox's."""
     busybox = shutil.which("busybox")

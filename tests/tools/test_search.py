@@ -1,6 +1,7 @@
 """Searching: by content and by name, with whatever patterns and names there are."""
 
 import pytest
+import pytest_asyncio
 
 from tools import Files, Search, ToolError
 
@@ -10,7 +11,7 @@ def search(sandbox):
     return Search(sandbox)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def tree(sandbox):
     await plant(sandbox)
 

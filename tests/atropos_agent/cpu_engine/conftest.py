@@ -20,8 +20,8 @@ def one_thread() -> None:
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
-    return load("tiny", cache=tmp_path_factory.mktemp("cache"), max_model_len=512)
+def tiny() -> LoadedModel:
+    return load("tiny", max_model_len=512)
 
 
 @pytest.fixture

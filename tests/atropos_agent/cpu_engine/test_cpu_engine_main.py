@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
-import sys
+from pathlib import Path
 
+import programs
 import pytest
+from programs import Program, lines_of
 
 from atropos_agent.cpu_engine.model import LoadedModel
 
-
-async def start(*options: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "atropos_agent.cpu_engine", "--model", "tiny", *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+COMMAND = ("-m", "atropos_agent.cpu_engine", "--model", "tiny")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_command_says_when_it_is_ready_and_ends_by_a_signal(
-    tiny: LoadedModel, number: signal.Signals
+def test_the_command_says_when_it_is_ready_and_ends_by_a_signal(
+    tiny: LoadedModel, tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = await start("--port", "0", "--cache", str(tiny.path.parent.parent))
-    assert process.stdout is not None
-    line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+    out, err = tmp_path / "out", tmp_path / "err"
+    options = ("--port", "0", "--cache", tiny.path.parent.parent)
+    process = Program([*COMMAND, *options], stdout=out, stderr=err)
+    line = next(lines_of(out, process, 60))
     assert line.startswith("Ready: tiny at http://127.0.0.1:")
     process.send_signal(number)
-    assert await asyncio.wait_for(process.wait(), 10) == 0
-    assert process.stderr is not None
-    assert await process.stderr.read() == b""
+    assert process.wait(10) == 0
+    assert err.read_text() == ""
 
 
-async def test_a_busy_port_is_reported_at_once() -> None:
+def test_a_busy_port_is_reported_at_once() -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        process = await start("--port", str(other.getsockname()[1]))
-        _, message = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 1
-    assert b"choose another --port" in message
+        done = programs.run([*COMMAND, "--port", other.getsockname()[1]], timeout=60)
+    assert done.returncode == 1
+    assert "choose another --port" in done.stderr

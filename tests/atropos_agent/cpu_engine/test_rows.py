@@ -21,8 +21,8 @@ REWRITES = (
 
 @pytest.mark.engine
 @pytest.mark.parametrize("rewrites", [False, True], ids=["one segment", "a segment a turn"])
-async def test_rows_agree_with_a_second_scoring_of_the_same_ids(tmp_path_factory, rewrites):
-    loaded = load("tiny", cache=tmp_path_factory.getbasetemp() / "cache", max_model_len=1024)
+async def test_rows_agree_with_a_second_scoring_of_the_same_ids(rewrites):
+    loaded = load("tiny", max_model_len=1024)
     tokenizer = deepcopy(loaded.tokenizer)
     if rewrites:
         tokenizer.chat_template = REWRITES

@@ -127,7 +127,7 @@ async def test_beside_a_sick_engine_the_others_do_its_work(engine, make_env, fau
     assert well.requests >= 4
 
 
-@pytest.mark.long
+@pytest.mark.long(25)
 async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(engine, make_env, caplog):
     async with spoilt(engine) as proxy:
         proxy.always = 400

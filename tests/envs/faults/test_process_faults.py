@@ -58,7 +58,7 @@ def wait_for(condition, process, seconds=90):
         time.sleep(0.05)
 
 
-@pytest.mark.long
+@pytest.mark.long(25)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "SIGTERM"])
 def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, number):
     run = tmp_path / "run"

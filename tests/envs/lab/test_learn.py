@@ -76,7 +76,7 @@ def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:
     assert written == dict(zip(("train", "held-out"), map(len, smoke.tasks()), strict=True))
 
 
-@pytest.mark.long
+@pytest.mark.long(100)
 async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) -> None:
     async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
         steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from atropos_agent.cpu_engine.model import locate
 from atropos_agent.formats.hermes import CALL
 from atropos_agent.types import IGNORED
 from envs.lab import warm_start
@@ -20,6 +21,7 @@ from envs.tasks.harbor import load_tasks
 TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
 
 
+@pytest.mark.long(10)
 async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokenizer: Any) -> None:
     rows = await lessons(replace(RECIPES["full"], examples=120), smollm2_tokenizer)
     trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
@@ -33,7 +35,9 @@ async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokeniz
 
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
+@pytest.mark.long(15)
 def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None:
+    (tmp_path / "models").symlink_to(locate("tiny").parent)
     said = io.StringIO()
     path = make(TINY, tmp_path, Console(file=said, width=200))
     assert path == TINY.path(tmp_path) and path.stat().st_size > 1000

@@ -1,15 +1,12 @@
 """The journal: what is on disk survives kills, damage and a full disk."""
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import textwrap
 
 import pytest
 from packets import draw, fill_outbox
+from programs import Program, lines_of
 
 from envs.delivery.packing import Packet
 from envs.running.database import RunDirectoryError
@@ -64,8 +61,8 @@ async def test_turns_that_were_damaged_are_not_repeated(tmp_path):
 
 
 def test_what_was_noted_survives_kill_9(tmp_path):
-    script = textwrap.dedent(
-        """
+    script = tmp_path / "script.py"
+    text = """
         import asyncio, sys
         from pathlib import Path
         from envs.delivery.packing import Packet
@@ -84,14 +81,15 @@ def test_what_was_noted_survives_kill_9(tmp_path):
 
         asyncio.run(main())
         """
-    )
-    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    with process:
-        noted = next(int(line) for line in process.stdout if int(line) >= 20)
-        os.kill(process.pid, signal.SIGKILL)
+    script.write_text(textwrap.dedent(text))
+    out = tmp_path / "out"
+    process = Program([script, tmp_path / "run"], stdout=out)
+    noted = next(int(line) for line in lines_of(out, process) if int(line) >= 20)
+    process.kill()
+    process.wait()
 
     async def found():
-        async with Journal(tmp_path) as journal:
+        async with Journal(tmp_path / "run") as journal:
             outbox = Outbox(journal)
             await outbox.next_ready()
             return await count_states(journal), outbox.ready

@@ -250,7 +250,7 @@ unittest.TextTestRunner.run = run
 }
 
 
-@pytest.mark.long
+@pytest.mark.long(15)
 @pytest.mark.docker
 @pytest.mark.parametrize("row", [DJANGO, SYMPY], ids=["django", "sympy"])
 async def test_no_cheat_is_rewarded(published, tmp_path, row):
