@@ -16,6 +16,10 @@ trap 'rm -rf "$work"' EXIT
 version=$(dpkg-query -W -f '${Version}' musl-dev)
 # From where this machine has its own, which lies beside it.
 address=$(apt-get download --print-uris "musl-dev=$version" | cut -d "'" -f 2)
+[ -n "$address" ] || {
+    echo "apt does not know where musl-dev $version is: run apt-get update" >&2
+    exit 1
+}
 curl -fsS -o "$work/musl.deb" "${address%_amd64.deb}_arm64.deb"
 dpkg-deb -x "$work/musl.deb" "$work"
 lib=$work/usr/lib/aarch64-linux-musl
