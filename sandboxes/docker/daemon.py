@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 _LOG = Path("/var/log/atropos-dockerd.log")
 _LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
+_APT_TRIES, _APT_PAUSE_S = 24, 5.0
 _REMEDY = (
     "Start Docker (`systemctl start docker`, Docker Desktop), set DOCKER_HOST, or, as root on Debian or Ubuntu, "
     "run `python -m sandboxes setup`, which installs and starts one."
@@ -211,9 +212,14 @@ async def install(*packages: str) -> None:
     if not shutil.which("apt-get") or os.geteuid() != 0:
         raise DaemonUnavailable(f"{', '.join(packages)} missing, and only root with apt-get can install it. {_REMEDY}")
     logger.info("Installing %s", ", ".join(packages))
-    command = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
+    wait = f"DPkg::Lock::Timeout={_APT_TRIES * _APT_PAUSE_S:.0f}"
+    command = ["apt-get", "-o", wait, "install", "-y", "--no-install-recommends", *packages]
     if await run(*command) != 0:
-        await run("apt-get", "update")
+        # Unlike an installation, an update doesn't wait for another program of apt's, such as a new machine runs.
+        for _ in range(_APT_TRIES):
+            if await run("apt-get", "update") == 0:
+                break
+            await asyncio.sleep(_APT_PAUSE_S)
         if await run(*command) != 0:
             raise DaemonUnavailable(f"`{' '.join(command)}` failed; install it by hand. {_REMEDY}")
 

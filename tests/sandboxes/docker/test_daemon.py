@@ -45,6 +45,38 @@ class TestADaemonIsStarted:
         await daemon.stop_daemon(pid)
 
 
+class TestPackagesAreInstalled:
+    @pytest.fixture
+    def busy_apt(self, tmp_path, monkeypatch):
+        """An apt-get that knows no package yet, and whose lists another program updates at the first two calls."""
+        program = tmp_path / "apt-get"
+        program.write_text(
+            "#!/bin/sh\n"
+            f'cd {tmp_path}; echo "$*" >>calls\n'
+            'case "$*" in *install*) test -e lists; exit ;; esac\n'
+            "for busy in busy*; do test -e $busy && rm $busy && exit 100; done; >lists\n"
+        )
+        program.chmod(0o755)
+        for number in range(2):
+            (tmp_path / f"busy{number}").touch()
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+        monkeypatch.setattr(os, "geteuid", lambda: 0)
+        monkeypatch.setattr(daemon, "_APT_PAUSE_S", 0.01)
+        return tmp_path / "calls"
+
+    async def test_where_another_program_uses_apt_it_is_waited_for(self, busy_apt):
+        await daemon.install("docker.io")
+        install, *updates, again = busy_apt.read_text().splitlines()
+        assert "DPkg::Lock::Timeout" in install
+        assert updates == ["update"] * 3
+        assert again == install
+
+    async def test_an_apt_that_never_gets_free_is_given_up(self, busy_apt, monkeypatch):
+        monkeypatch.setattr(daemon, "_APT_TRIES", 2)
+        with pytest.raises(DaemonUnavailable, match="install it by hand"):
+            await daemon.install("docker.io")
+
+
 @pytest.mark.docker
 class TestDaemon:
     @pytest.mark.parametrize("url", ["unix:///no/such.sock", "tcp://127.0.0.1:9"])
