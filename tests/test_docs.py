@@ -1,27 +1,47 @@
-"""The pages: what they link to is there."""
+"""The pages: what they link to and what they name is there."""
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "envs/swe/starter/README.md"])
+# The changelog names what was there as well.
+OF_TODAY = [page for page in PAGES if page.name != "CHANGELOG.md"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def ids(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_link_to_a_file_finds_it(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", page.read_text())
     assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_module_that_is_named_exists(page: Path) -> None:
-    if page.name == "CHANGELOG.md":
-        pytest.skip("it names what was there as well")
+@pytest.mark.parametrize("page", OF_TODAY, ids=ids)
+def test_every_file_and_folder_that_is_named_exists(page: Path) -> None:
     named = re.findall(
-        r"`((?:envs|atropos_agent|tools|sandboxes|tests/\w+|examples|benchmarks)/[\w/.-]+\.\w+)`", page.read_text()
+        r"`((?:envs|atropos_agent|tools|sandboxes|tests/\w+|examples|benchmarks|docs|\.ci)/[\w/.-]*)`", page.read_text()
     )
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", OF_TODAY, ids=ids)
+def test_every_dotted_name_of_ours_can_be_imported(page: Path) -> None:
+    named = re.findall(r"(?<![\w/.(-])((?:envs|atropos_agent|tools|sandboxes)(?:[.:][A-Za-z_]\w*)+)", page.read_text())
+    for name in sorted(set(named)):
+        pkgutil.resolve_name(name)
+
+
+def test_the_walk_of_one_task_names_functions_that_exist() -> None:
+    walk = re.findall(r"^\| `([\w/]+)\.py` (`.+?`) \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    assert len(walk) >= 10
+    for path, functions in walk:
+        for function in re.findall(r"`([\w.]+)`", functions):
+            pkgutil.resolve_name(f"{path.replace('/', '.')}:{function}")
