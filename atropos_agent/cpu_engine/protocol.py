@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from atropos_agent.cpu_engine.sampling import Logprobs, SamplingParams
-from atropos_agent.cpu_engine.scheduler import Completion
+from atropos_agent.cpu_engine.scheduler import Finished
 
 _LOWEST = -9999.0
 """What vLLM writes for a logprob of minus infinity, which JSON can't hold."""
@@ -126,7 +126,7 @@ def completion_body(
     request: CompletionRequest,
     model: str,
     prompts: Sequence[Sequence[int]],
-    results: Sequence[Completion],
+    results: Sequence[Finished],
     tokenizer: Any,
 ) -> dict[str, Any]:
     """Return the answer's body. `results` holds `request.n` completions for each prompt, in order."""
@@ -161,7 +161,7 @@ def error_body(message: str, status: int, param: str | None = None) -> dict[str,
 
 
 def _choice(
-    request: CompletionRequest, index: int, prompt: Sequence[int], result: Completion, tokenizer: Any
+    request: CompletionRequest, index: int, prompt: Sequence[int], result: Finished, tokenizer: Any
 ) -> dict[str, Any]:
     text, places = result.text, [*result.logprobs]
     shown: list[Logprobs | None] = list(places)

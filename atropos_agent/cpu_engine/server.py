@@ -32,7 +32,7 @@ from atropos_agent.cpu_engine.protocol import (
     error_body,
 )
 from atropos_agent.cpu_engine.sampling import SamplingParams
-from atropos_agent.cpu_engine.scheduler import Completion, Engine, EngineStopped
+from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, Finished
 
 logger = logging.getLogger(__name__)
 
@@ -160,11 +160,11 @@ class Server:
     def _read(self, path: Path) -> Mapping[str, Any]:
         return read_weights(self._path, path) if is_adapter(path) else read_weights(path)
 
-    async def _generate(self, prompt: list[int], params: SamplingParams, index: int) -> Completion:
+    async def _generate(self, prompt: list[int], params: SamplingParams, index: int) -> Finished:
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[Completion] = loop.create_future()
+        future: asyncio.Future[Finished] = loop.create_future()
 
-        def resolve(result: Completion | Exception) -> None:
+        def resolve(result: Finished | Exception) -> None:
             if future.done():
                 return
             if isinstance(result, Exception):
@@ -187,7 +187,7 @@ class Server:
             await asyncio.to_thread(self._engine.stop)
 
 
-async def _unless_disconnected(request: Request, work: asyncio.Future[list[Completion]]) -> list[Completion] | None:
+async def _unless_disconnected(request: Request, work: asyncio.Future[list[Finished]]) -> list[Finished] | None:
     """Return the result of `work`, or None when the client went away first, which cancels the work."""
     gone = asyncio.create_task(_disconnect(request))
     gone.add_done_callback(lambda _: work.cancel())
