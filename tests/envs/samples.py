@@ -16,6 +16,19 @@ from tools.base import ToolCall, ToolResult
 VOCABULARY = ["<|im_start|>", "<|im_end|>", "\n"]
 """Ids 0 to 2; every further id is the character with the code point `id`."""
 
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</pre></details></script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</title><svg/onload=alert(1)>",
+    "{{ 7 * 7 }}{% include 'x' %}",
+    "<!-- --><![CDATA[ x ]]>",
+    "&lt;script&gt;",
+    "javascript:alert(1)",
+]
+"""Texts that a page must show and never follow."""
+
 
 def decode(token: int) -> str:
     return VOCABULARY[token] if token < len(VOCABULARY) else chr(token)

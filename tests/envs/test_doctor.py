@@ -31,13 +31,6 @@ class FaultyEngine(ScriptedEngine):
         return type(response)(body)
 
 
-@pytest.fixture(scope="module")
-def tokenizer_folder(smollm2_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    smollm2_tokenizer.save_pretrained(folder)
-    return str(folder)
-
-
 @pytest.fixture
 def engine(smollm2_tokenizer):
     with FaultyEngine(lambda prompt: "one, two", smollm2_tokenizer) as engine:

@@ -152,3 +152,8 @@ FORMATS: dict[str, Callable[[Path], Task]] = {
     "folder": folder,
     "functions": functions,
 }
+
+
+def share(scripts: dict[str, str], number: int, most: int) -> dict[str, str]:
+    """Return the scripts that every run tries in the format of that number; `-m slow` tries all in all formats."""
+    return {name: scripts[name] for name in list(scripts)[number :: len(FORMATS)][:most]}

@@ -2,18 +2,13 @@
 
 import pytest
 from cheats import CHEATS
-from task_formats import FORMATS
-
-
-def share(number: int) -> dict[str, str]:
-    """The cheats of one format that every run tries; `-m slow` tries all in all formats."""
-    return {name: CHEATS[name] for name in list(CHEATS)[number :: len(FORMATS)][:6]}
+from task_formats import FORMATS, share
 
 
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(number))
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(CHEATS, number, 6))
     assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
 
 

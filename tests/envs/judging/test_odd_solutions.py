@@ -1,7 +1,7 @@
 """Solutions that are right and odd are rewarded, in whatever format the task is."""
 
 import pytest
-from task_formats import FORMATS, RIGHT
+from task_formats import FORMATS, RIGHT, share
 
 WRITE = f"cat > solution.py << 'END'\n{RIGHT}END\n"
 ODD = {
@@ -43,15 +43,10 @@ ODD = {
 }
 
 
-def share(number: int) -> dict[str, str]:
-    """The solutions of one format that every run tries; `-m slow` tries all in all formats."""
-    return {name: ODD[name] for name in list(ODD)[number :: len(FORMATS)][:3]}
-
-
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_rewards_its_share_of_odd_solutions(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(number))
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, number, 3))
     assert {odd: verdict.explanation for odd, verdict in verdicts.items() if verdict.reward != 1} == {}
 
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from samples import decode, rollout, row, task
+from samples import HOSTILE, decode, rollout, row, task
 
 from atropos_agent.types import SequenceData
 from envs.records.atif import to_atif
@@ -20,18 +20,6 @@ from envs.records.token_view import token_view
 from envs.types import Rollout
 
 VOID = {"meta", "input"}
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</pre></details></script><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "</title><svg/onload=alert(1)>",
-    "{{ 7 * 7 }}{% include 'x' %}",
-    "<!-- --><![CDATA[ x ]]>",
-    "&lt;script&gt;",
-    "javascript:alert(1)",
-]
 
 
 class Page(HTMLParser):

@@ -6,22 +6,10 @@ import html
 import re
 
 import pytest
-from samples import decode, row
+from samples import HOSTILE, decode, row
 
 from atropos_agent.types import SequenceData
 from envs.records.token_view import token_view, visible
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "</pre></details></script><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' onmouseover='alert(1)",
-    "</title><svg/onload=alert(1)>",
-    "{{ 7 * 7 }}{% include 'x' %}",
-    "<!-- --><![CDATA[ x ]]>",
-    "&lt;script&gt;",
-    "javascript:alert(1)",
-]
 
 
 def test_control_tokens_are_marked_and_text_that_looks_like_one_is_not() -> None:
