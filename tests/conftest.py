@@ -18,8 +18,10 @@ import pytest
 # Workers outnumber cores: a worker with more threads than one waits for the others'. Read when PyTorch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested.
-hypothesis.settings.register_profile("unhurried", deadline=None)
+# An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested; so is the time to draw it.
+hypothesis.settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("unhurried")
 
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sandboxes.base import SandboxDied
@@ -340,7 +340,6 @@ def test_replacing_there_and_back_gives_every_byte_back(data, there):
 
 
 @given(content=TEXT, text=TEXT, place=st.integers(0, 50), crlf=st.booleans())
-@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_an_insertion_adds_its_lines_and_keeps_the_others(content, text, place, crlf):
     end = "\r\n" if crlf and "\n" in content else "\n"
     lines = content.removesuffix("\n").split("\n") if content else []

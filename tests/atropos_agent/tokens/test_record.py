@@ -44,7 +44,7 @@ def rollouts(draw):
     return turns, draw(st.integers(1, 60)), draw(st.sampled_from(["stop", "length"]))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(TEMPLATES)), rollout=rollouts())
 def test_any_conversation_makes_true_rows(families, name, rollout):
     tokenizer, template = families[name]
@@ -61,7 +61,7 @@ def test_any_conversation_makes_true_rows(families, name, rollout):
     assert_truth(tokenizer, result, exchanges)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 9), max_size=4), st.lists(st.integers(0, 9), max_size=4)))
 )

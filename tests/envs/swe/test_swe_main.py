@@ -39,13 +39,6 @@ def solves(prompt):
     return f"<tool_call>{json.dumps({'name': 'terminal', 'arguments': {'command': script}})}</tool_call>"
 
 
-@pytest.fixture(scope="module")
-def tokenizer_folder(smollm2_tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tokenizer")
-    smollm2_tokenizer.save_pretrained(folder)
-    return str(folder)
-
-
 @pytest.fixture
 def engine(smollm2_tokenizer, tokenizer_folder):
     with ScriptedEngine(solves, smollm2_tokenizer, root=tokenizer_folder) as engine:

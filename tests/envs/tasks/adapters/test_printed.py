@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 from clean_tree import CleanTree, a_few_at_a_time
+from rows_on_disk import write
 from test_unittests import diff
 
 from envs.judging.check import check_tasks
@@ -347,9 +348,7 @@ REBENCH = MULTILINGUAL | {
 
 
 def tasks_of(tmp_path: Path, *rows, printed_results=True):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return load(path, tmp_path / "out", printed_results=printed_results)
+    return load(write(tmp_path, *rows), tmp_path / "out", printed_results=printed_results)
 
 
 def commands(task) -> list[str]:

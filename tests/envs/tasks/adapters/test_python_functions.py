@@ -1,9 +1,9 @@
 """HumanEval and MBPP rows become tasks that are judged like any other."""
 
 import gzip
-import json
 
 import pytest
+from rows_on_disk import write
 
 from envs.judging.check import check_tasks, solve
 from envs.judging.start_trees import StartTrees
@@ -25,12 +25,6 @@ MBPP = {
     "test_setup_code": "",
     "challenge_test_list": [],
 }
-
-
-def write(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.mark.docker

@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+from rows_on_disk import write
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
@@ -128,12 +129,6 @@ RUN git init -q && git add . && git -c user.name=a -c user.email=a@b.c commit -q
     && /root/python/bin/python3 -m venv --without-pip --system-site-packages .venv \
     && mv r2e_tests / && echo 'python -m pytest -rA r2e_tests' > run_tests.sh
 """
-
-
-def write(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.fixture

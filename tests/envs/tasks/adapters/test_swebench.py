@@ -6,6 +6,7 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
+from rows_on_disk import write
 
 from envs.judging.changes import collect_changes
 from envs.judging.check import check_tasks
@@ -63,12 +64,6 @@ ROW = {
     "FAIL_TO_PASS": json.dumps(["tests/test_adder.py::TestMore::test_one"]),
     "PASS_TO_PASS": json.dumps([f"tests/test_{test}" for test in KEPT]),
 }
-
-
-def write(tmp_path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from clean_tree import CleanTree, a_few_at_a_time
+from rows_on_disk import write
 
 import envs
 from envs.judging.check import check_tasks
@@ -147,9 +148,7 @@ async def published(docker_backend, tmp_path) -> str:
 
 
 def tasks_of(tmp_path: Path, *rows):
-    path = tmp_path / "rows.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return load(path, tmp_path / "out")
+    return load(write(tmp_path, *rows), tmp_path / "out")
 
 
 @pytest.mark.docker
