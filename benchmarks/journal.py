@@ -16,6 +16,7 @@ import statistics
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from transformers import AutoTokenizer
 
@@ -44,9 +45,10 @@ class Scripted(CompletionsServer):
     def __init__(self, template: ChatTemplate, reply: int) -> None:
         super().__init__(EngineConfig(base_url="http://localhost:1", model_name="scripted"))
         ids = template.encode(f"{'The loop ends too early. ' * reply}", continues=True)[:reply]
+        assert template.close_id is not None
         self._reply = [*ids, *template.encode(CALL, continues=True), template.close_id]
 
-    async def once(self, **kwargs: object) -> Answer:
+    async def once(self, **kwargs: Any) -> Answer:
         ids = list(self._reply)
         answer = Answer((kwargs["input_ids"], [ids], [[-0.1234567] * len(ids)], ["stop"]))
         answer.versions = [1]
@@ -55,7 +57,7 @@ class Scripted(CompletionsServer):
 
 async def one_group(arguments: argparse.Namespace, template: ChatTemplate, folder: Path, journalled: bool) -> float:
     """Return the CPU seconds of one group."""
-    text = "def f(x): return x  # line\n" * (arguments.result // 10)
+    text = str("def f(x): return x  # line\n" * (arguments.result // 10))
 
     async def look() -> str:
         """Look at the file."""

@@ -28,6 +28,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import docker
@@ -35,6 +36,7 @@ from docker.models.containers import Container
 
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
+from sandboxes.docker.container import DockerSandbox
 from sandboxes.docker.images import ensure_base_image
 
 Command = Callable[[], Awaitable[object]]
@@ -177,7 +179,7 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
         backend = await stack.enter_async_context(DockerBackend())
         before = resident_kb()
         boxes = await asyncio.gather(*(stack.enter_async_context(backend.open(spec)) for _ in range(count)))
-        containers = [daemon.containers.get(box.id) for box in boxes]
+        containers = [daemon.containers.get(box.id) for box in boxes if isinstance(box, DockerSandbox)]
         print(f"\n{count} sandboxes: {(resident_kb() - before) / count:.0f} KB each in our process,", end=" ")
         print(f"{statistics.median(map(anonymous_kb, containers)):.0f} KB in the container")
         shells = [await box.session() for box in boxes]
@@ -312,7 +314,8 @@ def resident_kb() -> int:
 
 
 def anonymous_kb(container: Container) -> float:
-    stats = container.stats(stream=False)["memory_stats"]["stats"]
+    now: Any = container.stats(stream=False)
+    stats = now["memory_stats"]["stats"]
     return float(stats.get("anon", stats.get("rss", 0))) / 1024
 
 
