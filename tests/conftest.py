@@ -8,6 +8,7 @@ import math
 import os
 import shutil
 import tarfile
+import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -114,14 +115,16 @@ async def docker_backend(base_image):
 
 
 @pytest.fixture
-async def own_daemon(base_image, tmp_path):
+async def own_daemon(base_image):
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
         # A Docker daemon that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
     from own_daemon import Daemon, copy_image
 
-    daemon = Daemon(tmp_path, "--live-restore")
-    await daemon.start()
-    await asyncio.to_thread(copy_image, base_image, daemon.url)
-    yield daemon
-    await daemon.leave()
+    # Not pytest's own folder: with its worker and test in the path, containerd's socket has more than 107 characters.
+    with tempfile.TemporaryDirectory(prefix="dockerd-", ignore_cleanup_errors=True) as folder:
+        daemon = Daemon(Path(folder), "--live-restore")
+        await daemon.start()
+        await asyncio.to_thread(copy_image, base_image, daemon.url)
+        yield daemon
+        await daemon.leave()
