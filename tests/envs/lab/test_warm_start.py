@@ -31,6 +31,14 @@ async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokeniz
     assert [text.count("submit") for text in trained] == [int(place % 4 == 0) for place in range(120)]
 
 
+async def test_a_recipe_says_how_many_transcripts_are_shown_to_their_end(smollm2_tokenizer: Any) -> None:
+    recipe = replace(RECIPES["quick"], examples=8)
+    assert recipe.whole == 2
+    rows = await lessons(recipe, smollm2_tokenizer)
+    trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
+    assert [text.count("submit") for text in trained] == [1, 0] * 4
+
+
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None:
@@ -70,7 +78,7 @@ def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path) -> Non
 async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
-    async def output_of(_: str, *arguments: str) -> str:
+    async def output_of(_: str, *arguments: str, log: Path | None) -> str:
         asked.append(arguments)
         return str(tmp_path / "made")
 
