@@ -163,8 +163,8 @@ def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, o
         "env.tools": ",".join(TOOLS),
         "env.max_num_workers": 4,
         "env.max_concurrent_rollouts": 8,
-        "env.max_steps": 4,
-        "env.max_reply_tokens": 160,
+        "env.max_steps": 3,
+        "env.max_reply_tokens": 128,
         # The small model is sure of itself; a little more heat shows groups that differ.
         "env.temperature": 1.3,
         "env.max_token_length": 2048,

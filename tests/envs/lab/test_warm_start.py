@@ -31,14 +31,6 @@ async def test_most_plans_are_shown_but_few_that_one_should_plan(smollm2_tokeniz
     assert [text.count("submit") for text in trained] == [int(place % 4 == 0) for place in range(120)]
 
 
-async def test_a_recipe_says_how_many_transcripts_are_shown_to_their_end(smollm2_tokenizer: Any) -> None:
-    recipe = replace(RECIPES["quick"], examples=8)
-    assert recipe.whole == 2
-    rows = await lessons(recipe, smollm2_tokenizer)
-    trained = [smollm2_tokenizer.decode([token for token in row.masked_tokens if token != IGNORED]) for row in rows]
-    assert [text.count("submit") for text in trained] == [1, 0] * 4
-
-
 @pytest.mark.engine
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None:
