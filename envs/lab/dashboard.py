@@ -34,6 +34,26 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Preparation:
+    """What a run needs before it begins, by name, each with how far it is."""
+
+    elapsed_s: float
+    parts: Mapping[str, str]
+
+    def line(self) -> str:
+        """Return everything in one line of text."""
+        return " | ".join((_duration(self.elapsed_s), *(f"{name}: {state}" for name, state in self.parts.items())))
+
+    def render(self, title: str) -> RenderableType:
+        """Return the table."""
+        table = Table.grid(padding=(0, 2))
+        for name, state in self.parts.items():
+            table.add_row(Text(name, "dim"), Text(state))
+        elapsed = Text(_duration(self.elapsed_s), "dim")
+        return Panel(table, title=Text(title, "bold"), title_align="left", subtitle=elapsed, subtitle_align="right")
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A run that makes groups. None: not known yet. Latencies are (p50, p95) in seconds.
 

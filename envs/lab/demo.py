@@ -12,35 +12,30 @@ import asyncio
 import logging
 import sys
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
-from envs.lab.dashboard import Dashboard, Progress
-from envs.lab.parts import PartError, Parts, answers, until_signalled
+from envs.lab.dashboard import Dashboard, Preparation, Progress, View
+from envs.lab.parts import PartError, Parts, answers, healthy, side_by_side, until_signalled
 from envs.lab.synthetic import TOOLS
-from envs.lab.warm_start import EASY, adapter, find
+from envs.lab.warm_start import EASY, THREADS, adapter
 from envs.records.metrics import Metrics
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
 
+_SANDBOXES, _WARM_START, _TRAINER_API = "Docker daemon and sandbox image", "warm start", "trainer API"
+"""What is made ready side by side."""
+
 
 def main(argv: list[str]) -> int:
     """Run the demo. Return 0 when every row of every batch was sound."""
-    parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
-    parser.add_argument("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
-    parser.add_argument("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
-    parser.add_argument("--tags", default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
-    parser.add_argument("--model", default="smollm2", help="of the embedded inference server (default: %(default)s)")
-    parser.add_argument("--engine-url", help="use the inference server that answers here, and start none")
-    parser.add_argument(
-        "--adapter", type=Path, help="begin with this warm start of SmolLM2 (default: made on first use)"
-    )
-    parser.add_argument("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
-    options = parser.parse_args(argv)
+    options = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     options.run_dir = options.run_dir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -59,24 +54,12 @@ async def _demo(options: argparse.Namespace) -> int:
     console = Console()
     started = time.monotonic()
     run_dir: Path = options.run_dir
-    async with AsyncExitStack() as stack:
-        console.print("Docker daemon and sandbox image …")
-        stack.push_async_callback(stop_daemon, await ensure_daemon())
-        await ensure_base_image()
-        warm = await _warm_start(options, console)
-        parts = await stack.enter_async_context(Parts(run_dir))
-        api = await parts.trainer_api()
-        if options.engine_url:
-            console.print(f"Waiting for the inference server at {options.engine_url} …")
-            await parts.alongside(answers(f"{options.engine_url}/models"))
-            engine = options.engine_url
-        else:
-            console.print(f"Embedded inference server with {options.model} …")
-            engine = await parts.engine(options.model, *warm)
-        await parts.environment(_settings(options, api, engine))
+    # The Docker daemon is stopped after the parts, which have containers.
+    async with AsyncExitStack() as daemon, Parts(run_dir) as parts:
+        api = await _set_up(parts, daemon, options, console)
         ready = time.monotonic()
-        consumer = await stack.enter_async_context(Consumer(api, batch_size=2 * options.group_size, name="demo"))
-        await parts.alongside(_pull(consumer, options, console, ready))
+        async with Consumer(api, batch_size=2 * options.group_size, name="demo") as consumer:
+            await parts.alongside(_pull(consumer, options, console, ready))
     statistics = consumer.statistics
     metrics = _read_metrics(run_dir / "metrics.json") or Metrics()
     console.print(
@@ -92,13 +75,45 @@ async def _demo(options: argparse.Namespace) -> int:
     return 1 if statistics.groups_with_problems or statistics.groups < options.groups else 0
 
 
-async def _warm_start(options: argparse.Namespace, console: Console) -> list[str]:
+async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
+    """Start everything, what is independent side by side, and show how far it is. Return the trainer API's address."""
+    begun, log = time.monotonic(), options.run_dir / "warmstart.log"
+    waiting: dict[str, asyncio.Task[Any]] = {}
+
+    def preparation() -> Preparation:
+        states = {name: "ready" if task.done() else "…" for name, task in waiting.items()}
+        if states.get(_WARM_START) == "…" and log.is_file():
+            states[_WARM_START] = (log.read_text(errors="replace").splitlines() or ["…"])[-1]
+        return Preparation(time.monotonic() - begun, states)
+
+    async with _shown(console, preparation), side_by_side() as group:
+        waiting[_SANDBOXES] = group.create_task(_sandboxes(daemon))
+        warm = group.create_task(_warm_start(options, log))
+        api = group.create_task(parts.trainer_api())
+        waiting |= {_WARM_START: warm, _TRAINER_API: api}
+        await asyncio.wait(waiting.values())
+        if options.engine_url:
+            engine, server = options.engine_url, answers(f"{options.engine_url}/models")
+        else:
+            engine = await parts.engine(options.model, *warm.result(), "--threads", str(THREADS))
+            server = healthy(engine)
+        # It waits for the inference server, too.
+        await parts.environment(_settings(options, api.result(), engine))
+        waiting["inference server"] = group.create_task(parts.alongside(server))
+    return api.result()
+
+
+async def _sandboxes(daemon: AsyncExitStack) -> None:
+    """See to it that there is a Docker daemon, stopped when the stack closes if it is ours, and the sandbox image."""
+    daemon.push_async_callback(stop_daemon, await ensure_daemon())
+    await ensure_base_image()
+
+
+async def _warm_start(options: argparse.Namespace, log: Path) -> list[str]:
     """Return the options that give the small model its adapter, which is made where it is not there."""
     if options.engine_url or (options.model != "smollm2" and options.adapter is None):
         return []
-    if find("quick", options.adapter) is None:
-        console.print("Warm start of the model, once: about three minutes on two cores …")
-    return ["--adapter", str(await adapter("quick", given=options.adapter))]
+    return ["--adapter", str(await adapter("quick", given=options.adapter, log=log))]
 
 
 async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
@@ -112,22 +127,29 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
             target=options.groups,
         )
 
+    async with _shown(console, progress) as dashboard:
+        async for _ in consumer.batches():
+            if consumer.statistics.groups >= options.groups:
+                break
+    dashboard.save_svg(options.run_dir / "demo.svg")
+
+
+@asynccontextmanager
+async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
+    """Show a view that changes while the block is open."""
     with Dashboard(console, title="atropos-agent demo") as dashboard:
 
         async def show() -> None:
             while True:
-                dashboard.update(progress())
+                dashboard.update(view())
                 await asyncio.sleep(1.0)
 
         showing = asyncio.create_task(show())
         try:
-            async for _ in consumer.batches():
-                if consumer.statistics.groups >= options.groups:
-                    break
+            yield dashboard
         finally:
             showing.cancel()
-            dashboard.update(progress())
-            dashboard.save_svg(options.run_dir / "demo.svg")
+            dashboard.update(view())
 
 
 def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
@@ -141,8 +163,8 @@ def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, o
         "env.tools": ",".join(TOOLS),
         "env.max_num_workers": 4,
         "env.max_concurrent_rollouts": 8,
-        "env.max_steps": 4,
-        "env.max_reply_tokens": 160,
+        "env.max_steps": 3,
+        "env.max_reply_tokens": 128,
         # The small model is sure of itself; a little more heat shows groups that differ.
         "env.temperature": 1.3,
         "env.max_token_length": 2048,
@@ -156,3 +178,16 @@ def _read_metrics(path: Path) -> Metrics | None:
         return Metrics.from_json(path.read_bytes())
     except FileNotFoundError:
         return None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
+    add = parser.add_argument
+    add("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
+    add("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
+    add("--tags", default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
+    add("--model", default="smollm2", help="of the embedded inference server (default: %(default)s)")
+    add("--engine-url", help="use the inference server that answers here, and start none")
+    add("--adapter", type=Path, help="begin with this warm start of SmolLM2 (default: made on first use)")
+    add("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
+    return parser

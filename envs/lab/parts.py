@@ -6,6 +6,7 @@ Each is a process of its own, with its output in a file of the run's directory.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -13,7 +14,8 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,10 +73,9 @@ class Parts:
         return f"http://127.0.0.1:{port}"
 
     async def engine(self, model: str, *options: str) -> str:
-        """Start the embedded inference server; return its address once it answers."""
+        """Start the embedded inference server; return its address, where it will be `healthy`."""
         port = free_port()
         await self.start("engine", "-m", "atropos_agent.cpu_engine", "--model", model, "--port", str(port), *options)
-        await self.alongside(answers(f"http://127.0.0.1:{port}/health"))
         return f"http://127.0.0.1:{port}/v1"
 
     async def environment(self, settings: Mapping[str, object]) -> None:
@@ -143,23 +144,41 @@ async def run(name: str, run_dir: Path, *arguments: str) -> None:
         raise PartError(f"{name} ended with status {status}; the end of {log}:\n{_tail(log)}")
 
 
-async def output_of(name: str, *arguments: str) -> str:
-    """Run Python with `arguments` to its end, its messages on our stderr; return the last line that it
+async def output_of(name: str, *arguments: str, log: Path | None = None) -> str:
+    """Run Python with `arguments` to its end, its messages in a log or on our stderr; return the last line that it
     prints. Raises PartError when it fails."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
+    with contextlib.nullcontext() if log is None else log.open("ab") as messages:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=messages,
+            start_new_session=True,
+        )
     try:
         printed, _ = await process.communicate()
     finally:
         await _stop(process)
     if process.returncode != 0:
-        raise PartError(f"{name} ended with status {process.returncode}")
+        shown = f"; the end of {log}:\n{_tail(log)}" if log else ""
+        raise PartError(f"{name} ended with status {process.returncode}{shown}")
     return printed.decode().splitlines()[-1]
+
+
+@asynccontextmanager
+async def side_by_side() -> AsyncIterator[asyncio.TaskGroup]:
+    """Open a group of tasks. The first that fails ends the others, and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def healthy(engine: str) -> None:
+    """Wait until the inference server at an address answers."""
+    await answers(f"{engine.rstrip('/').removesuffix('/v1')}/health")
 
 
 async def answers(url: str) -> None:

@@ -243,7 +243,6 @@ async def train(options: argparse.Namespace) -> None:
         checkpoint = options.out / f"step-{0:06}"
         policy.save(checkpoint, state)
     told = {"batch_size": options.batch_size, "max_token_len": options.max_token_length, "name": "trainer"}
-    how = {"scaled": not options.no_std, "negative": options.negative_weight}
     url = options.engine.rstrip("/").removesuffix("/v1")
     async with httpx.AsyncClient(base_url=url, timeout=300.0) as http, Consumer(options.api, **told) as consumer:
         server = await policy_server(http)
@@ -257,20 +256,25 @@ async def train(options: argparse.Namespace) -> None:
                 groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
             replace_file(pending, json.dumps(groups).encode())
             pulled = time.monotonic()
-            fresh = [group for group in groups if not _delivered(group, seen)]
-            rows, left_out = rows_of(fresh, step, options.max_lag, **how)
-            left_out["duplicate groups"] = len(groups) - len(fresh)
-            figures = await asyncio.to_thread(policy.update, rows) if rows else {}
+            figures = await asyncio.to_thread(_learn, policy, groups, step, seen)
             step += 1
             checkpoint = options.out / f"step-{step:06}"
             seconds = {"wait": pulled - began, "train": time.monotonic() - pulled}
             policy.save(checkpoint, {"step": step, "seen": list(seen)[-20_000:]})
-            line = {"step": step, "time": time.time(), **_line(fresh, left_out), **figures, "seconds": seconds}
-            _report(options.out / "steps.jsonl", line)
+            _report(options.out / "steps.jsonl", {"step": step, "time": time.time(), **figures, "seconds": seconds})
             pending.unlink()
             await hand_over(server, checkpoint, step)
             for old in sorted(options.out.glob("step-*"))[:-2]:
                 shutil.rmtree(old)
+
+
+def _learn(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, None]) -> dict[str, Any]:
+    """Update the policy on the groups of a batch that are new. Return what the batch was."""
+    options = policy.options
+    fresh = [group for group in groups if not _delivered(group, seen)]
+    rows, left_out = rows_of(fresh, step, options.max_lag, scaled=not options.no_std, negative=options.negative_weight)
+    left_out["duplicate groups"] = len(groups) - len(fresh)
+    return {**_line(fresh, left_out), **(policy.update(rows) if rows else {})}
 
 
 def _delivered(group: Group, seen: dict[str, None]) -> bool:

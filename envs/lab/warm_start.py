@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import hashlib
 import logging
+import os
 import random
 import shutil
 import sys
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 CACHE = Path("~/.cache/atropos-agent")
 """Where models and adapters are kept."""
+
+THREADS = min(4, os.cpu_count() or 1)
+"""Of one operation of a small model that has the machine to itself."""
 
 _TEST_SEED = 1_000_003
 """Of the tasks on which a trained adapter is tried; training takes small seeds."""
@@ -83,22 +87,24 @@ EASY = ("append_line", "copy_file", "create_file", "make_directory")
 
 RECIPES = {
     # Right commands alone, of few kinds: enough for calls that parse and many solved tasks of these, in minutes.
+    # After 80 transcripts none of the demo's tasks is solved.
     "quick": Recipe(examples=120, planned=1.0, decided=1.0, kinds=EASY),
     # Much is to be learnt from the one who plans, but not that this is the one to follow.
     "full": Recipe(examples=2106, planned=0.75, decided=0.22),
 }
 
 
-async def adapter(name: str, *, given: Path | None = None, cache: Path = CACHE) -> Path:
+async def adapter(name: str, *, given: Path | None = None, cache: Path = CACHE, log: Path | None = None) -> Path:
     """Return the adapter that a user has given, or that of a recipe, made where it is not there yet.
 
-    Raises FileNotFoundError when the given one is missing, PartError when none can be made.
+    log: a file for the messages meanwhile; our stderr where there is none. Raises FileNotFoundError when the given one
+    is missing, PartError when none can be made.
     """
     known = find(name, given, cache)
     if known is None:
         # A process of its own can be stopped, and gives its memory back.
-        command = ("-m", "envs.lab.warm_start", "--recipe", name, "--trials", "0", "--cache", str(cache))
-        known = Path(await output_of("warmstart", *command))
+        options = ("--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(THREADS))
+        known = Path(await output_of("warmstart", "-m", "envs.lab.warm_start", *options, log=log))
     return known
 
 
@@ -130,6 +136,7 @@ def main(argv: list[str]) -> int:
     # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    logging.getLogger("atropos_agent").setLevel(logging.INFO)  # which says that a model is converted
     torch.set_num_threads(options.threads)
     given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed")}
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})

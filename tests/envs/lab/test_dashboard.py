@@ -9,7 +9,7 @@ from rich.console import Console
 from samples import rollout
 
 from envs.lab.consumer import Statistics
-from envs.lab.dashboard import Dashboard, Progress, Steps
+from envs.lab.dashboard import Dashboard, Preparation, Progress, Steps
 from envs.records.metrics import Metrics
 
 
@@ -114,3 +114,11 @@ def test_steps_are_shown_one_by_one_or_as_a_table() -> None:
     ]
     last = text_of(live).rpartition("learn")[2]
     assert "5.000" in last and "1.500" in last and "1.250" not in last, "the last 15 steps"
+
+
+def test_what_is_made_ready_side_by_side_is_named_with_how_far_it_is() -> None:
+    shown = Preparation(75.0, {"warm start": "8 of [80] transcripts", "trainer API": "ready"})
+    assert shown.line() == "1:15 | warm start: 8 of [80] transcripts | trainer API: ready"
+    file = io.StringIO()
+    Console(file=file, width=80).print(shown.render("a run"))
+    assert "8 of [80] transcripts" in file.getvalue() and "1:15" in file.getvalue()

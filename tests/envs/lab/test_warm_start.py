@@ -74,7 +74,7 @@ def test_what_was_made_before_is_found_the_full_one_first(tmp_path: Path) -> Non
 async def test_where_there_is_none_the_command_makes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
 
-    async def output_of(_: str, *arguments: str) -> str:
+    async def output_of(_: str, *arguments: str, log: Path | None) -> str:
         asked.append(arguments)
         return str(tmp_path / "made")
 
