@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -80,18 +81,42 @@ def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
     if path.is_dir():
         path /= FILE_NAME
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                document = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
-                continue
-            try:
-                yield from_atif(document)
-            except ValueError as error:
-                raise type(error)(f"line {number} of {path}: {error}") from error
+        yield from _parsed(file, path)
+
+
+def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[SavedRollout]:
+    """Read lines of a file. They are numbered from the first of `lines`."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
+            continue
+        try:
+            yield from_atif(document)
+        except ValueError as error:
+            raise type(error)(f"line {number} of {path}: {error}") from error
+
+
+def read_newest(
+    directory: Path | str, most: int = 2000, most_bytes: int = 64 * 2**20
+) -> tuple[list[SavedRollout], bool]:
+    """Return the last rollouts of a directory's `rollouts.jsonl` in their order, and whether they are all there are.
+
+    most, most_bytes: how many, and of which size together, at most; so the time does not grow with the file. Lines
+    that are torn are skipped. Raises as `read_rollouts` does.
+    """
+    path = Path(directory) / FILE_NAME
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        begin = max(0, end - most_bytes)
+        file.seek(begin)
+        lines = list(BytesIO(file.read(end - begin)))
+    complete = lines if begin == 0 else lines[1:]  # the first is cut
+    chosen = complete[-most:]
+    return list(_parsed(chosen, path)), begin == 0 and len(chosen) == len(lines)
 
 
 def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:

@@ -10,7 +10,7 @@ from sums import fill, right
 from envs.running.commands import CountPace
 from envs.running.group import count_states
 from envs.running.run import Run, open_run
-from envs.running.sinks import FileSink, GroupFile
+from envs.running.sinks import FileSink, open_group_file
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def engine(smollm2_tokenizer):
 async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, make_env, what):
     env = make_env(group_size=2, attempts=3)
     async with open_run(env) as run, asyncio.timeout(120):
-        sink = FileSink(run, GroupFile(env.run_dir / "groups.jsonl"))
+        sink = FileSink(run, await open_group_file(run, env.run_dir / "groups.jsonl"))
         for moment in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
             before = asyncio.all_tasks()
             making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink, []))
