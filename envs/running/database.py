@@ -201,6 +201,9 @@ def _salvage(path: Path) -> sqlite3.Connection:
         for change in _RENAMED.strip().splitlines():
             db.execute(change)
         lost = _account(db)
+        if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
+            logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
+            db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))
     source.close()
     logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
     return db

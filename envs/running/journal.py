@@ -85,11 +85,11 @@ class Journal:
         """Do `work` in one transaction, wholly or not at all, waiting while the disk is full.
 
         flush: it is on the disk, not only with the system, when this returns."""
-        return await self._run(lambda: self._transaction(work, flush))
+        return await self._run(lambda: self._noticing_damage(lambda: self._transaction(work, flush)))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what `work` reads. It needs no room on the disk."""
-        return await self._run(lambda: work(self._db))
+        return await self._run(lambda: self._noticing_damage(lambda: work(self._db)))
 
     # The run
 
@@ -167,6 +167,15 @@ class Journal:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    def _noticing_damage(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            suspect(self.path)
+            raise RunDirectoryError(f"{self.path} is damaged ({error}); start again, which repairs it") from error
+
     def _transaction(self, work: Callable[[sqlite3.Connection], T], flush: bool) -> T:
         """Do `work` and write the turns so far."""
         while True:
@@ -189,11 +198,6 @@ class Journal:
                 pause = time.monotonic() + self.full_pause_s
                 while time.monotonic() < pause and not self._ends:
                     time.sleep(min(0.1, self.full_pause_s))
-            except sqlite3.DatabaseError as error:
-                if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                    raise
-                suspect(self.path)
-                raise RunDirectoryError(f"{self.path} is damaged ({error}); start again, which repairs it") from error
 
     @property
     def _ends(self) -> bool:
@@ -220,8 +224,8 @@ class Journal:
         lock.seek(0)
         named = lock.read(100).decode("ascii", "replace").strip()
         found = self._db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
-        (started,) = self._db.execute("SELECT count(*) FROM (SELECT 1 FROM groups LIMIT 1)").fetchone()
-        if found is None and not started and (named or _counted(self.path.parent)):
+        nothing = found is None and not self._db.execute("SELECT 1 FROM groups LIMIT 1").fetchone()
+        if nothing and (named or _counted(self.path.parent)):
             raise RunDirectoryError(
                 f"{self.path} is empty, although {self.path.parent} holds what a run has made. Bring the file back "
                 "from a copy to go on with that run; for a new one give another --env.run_dir"

@@ -38,6 +38,9 @@ START_ROLLOUTS = 16
 """Rollouts at the same time before anything is known of the inference servers."""
 
 
+PAGE = 2000
+"""Rollouts on the page that is written when a run ends, at most."""
+
 METRICS_S = 10.0
 """How often `metrics.json` is written beside the ends of groups, in seconds."""
 
@@ -349,7 +352,7 @@ def _write_page(env: Environment) -> None:
     decode: Callable[[int], str] = lambda token: str(env.tokenizer.decode([token], skip_special_tokens=False))  # noqa: E731
     models = ", ".join(server.config.model_name for server in env.servers)
     path = env.run_dir / "rollouts.html"
-    rollouts, all_of_them = read_newest(env.run_dir)
+    rollouts, all_of_them = read_newest(env.run_dir, PAGE)
     shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
     try:
         write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
