@@ -208,10 +208,12 @@ class Sender:
 
     async def _look(self) -> bool:
         """Look at the API's state and send a packet. Returns whether there was one."""
-        if self._known is None or self._is_silent or self._api.renewed != self._renewed:
+        if self._known is None or self._is_silent:
             await self._introduce()
         self._outbox.changed.clear()
         await self._follow()
+        if self._api.renewed != self._renewed:
+            await self._introduce()
         packet = await self._outbox.next_ready(after=self._failed)
         if packet is None:
             return False
@@ -320,8 +322,10 @@ class Sender:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=self.grace_s)
-            sending.cancel()
+            try:
+                await asyncio.wait({sending}, timeout=self.grace_s)
+            finally:
+                sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
             raise
 
