@@ -80,7 +80,7 @@ class Outbox(Protocol):
 
     async def lost_by_api(self, *, batch: int, stored: str | None) -> tuple[int, int]:
         """Send again what the API has lost, or keep it aside; returns how many of both. stored: the packet that the
-        new API has."""
+        new API says it has."""
         ...
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
@@ -144,7 +144,9 @@ class Sender:
         self._failed = 0
         """Id of the packet that was tried last in vain: the others are tried before it."""
         self._pause = 0.0
-        self._reminded = -self.remind_s
+        self._reminded = 0.0
+        self._said: type[Exception] | None = None
+        """The kind of failure that was logged last, and when."""
         self.batch_size = -1
         self.max_token_len = -1
         """Longest row that the trainer takes is shorter than this; not positive for no limit."""
@@ -201,8 +203,8 @@ class Sender:
         self._known = None
         self._pause = min(self.longest_pause_s, 2 * self._pause or 0.5)
         self._metrics.count_failure(Failure.TRAINER)
-        if time.monotonic() - self._reminded > self.remind_s:
-            self._reminded = time.monotonic()
+        if type(error) is not self._said or time.monotonic() - self._reminded > self.remind_s:
+            self._said, self._reminded = type(error), time.monotonic()
             logger.warning("the trainer API failed (%s: %s); trying again", type(error).__name__, error)
         await asyncio.sleep(self._pause)
 
@@ -234,7 +236,7 @@ class Sender:
 
     async def _introduce(self) -> None:
         """Register, and find out what became of what was sent before. Raises NeverFills."""
-        self._known = None
+        self._known, connection = None, self._renewed
         info = await self._api.info()
         self._check(info)
         before = await self._outbox.known_api()
@@ -252,7 +254,9 @@ class Sender:
             known = replace(known, step=before.step, alone=before.alone, leaving=_former(before, known))
         else:
             if before is not None:
-                await self._lost(before)
+                # One that was only emptied tells of what it had.
+                replaced = self._api.renewed != connection
+                await self._lost(before, stored=await self._latest() if replaced else None)
             known = replace(known, leaving=_former(None, known))
         await self._outbox.meet(known)
         for former in known.leaving:
@@ -270,11 +274,11 @@ class Sender:
                 "never fill; set --env.group_size"
             )
 
-    async def _lost(self, before: KnownAPI) -> None:
-        """Find out what an API that is no more has lost of what it took."""
+    async def _lost(self, before: KnownAPI, *, stored: str | None) -> None:
+        """Find out what an API that is no more has lost of what it took. stored: the packet that the new one has."""
         # Beside other environments a batch may hold any number of our packets.
         batch = before.batch if before.alone else 1
-        again, uncertain = await self._outbox.lost_by_api(batch=batch, stored=await self._latest())
+        again, uncertain = await self._outbox.lost_by_api(batch=batch, stored=stored)
         if again or uncertain:
             logger.warning(
                 "the trainer API has lost its queue: %d of our packets are sent again; %d, which may have been in "

@@ -163,27 +163,28 @@ class Outbox:
         """Send again what the API has lost with its queue, where it can't have been in a batch. Packets of which a
         whole number of batches (of `batch` packets) could have been made are kept aside, so that none reaches a
         trainer twice, and so are those of batches that may not have been handed out. stored: the packet that the new
-        API has, and so has not lost. Returns how many of both."""
+        API says it has; it may speak of what it had before it was emptied. Returns how many of both."""
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
-            _leave_to_api(db, stored)
             batched = list(self._sound(db, "state = 'batched' ORDER BY turn, id"))
             lost = list(self._sound(db, "state IN ('queued', 'sending') ORDER BY turn, id"))
             cut = len(lost) - len(lost) % batch
-            for packet in (*batched, *lost[:cut]):
+            again = [packet for packet in lost[cut:] if packet.name != stored]
+            kept = [*batched, *(packet for packet in lost if packet not in again)]
+            for packet in kept:
                 reason = "the trainer API lost it, perhaps after a batch had it"
                 self._put_aside(db, packet, GroupState.UNCERTAIN, reason)
-            for packet in lost[cut:]:
+            for packet in again:
                 (state,) = db.execute("SELECT state FROM packets WHERE id = ?", (packet.id,)).fetchone()
                 db.execute("UPDATE packets SET state = 'ready' WHERE id = ?", (packet.id,))
                 if state == "queued":
                     for number, rows in packet.rows.items():
                         groups.rows_lost(db, number, rows)
-            return len(lost) - cut, len(batched) + cut
+            return len(again), len(kept)
 
-        again = await self._journal.write(work, flush=True)
+        counts = await self._journal.write(work, flush=True)
         self.changed.set()
-        return again
+        return counts
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
         """Keep a packet in a file of its own and never send it."""
@@ -231,16 +232,6 @@ class Outbox:
             else:
                 logger.error("packet %d is damaged on disk; its groups %s are lost", found, list(packet.rows))
                 self._put_aside(db, packet, GroupState.CORRUPT, "its packet was damaged on disk")
-
-
-def _leave_to_api(db: sqlite3.Connection, name: str | None) -> None:
-    """Forget the packet with this name, which the API has, whether its confirmation came or not."""
-    found = db.execute("SELECT id, state, rows FROM packets WHERE name = ? AND state IN ('queued', 'sending')", (name,))
-    for packet, state, rows in found.fetchall():
-        db.execute("DELETE FROM packets WHERE id = ?", (packet,))
-        if state == "sending":
-            for number, count in json.loads(rows).items():
-                groups.rows_sent(db, int(number), count)
 
 
 def _keep(db: sqlite3.Connection, key: str, value: str) -> None:

@@ -299,11 +299,12 @@ async def test_a_run_that_registers_again_has_no_second_weight(tmp_path, run_api
 
 
 async def test_a_trainer_that_comes_back_with_a_shorter_limit_gets_no_longer_row(tmp_path, run_api):
-    async with Trainer(run_api.url) as trainer, Side(tmp_path / "run", run_api.url) as side:
+    async with Side(tmp_path / "run", run_api.url) as side:
         await side.add(1)
         async with side.sending():
-            await trainer.has("g0")
-            await asyncio.sleep(0.5)
+            async with Trainer(run_api.url) as trainer:
+                await trainer.has("g0")
+                await asyncio.sleep(0.5)
             run_api.stop()
             await side.add(1, segments=3)  # rows of 3, 4 and 5 tokens
             await side.add(1)
