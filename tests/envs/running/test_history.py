@@ -13,6 +13,7 @@ from atropos_agent.types import IGNORED, AgentResult, AgentStep, SequenceData, S
 from envs.records.atif import to_atif
 from envs.running.commands import process_groups
 from envs.running.database import open_database
+from envs.running.journal import Journal
 from envs.types import Reward, Rollout, Seat, Task, Verdict
 
 GROUPS, TOKENS, SIZE = 1_000_000, 10_000, 400 * 10**9
@@ -72,6 +73,8 @@ async def test_a_million_groups_cost_the_start_the_next_group_and_the_end_second
     env = make_env(group_size=2, total_steps=GROUPS + 1)
     env.run_dir.mkdir()
     line = await asyncio.to_thread(a_long_history, env.run_dir)
+    async with Journal(env.run_dir) as journal:
+        await journal.identify({"group_size": 2, "seed": 0, "vocabulary": len(env.tokenizer)})
     moments = [time.monotonic()]
 
     class Noted(type(env)):
