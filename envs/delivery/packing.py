@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -22,13 +23,15 @@ class Packet:
     """Rows to be sent together.
 
     name: unique, also told to the trainer as `delivery_id`; step: the trainer's when they were packed; rows: how many
-    of which group, by its number; body: see the module's docstring; id: the outbox's, 0 before it is stored.
+    of which group, by its number; body: see the module's docstring; longest: tokens of the longest row; id: the
+    outbox's, 0 before it is stored.
     """
 
     name: str
     step: int
     rows: Mapping[int, int]
     body: bytes
+    longest: int = 0
     id: int = 0
 
 
@@ -60,9 +63,19 @@ def _pack(rows: Sequence[Row], step: int, group: ScoredGroup | None = None) -> P
     wire = to_wire(rows, group.dropped if group is not None else ())
     wire["generation_params"]["delivery_id"] = name
     counts = Counter(row.origin.number for row in rows)
-    return Packet(name, step, counts, gzip.compress(orjson.dumps(wire)[1:], compresslevel=1))
+    body = gzip.compress(orjson.dumps(wire)[1:], compresslevel=1)
+    return Packet(name, step, counts, body, max(len(row.tokens) for row in rows))
 
 
 def _unpack(packet: Packet) -> list[Row]:
     (number,) = packet.rows
-    return read_rows(orjson.loads(b"{" + gzip.decompress(packet.body)), number)
+    return read_rows(_wire(packet), number)
+
+
+def longest_row(packet: Packet) -> int:
+    """Return the tokens of a packet's longest row, also of one that an earlier version packed without noting it."""
+    return packet.longest or max(map(len, _wire(packet)["tokens"]), default=0)
+
+
+def _wire(packet: Packet) -> Any:
+    return orjson.loads(b"{" + gzip.decompress(packet.body))

@@ -1,11 +1,14 @@
 """Packets from the outbox to the trainer API: confirmed, in order, once.
 
-What the API says decides. It names an environment after its run, with a number that counts the
-earlier registrations of that run: 0 tells that the API was restarted or emptied. It tells
-which group it stored last, so that a packet whose confirmation was lost is not sent again. And it
-tells how many of our packets are in its queue, so that those it loses in a restart are known.
+The API keeps everything in memory and knows no message ids, so what it tells decides. It names an environment after its
+run, with a number that counts the earlier registrations of that run: so it is known whether it is still the same. It
+tells how many of our packets are in its queue and how many batches it has formed: so those that it loses in a restart
+are known. What is about to be sent is noted on disk first; where the answer is lost, also with our process, these
+figures tell whether the packet arrived, or the group that was stored last does (`envs.delivery.notes`).
 
-Nothing is sent before the API knows a trainer: groups that arrive earlier wedge it.
+Whoever was silent may have been replaced. After an error, a pause or a new connection the environment registers again
+before anything is sent; its former number is given up. Nothing is sent before the API knows a trainer: groups that
+arrive earlier wedge it.
 """
 
 from __future__ import annotations
@@ -13,18 +16,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import httpx
 
-from envs.delivery.packing import Packet
-from envs.delivery.trainer_api import TrainerAPI, TrainerAPIError
+from envs.delivery.notes import Attempt, KnownAPI, arrived
+from envs.delivery.packing import Packet, longest_row
+from envs.delivery.trainer_api import NOT_SENT, BadAnswer, EnvStatus, Info, Registered, TrainerAPI, TrainerAPIError
 from envs.records.metrics import Metrics
 from envs.types import Failure, GroupState
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
+
+ALONE = 0.999
+"""Share of the weights from which no other environment is connected."""
+
+
+class NeverFills(ValueError):
+    """Groups of this size would never fill a batch of the trainer's."""
 
 
 class Outbox(Protocol):
@@ -33,28 +45,54 @@ class Outbox(Protocol):
     changed: asyncio.Event
     """Set when a packet has become ready to be sent."""
 
-    async def next_ready(self) -> Packet | None:
-        """Return the oldest packet that is to be sent."""
+    async def next_ready(self, after: int = 0) -> Packet | None:
+        """Return the oldest packet that is to be sent, those behind the one with the id `after` first."""
+        ...
+
+    async def begin(self, packet: Packet, attempt: Attempt) -> None:
+        """Note that a packet is about to be sent."""
+        ...
+
+    async def in_doubt(self) -> Sequence[tuple[Packet, Attempt]]:
+        """Return the packets that were about to be sent and are neither confirmed nor taken back."""
+        ...
+
+    async def take_back(self, packet: Packet) -> None:
+        """Note that a packet did not arrive."""
         ...
 
     async def confirm(self, packet: Packet) -> None:
         """Note that the API has taken a packet."""
         ...
 
-    async def handed_on(self, *, left: int) -> None:
-        """Forget the packets that are no longer in the API's queue, which holds at most `left` of ours."""
+    async def last_confirmed(self) -> str | None:
+        """Return the name of the packet that was confirmed last."""
         ...
 
-    async def lost_by_api(self, *, batch: int) -> tuple[int, int]:
-        """Send again what the API has lost, or keep it aside; returns how many of both."""
+    async def environments(self) -> Sequence[int]:
+        """Return our ids under which packets are in the API's queue."""
+        ...
+
+    async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
+        """Note which packets have left the API's queue, and keep what is known of it. left: how many are there, by the
+        id under which they were sent; formed: batches since the last look."""
+        ...
+
+    async def lost_by_api(self, *, batch: int, stored: str | None) -> tuple[int, int]:
+        """Send again what the API has lost, or keep it aside; returns how many of both. stored: the packet that the
+        new API says it has."""
         ...
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
         """Keep a packet in a file of its own and never send it."""
         ...
 
-    async def environment_id(self, new: int) -> int | None:
-        """Return the id under which the API knew us before, and keep the `new` one."""
+    async def known_api(self) -> KnownAPI | None:
+        """Return what is known of the API; None before the first registration."""
+        ...
+
+    async def meet(self, api: KnownAPI) -> None:
+        """Keep what is known of the API."""
         ...
 
 
@@ -77,6 +115,16 @@ class Sender:
     poll_s = 1.0
     longest_pause_s = 8.0
     remind_s = 15.0
+    silence_s = 3.0
+    """Time without an answer after which another may be there, in seconds."""
+    settle_s = 0.5
+    """Time for a request whose answer was lost to be worked off, in seconds."""
+    grace_s = 5.0
+    """Time for a request under way to be answered when the run ends, in seconds."""
+
+    answer: Registered
+    """What the API said when we registered."""
+    status: EnvStatus
 
     def __init__(
         self, api: TrainerAPI, outbox: Outbox, metrics: Metrics, registration: Registration, *, max_stale: int
@@ -86,62 +134,55 @@ class Sender:
         self._metrics = metrics
         self._registration = registration
         self._max_stale = max_stale
-        self._registered = False
-        self._unsure: str | None = None
-        """Name of the packet whose last try may have been stored."""
-        self._reminded = -self.remind_s
-        self.env_id = -1
+        self._known: KnownAPI | None = None
+        """The API that we are registered with; None when it is to be asked again."""
+        self._heard = 0.0
+        """When it answered last."""
+        self._renewed = 0
+        self._queued: int | None = None
+        """Packets of ours in its queue, as of the last look and what was sent since; None before the first look."""
+        self._failed = 0
+        """Id of the packet that was tried last in vain: the others are tried before it."""
+        self._pause = 0.0
+        self._reminded = 0.0
+        self._said: type[Exception] | None = None
+        """The kind of failure that was logged last, and when."""
         self.batch_size = -1
         self.max_token_len = -1
         """Longest row that the trainer takes is shorter than this; not positive for no limit."""
-        self.answer: dict[str, Any] = {}
-        """What the API said when we registered."""
-        self.status: dict[str, Any] = {}
 
-    async def connect(self) -> None:
-        """Register, waiting for the API and the trainer. Raises ValueError when groups would never fill a batch."""
-        batch_size, self.max_token_len = await self._api.info()
-        size = self._registration.group_size
-        if size > batch_size or batch_size % size:
-            raise ValueError(
-                f"group_size ({size}) must divide the trainer's batch_size ({batch_size}), or its batches "
-                "never fill; set --env.group_size"
-            )
-        self.batch_size = batch_size
-        self.answer = await self._api.register(
-            name=self._registration.name,
-            max_token_length=self._registration.max_token_length,
-            weight=self._registration.weight,
-            group_size=size,
-        )
-        self.env_id = int(self.answer["env_id"])
-        await self._compare_notes(again=int(self.answer["wandb_name"].rpartition("_")[2]) > 0)
-        self.status = await self._api.status(self.env_id)
-        self._registered = True
-        logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
+    @property
+    def env_id(self) -> int:
+        """Our number at the API."""
+        return self.answer.env_id
 
     @property
     def step(self) -> int:
         """The trainer's, as the API counts: batches formed."""
-        return int(self.status["current_step"])
+        return self.status.current_step
+
+    @property
+    def _is_silent(self) -> bool:
+        return time.monotonic() - self._heard > self.silence_s
+
+    async def connect(self) -> None:
+        """Register, waiting for the API and the trainer. Raises NeverFills."""
+        while True:
+            try:
+                await self._introduce()
+                return
+            except httpx.HTTPError as error:
+                await self._recover(error)
 
     async def run(self) -> None:
         """Send what becomes ready, for ever."""
-        pause = 0.0
         while True:
             try:
                 sent = await self._look()
-            except httpx.HTTPError as error:
-                pause = min(self.longest_pause_s, 2 * pause or 0.5)
-                if isinstance(error, httpx.ConnectError):
-                    self._registered = False  # what answers next may have been restarted
-                self._metrics.count_failure(Failure.TRAINER)
-                if time.monotonic() - self._reminded > self.remind_s:
-                    self._reminded = time.monotonic()
-                    logger.warning("the trainer API failed (%s: %s); trying again", type(error).__name__, error)
-                await asyncio.sleep(pause)
+            except (httpx.HTTPError, NeverFills) as error:
+                await self._recover(error)
                 continue
-            pause = 0.0
+            self._pause = 0.0
             if not sent:
                 try:
                     async with asyncio.timeout(self.poll_s):
@@ -151,44 +192,203 @@ class Sender:
 
     async def leave(self) -> None:
         """Tell the API that we go."""
-        if self._registered:
+        if self._known is not None:
             try:
                 await self._api.disconnect(self.env_id)
             except httpx.HTTPError as error:
                 logger.debug("the trainer API was not told that we leave: %s", error)
 
+    async def _recover(self, error: Exception) -> None:
+        """Pause after a failure, longer each time. What answers next may be another."""
+        self._known = None
+        self._pause = min(self.longest_pause_s, 2 * self._pause or 0.5)
+        self._metrics.count_failure(Failure.TRAINER)
+        if type(error) is not self._said or time.monotonic() - self._reminded > self.remind_s:
+            self._said, self._reminded = type(error), time.monotonic()
+            logger.warning("the trainer API failed (%s: %s); trying again", type(error).__name__, error)
+        await asyncio.sleep(self._pause)
+
     async def _look(self) -> bool:
         """Look at the API's state and send a packet. Returns whether there was one."""
-        if not self._registered:
-            await self.connect()
+        if self._known is None or self._is_silent:
+            await self._introduce()
         self._outbox.changed.clear()
-        try:
-            self.status = await self._api.status(self.env_id)
-        except httpx.HTTPStatusError:
-            self._registered = False  # it does not know us
-            raise
-        await self._outbox.handed_on(left=int(self.status["self_queue_size"]))
-        packet = await self._outbox.next_ready()
+        await self._follow()
+        if self._api.renewed != self._renewed:
+            await self._introduce()
+        packet = await self._outbox.next_ready(after=self._failed)
         if packet is None:
             return False
         age = self.step - packet.step
+        longest = await asyncio.to_thread(longest_row, packet)
         if age > self._max_stale:
             await self._put_aside(packet, GroupState.STALE, f"it is {age} steps old")
-            return True
-        if self._unsure != packet.name or await self._api.latest() != packet.name:
+        elif 0 < self.max_token_len <= longest:
+            why = f"it has a row of {longest} tokens, and the trainer takes rows shorter than {self.max_token_len}"
+            await self._put_aside(packet, GroupState.REFUSED, why)
+        else:
+            self._failed = packet.id
+            await self._see_through(packet)
+            self._failed = 0
+        return True
+
+    # Who is there
+
+    async def _introduce(self) -> None:
+        """Register, and find out what became of what was sent before. Raises NeverFills."""
+        self._known, connection = None, self._renewed
+        info = await self._api.info()
+        self._check(info)
+        before = await self._outbox.known_api()
+        registration = self._registration
+        self.answer = answer = await self._api.register(
+            name=registration.name,
+            max_token_length=registration.max_token_length,
+            weight=registration.weight,
+            group_size=registration.group_size,
+        )
+        self._renewed, self._queued = self._api.renewed, None
+        self.batch_size, self.max_token_len = info.batch_size, info.max_token_len
+        known = KnownAPI.met(answer, info.batch_size // registration.group_size)
+        if before is not None and before.is_that_of(answer):
+            known = replace(known, step=before.step, alone=before.alone, leaving=_former(before, known))
+        else:
+            if before is not None:
+                # One that was only emptied tells of what it had.
+                replaced = self._api.renewed != connection
+                await self._lost(before, stored=await self._latest() if replaced else None)
+            known = replace(known, leaving=_former(None, known))
+        await self._outbox.meet(known)
+        for former in known.leaving:
+            await self._api.disconnect(former)
+        self._known = replace(known, leaving=())
+        await self._clear_doubts()
+        await self._follow()
+        logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
+
+    def _check(self, info: Info) -> None:
+        size = self._registration.group_size
+        if size > info.batch_size or info.batch_size % size:
+            raise NeverFills(
+                f"group_size ({size}) must divide the trainer's batch_size ({info.batch_size}), or its batches "
+                "never fill; set --env.group_size"
+            )
+
+    async def _lost(self, before: KnownAPI, *, stored: str | None) -> None:
+        """Find out what an API that is no more has lost of what it took. stored: the packet that the new one has."""
+        # Beside other environments a batch may hold any number of our packets.
+        batch = before.batch if before.alone else 1
+        again, uncertain = await self._outbox.lost_by_api(batch=batch, stored=stored)
+        if again or uncertain:
+            logger.warning(
+                "the trainer API has lost its queue: %d of our packets are sent again; %d, which may have been in "
+                "a batch, are kept in aside/",
+                again,
+                uncertain,
+            )
+
+    async def _glance(self) -> tuple[KnownAPI, dict[int, int]]:
+        """Ask for the step and the queue. Returns what is known now, and our packets in the queue by our ids."""
+        if self._known is None:
+            raise RuntimeError("an API is followed only after registering")
+        self.status = await self._api.status(self.env_id)
+        left = {self.env_id: self.status.self_queue_size}
+        for former in await self._outbox.environments():
+            if former not in left:
+                left[former] = (await self._api.status(former)).self_queue_size
+        self._heard = time.monotonic()
+        queued = sum(left.values())
+        alone = self.status.env_weight > ALONE and self.status.queue_size <= queued
+        return replace(self._known, step=self.step, alone=alone), left
+
+    async def _follow(self) -> None:
+        """Look at the step and the queue, and forget the packets that a trainer has."""
+        known, left = await self._glance()
+        formed, queued = known.step - (self._known or known).step, sum(left.values())
+        if formed < 0 or (formed == 0 and self._queued is not None and queued < self._queued):
+            raise BadAnswer(f"{self._api.url} has forgotten steps or groups; it may be another API")
+        await self._outbox.handed_on(left, formed=formed, api=known)
+        self._known, self._queued = known, queued
+
+    async def _latest(self) -> str | None:
+        """Return the name of the packet that the API stored last; None when it does not tell."""
+        try:
+            return await self._api.latest()
+        except BadAnswer as error:
+            logger.debug("the trainer API does not tell what it stored last: %s", error)
+            return None
+
+    # One packet
+
+    async def _see_through(self, packet: Packet) -> None:
+        """Send a packet. A request under way is answered before a cancellation is passed on, if that takes not long."""
+        sending = asyncio.ensure_future(self._send(packet))
+        try:
+            await asyncio.shield(sending)
+        except asyncio.CancelledError:
             try:
-                await self._api.send(self.env_id, packet.body)
-            except TrainerAPIError as error:
-                await self._put_aside(packet, GroupState.REFUSED, str(error))
-                return True
-            except httpx.ConnectError:
-                raise
-            except httpx.HTTPError:
-                self._unsure = packet.name
-                raise
+                await asyncio.wait({sending}, timeout=self.grace_s)
+            finally:
+                sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+            raise
+
+    async def _send(self, packet: Packet) -> None:
+        if self._known is None or self._queued is None:
+            raise RuntimeError("a packet is sent only after a look at the API")
+        known = self._known
+        await self._outbox.begin(packet, Attempt(self.env_id, known.step, self._queued, known.foreign, known.alone))
+        if self._is_silent:  # the disk may have been full meanwhile
+            await self._outbox.take_back(packet)
+            return
+        try:
+            queued = await self._api.send(self.env_id, packet.body)
+        except TrainerAPIError as error:
+            await self._put_aside(packet, GroupState.REFUSED, str(error))
+            return
+        except NOT_SENT:
+            await self._outbox.take_back(packet)
+            raise
+        self._heard = time.monotonic()
+        if not queued:
+            self._known = None  # the size of our groups is another's: so is the number
+            why = "the trainer API took it for a group of another environment"
+            await self._put_aside(packet, GroupState.UNCERTAIN, why)
+            return
+        await self._confirm(packet)
+        self._queued += 1
+
+    async def _confirm(self, packet: Packet) -> None:
         await self._outbox.confirm(packet)
         self._metrics.count_sent()
-        return True
+
+    async def _clear_doubts(self) -> None:
+        """Find out whether packets arrived whose confirmation was lost, with the connection or with our process."""
+        doubts = await self._outbox.in_doubt()
+        if not doubts:
+            return
+        await asyncio.sleep(self.settle_s)
+        known, left = await self._glance()
+        now = Attempt(self.env_id, known.step, sum(left.values()), known.foreign, known.alone)
+        for packet, attempt in doubts:
+            stored = arrived(attempt, now, batch=known.batch)
+            if stored is None:
+                stored = await self._is_latest(packet)
+            if stored is None:
+                why = "nobody can tell whether the trainer API has it: beside other environments, batches were formed"
+                await self._put_aside(packet, GroupState.UNCERTAIN, why)
+            elif stored:
+                await self._confirm(packet)
+            else:
+                await self._outbox.take_back(packet)
+
+    async def _is_latest(self, packet: Packet) -> bool | None:
+        """Tell whether a packet arrived, by the group that the API stored last; None when that is another's."""
+        latest = await self._latest()
+        if latest == packet.name:
+            return True
+        # The one before it is the latest still.
+        return False if latest is not None and latest == await self._outbox.last_confirmed() else None
 
     async def _put_aside(self, packet: Packet, state: GroupState, why: str) -> None:
         async def move() -> None:
@@ -198,22 +398,10 @@ class Sender:
 
         await finish(move())  # what is kept aside is counted, also at the end of a run
 
-    async def _compare_notes(self, *, again: bool) -> None:
-        """Find out what the API still has of what it took. again: it knows this run."""
-        former = await self._outbox.environment_id(self.env_id)
-        if again:
-            if former is not None:
-                await self._api.disconnect(former)
-            await self._outbox.handed_on(left=0)  # under the former id they are not counted any more
-            return
-        # Beside other environments a batch may hold any number of our packets.
-        alone = self.status.get("env_weight", 0.0) > 0.999
-        batch = self.batch_size // self._registration.group_size if alone else 1
-        sent_again, uncertain = await self._outbox.lost_by_api(batch=batch)
-        if sent_again or uncertain:
-            logger.warning(
-                "the trainer API has lost its queue: %d of our packets are sent again; %d, which may have been in "
-                "a batch, are kept in aside/",
-                sent_again,
-                uncertain,
-            )
+
+def _former(before: KnownAPI | None, now: KnownAPI) -> tuple[int, ...]:
+    """Return our former numbers at an API, also those of registrations whose answer was lost. Where others registered
+    in between it can't be told whose numbers those are."""
+    first, named = (0, ()) if before is None else (before.env_id, (*before.leaving, before.env_id))
+    others = now.foreign - (0 if before is None else before.foreign)
+    return tuple(sorted({*named, *(range(first, now.env_id) if others == 0 else ())}))

@@ -1,4 +1,5 @@
-"""The Atropos trainer API as a client sees it.
+"""The Atropos trainer API as a client sees it. Nothing it says is believed before it is checked: each answer is
+bounded in size and time and has a type.
 
 Source: atroposlib/api/server.py.
 """
@@ -10,17 +11,96 @@ import gzip
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import httpx
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+SMALL = 2**20
+"""Bytes of an answer that holds figures, at most."""
+
+LARGE = 2**28
+"""Bytes of an answer that holds rows, at most."""
+
+REFUSALS = (400, 413, 422)
+"""Statuses that speak of what was sent. Others speak of the way there, such as the 404 of a server in between."""
+
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+"""Errors after which nothing can have arrived."""
+
 
 class TrainerAPIError(RuntimeError):
     """The trainer API refused what was sent; sending it again would not help."""
+
+
+class BadAnswer(httpx.DecodingError):
+    """The API answered with something else than its protocol says."""
+
+
+class Answer(BaseModel):
+    """An answer of the API. Fields that it has beside these are passed over."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+
+
+class Info(Answer):
+    """What the trainer wants. batch_size: rows; -1 before it has registered. max_token_len: rows are shorter than this;
+    not positive for no limit."""
+
+    batch_size: int
+    max_token_len: int
+
+
+class Registered(Answer):
+    """How the API knows us. wandb_name: our name with the number of earlier registrations under it."""
+
+    env_id: Count
+    wandb_name: str = Field(pattern=r"_[0-9]{1,15}$")
+    starting_step: Count
+    num_steps: int
+    checkpoint_dir: str
+    checkpoint_interval: int
+
+    @property
+    def earlier(self) -> int:
+        """Registrations under our name before this one; 0 also tells that the API was restarted or emptied."""
+        return int(self.wandb_name.rpartition("_")[2])
+
+
+class EnvStatus(Answer):
+    """What the API says of an environment. current_step: batches formed. queue_size, self_queue_size: packets in its
+    queue, of all environments and of this one. env_weight: its share of the weights of all that are connected."""
+
+    current_step: Count
+    queue_size: Count
+    self_queue_size: Count
+    env_weight: float = Field(ge=0, allow_inf_nan=False)
+
+
+class _Queue(Answer):
+    queue_size: Count
+
+
+class _Verdict(Answer):
+    status: Literal["success", "failure"]
+
+
+class _Receipt(Answer):
+    status: Literal["received", "buffered"]
+
+
+class _Waiting(Answer):
+    status: str
 
 
 class TrainerAPI:
@@ -33,11 +113,18 @@ class TrainerAPI:
     """Pause between questions to an API that is not ready, in seconds."""
     remind_s = 15.0
     """How often a wait is logged, in seconds."""
+    answer_s = 300.0
+    """Time for a question and the whole of its answer, in seconds."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         # Asking for a batch can keep the API busy for tens of seconds.
         self._http = httpx.AsyncClient(base_url=self.url, timeout=httpx.Timeout(120.0, connect=5.0))
+        self._stream: Any = None
+        self._kept = False
+        """Whether connections last for more than one question."""
+        self.renewed = 0
+        """How often a lasting connection had to be replaced: who answers on the new one may be another."""
 
     async def __aenter__(self) -> TrainerAPI:
         return self
@@ -45,9 +132,8 @@ class TrainerAPI:
     async def __aexit__(self, *exc: object) -> None:
         await self._http.aclose()
 
-    async def register(self, *, name: str, max_token_length: int, weight: float, group_size: int) -> dict[str, Any]:
-        """Register an environment, waiting for the trainer to ask for a batch. Returns the API's answer, in
-        which `wandb_name` is `name` with the number of earlier registrations under it."""
+    async def register(self, *, name: str, max_token_length: int, weight: float, group_size: int) -> Registered:
+        """Register an environment, waiting for the trainer to ask for a batch."""
         body = {
             "desired_name": name,
             "max_token_length": max_token_length,
@@ -56,62 +142,99 @@ class TrainerAPI:
             "min_batch_allocation": None,
         }
 
-        async def ask() -> dict[str, Any] | None:
-            answer = await self._json("POST", "/register-env", json=body)
-            return answer if answer.get("status") == "success" else None
+        async def ask() -> Registered | None:
+            answer = await self._bytes("POST", "/register-env", json=body)
+            if self._read(_Waiting, "/register-env", answer).status != "success":
+                return None
+            return self._read(Registered, "/register-env", answer)
 
         return await self._wait(ask, "a trainer to register with it and ask for a batch")
 
-    async def info(self) -> tuple[int, int]:
-        """The trainer's batch size and longest row (-1: no limit), waiting until it has registered."""
+    async def info(self) -> Info:
+        """What the trainer wants, waiting until it has registered."""
 
-        async def ask() -> tuple[int, int] | None:
-            answer = await self._json("GET", "/info")
-            if answer["batch_size"] > 0:
-                return answer["batch_size"], answer["max_token_len"]
-            if (await self._json("GET", "/status"))["queue_size"] > 0:
+        async def ask() -> Info | None:
+            answer = await self._ask(Info, "GET", "/info")
+            if answer.batch_size > 0:
+                return answer
+            if (await self._ask(_Queue, "GET", "/status")).queue_size > 0:
                 # A group came between a reset and the trainer's registration, which it now keeps out.
                 logger.warning("trainer API at %s: it holds groups that no trainer can get; emptying it", self.url)
-                await self._http.get("/reset_data")
+                await self._bytes("GET", "/reset_data")
             return None
 
         return await self._wait(ask, "a trainer to register with it")
 
-    async def status(self, env_id: int) -> dict[str, Any]:
+    async def status(self, env_id: int) -> EnvStatus:
         """Queue size, step and weight as the API sees them. An API that does not know the environment fails."""
-        return await self._json("GET", "/status-env", json={"env_id": env_id})
+        return await self._ask(EnvStatus, "GET", "/status-env", json={"env_id": env_id})
 
     async def disconnect(self, env_id: int) -> None:
         """Take an environment out of the API's scheduling, in which a dead one would keep its weight."""
-        await self._http.post("/disconnect-env", json={"env_id": env_id}, timeout=5.0)
+        await self._ask(_Verdict, "POST", "/disconnect-env", json={"env_id": env_id}, timeout=5.0)
 
-    async def send(self, env_id: int, body: bytes) -> None:
-        """Deliver a group, in one try. `body`: gzip of its JSON without the first brace. Raises
-        TrainerAPIError when it is refused."""
+    async def send(self, env_id: int, body: bytes) -> bool:
+        """Deliver a group, in one try. `body`: gzip of its JSON without the first brace. Returns whether the API has
+        queued it; False: it lies in its buffer for groups of other sizes than the environment's. Raises TrainerAPIError
+        when it is refused, one of NOT_SENT when nothing has arrived; after other errors it may have been stored."""
         # A gzip file may have several members, so that a body is packed once whatever the id.
         content = gzip.compress(b'{"env_id":%d,' % env_id, 1) + body
         headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-        response = await self._http.post("/scored_data", content=content, headers=headers)
-        if 400 <= response.status_code < 500 and response.status_code not in (408, 425, 429):
-            raise TrainerAPIError(f"the trainer API refused a group: {response.status_code} {response.text[:500]}")
-        response.raise_for_status()
+        try:
+            receipt = await self._ask(_Receipt, "POST", "/scored_data", content=content, headers=headers)
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code not in REFUSALS:
+                raise
+            raise TrainerAPIError(f"the trainer API refused a group: {error}") from error
+        return receipt.status == "received"
 
     async def latest(self) -> str | None:
         """The `delivery_id` of the group that the API stored last; None when it tells of none."""
-        found = await self._json("GET", "/latest_example")
-        params = found.get("generation_params")
-        return params.get("delivery_id") if isinstance(params, dict) else None
-
-    async def _json(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
-        response = await self._http.request(method, path, **kwargs)
-        response.raise_for_status()
+        body = await self._bytes("GET", "/latest_example", most=LARGE)
         try:
-            answer = response.json()
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise httpx.DecodingError(f"{self.url}{path} answered with something else than JSON; is it an Atropos API?")
-        return answer
+            found = await asyncio.to_thread(orjson.loads, body)
+        except orjson.JSONDecodeError as error:
+            raise self._bad("/latest_example", body) from error
+        params = found.get("generation_params") if isinstance(found, dict) else None
+        name = params.get("delivery_id") if isinstance(params, dict) else None
+        return name if isinstance(name, str) else None
+
+    async def _ask(self, kind: type[AnswerT], method: str, path: str, **kwargs: Any) -> AnswerT:
+        return self._read(kind, path, await self._bytes(method, path, **kwargs))
+
+    def _read(self, kind: type[AnswerT], path: str, body: bytes) -> AnswerT:
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            raise self._bad(path, body) from error
+
+    def _bad(self, path: str, body: bytes) -> BadAnswer:
+        return BadAnswer(f"{self.url}{path} answered {body[:80]!r}; is it an Atropos API?")
+
+    async def _bytes(self, method: str, path: str, *, most: int = SMALL, **kwargs: Any) -> bytes:
+        """Return a whole answer. Raises HTTPStatusError, with the answer's beginning, for a failure."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self.answer_s), self._http.stream(method, path, **kwargs) as response:
+                self._note_connection(response.extensions.get("network_stream"))
+                async for chunk in response.aiter_bytes():
+                    body += chunk
+                    if len(body) > most:
+                        raise BadAnswer(f"{self.url}{path} answered with more than {most} bytes")
+        except TimeoutError as error:
+            raise httpx.ReadTimeout(f"{self.url}{path} has not answered after {self.answer_s:g} s") from error
+        if not response.is_success:
+            said = bytes(body[:300]).decode("utf-8", "replace")
+            message = f"{response.status_code} {said}"
+            raise httpx.HTTPStatusError(message, request=response.request, response=response)
+        return bytes(body)
+
+    def _note_connection(self, stream: object) -> None:
+        if stream is self._stream:
+            self._kept = True
+            return
+        self.renewed += self._kept
+        self._stream, self._kept = stream, False
 
     async def _wait(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
         """Ask until there is an answer, saying now and then what is waited for."""
@@ -122,7 +245,9 @@ class TrainerAPI:
                 if answer is not None:
                     return answer
                 problem = f"waiting for {what}"
-            except (httpx.HTTPError, KeyError, TypeError) as error:
+            except BadAnswer as error:
+                problem = f"{error} Waiting for {what}"
+            except httpx.HTTPError as error:
                 problem = f"no answer ({type(error).__name__}), is it running? Start it with `run-api`; waiting for it"
             if time.monotonic() - reminded >= self.remind_s:
                 logger.warning("trainer API at %s: %s", self.url, problem)

@@ -52,13 +52,15 @@ SCHEMA_VERSION = "ATIF-v1.8"
 FORMAT = 2
 KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
+PART = 4 * 2**30
+"""Bytes after which the next part of the rollouts is begun."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of a line in `rollouts.jsonl`: offset and length in bytes, and its crc32."""
+    """The place of a line in the saved rollouts: offset, counted over all `parts`, length in bytes, and crc32."""
 
     offset: int
     size: int
@@ -107,8 +109,23 @@ def to_atif(
     }
 
 
+def parts(directory: Path | str) -> list[tuple[int, Path]]:
+    """Return the files in which a directory's rollouts are saved, in order, each with the offset of its beginning.
+
+    The first is `rollouts.jsonl`; one of `PART` bytes is followed by `rollouts.<offset>.jsonl`. Those of finished
+    groups may be moved away while a run goes on.
+    """
+    first = Path(directory) / FILE_NAME
+    found = [(0, first)] if first.exists() else []
+    for path in Path(directory).glob(f"{first.stem}.*{first.suffix}"):
+        offset = path.name.split(".")[1]
+        if offset.isdecimal():
+            found.append((int(offset), path))
+    return sorted(found)
+
+
 class RolloutWriter:
-    """Append rollouts to `rollouts.jsonl` in a directory, which is created when missing.
+    """Append rollouts to `rollouts.jsonl` in a directory, which is created when missing, and to its further `parts`.
 
     Used as `async with`. A line has reached the operating system when `write` returns, so that it
     survives the process. A torn last line, left by a process that died while it wrote, is closed
@@ -126,6 +143,8 @@ class RolloutWriter:
         self._model_name = model_name
         self._tools = tools
         self._file: FileIO | None = None
+        self._start = 0
+        """Offset of the part that is written."""
         # A lock between threads: a cancelled `write` leaves its thread behind, still writing.
         self._lock = threading.Lock()
 
@@ -144,8 +163,9 @@ class RolloutWriter:
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._start, last = [(0, self.path), *parts(self.path.parent)][-1]
         # Unbuffered, so that nothing is left to be written when a write has failed.
-        self._file = self.path.open("a+b", buffering=0)
+        self._file = last.open("a+b", buffering=0)
         if self._file.seek(0, 2):
             self._file.seek(-1, 2)
             if self._file.read(1) != b"\n":
@@ -163,12 +183,22 @@ class RolloutWriter:
             if self._file is None:
                 raise ValueError(f"{self.path} is not open; use RolloutWriter in an `async with` block")
             offset = self._file.seek(0, 2)
+            if offset >= PART:
+                self._file = self._next_part(self._file, offset)
+                offset = 0
             try:
                 append(self._file, line)
             except OSError:
                 self._file.truncate(offset)
                 raise
-        return Place(offset, len(line), zlib.crc32(line))
+        return Place(self._start + offset, len(line), zlib.crc32(line))
+
+    def _next_part(self, full: FileIO, size: int) -> FileIO:
+        path = self.path.with_name(f"{self.path.stem}.{self._start + size}{self.path.suffix}")
+        file = path.open("a+b", buffering=0)
+        self._start += size
+        full.close()
+        return file
 
 
 def _rollout(rollout: Rollout) -> dict[str, Any]:

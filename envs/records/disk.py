@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import time
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -24,16 +25,19 @@ def no_space(error: Exception) -> bool:
     return "disk is full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
-async def until_room(path: Path, work: Callable[[], T]) -> T:
-    """Do `work` in a thread, again and again while the disk is full. Raises what else it raises."""
+async def until_room(path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False) -> T:
+    """Do `work` in a thread, again and again while the disk is full. Raises what else it raises, and the error of a
+    full disk when the run is `stopping`."""
     while True:
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            if not no_space(error):
+            if not no_space(error) or stopping():
                 raise
             logger.error("%s: %s; waiting until there is room", path, error)
-        await asyncio.sleep(PAUSE_S)
+        again = time.monotonic() + PAUSE_S
+        while time.monotonic() < again and not stopping():  # noqa: ASYNC110 - it is asked of any kind of run
+            await asyncio.sleep(min(0.1, PAUSE_S))
 
 
 def append(file: FileIO, data: bytes) -> None:
@@ -44,10 +48,25 @@ def append(file: FileIO, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file, which is made where it isn't there."""
+    """Add a line to a file, which is made where it isn't there. It is added whole or, when the disk is full, not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab", buffering=0) as file:
-        append(file, line + b"\n")
+        end = file.seek(0, 2)
+        try:
+            append(file, line + b"\n")
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def close_line(path: Path) -> None:
+    """End the last line of a file, where a process died while it wrote it, so that it costs itself alone."""
+    if path.exists():
+        with path.open("a+b", buffering=0) as file:
+            if file.seek(0, 2):
+                file.seek(-1, 2)
+                if file.read(1) != b"\n":
+                    file.write(b"\n")
 
 
 def replace_file(path: Path, data: bytes) -> None:

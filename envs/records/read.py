@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import orjson
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import AgentResult, AgentStep, Counts, Exchange, SequenceData, StopReason
-from envs.records.atif import FILE_NAME, FORMAT, KEY, Place
+from envs.records.atif import FILE_NAME, FORMAT, KEY, Place, parts
 from envs.types import Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
@@ -61,51 +62,90 @@ def from_atif(document: Mapping[str, Any]) -> SavedRollout:
 
 
 def read_at(directory: Path | str, place: Place) -> SavedRollout:
-    """Return the rollout at a place in a directory's `rollouts.jsonl`. Raises ValueError when damaged, OSError."""
-    with (Path(directory) / FILE_NAME).open("rb") as file:
-        file.seek(place.offset)
+    """Return the rollout at a place in a directory's saved rollouts. Raises ValueError when damaged, OSError."""
+    known = [(0, Path(directory) / FILE_NAME), *parts(directory)]
+    start, path = max(part for part in known if part[0] <= place.offset)
+    with path.open("rb") as file:
+        file.seek(place.offset - start)
         line = file.read(place.size)
     if zlib.crc32(line) != place.crc:
-        raise ValueError(f"the rollout at byte {place.offset} of {FILE_NAME} is damaged")
+        raise ValueError(f"the rollout at byte {place.offset - start} of {path.name} is damaged")
     return from_atif(orjson.loads(line))
 
 
 def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
-    """Yield the rollouts of a file, or of the `rollouts.jsonl` in a directory, one at a time.
+    """Yield the rollouts of a file, or of all parts of `rollouts.jsonl` in a directory, one at a time.
 
     Lines that are not JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or
     ValueError, naming the line, for a document that can't be read.
     """
     path = Path(path)
-    if path.is_dir():
-        path /= FILE_NAME
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                document = orjson.loads(line)
-            except orjson.JSONDecodeError as error:
-                logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
-                continue
-            try:
-                yield from_atif(document)
-            except ValueError as error:
-                raise type(error)(f"line {number} of {path}: {error}") from error
+    for _, part in _parts(path) if path.is_dir() else [(0, path)]:
+        with part.open("rb") as file:
+            yield from _parsed(file, part)
+
+
+def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[SavedRollout]:
+    """Read lines of a file. They are numbered from the first of `lines`."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            document = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            logger.warning("skipped line %d of %s, which is torn or damaged: %s", number, path, error)
+            continue
+        try:
+            yield from_atif(document)
+        except ValueError as error:
+            raise type(error)(f"line {number} of {path}: {error}") from error
+
+
+def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) -> tuple[list[SavedRollout], bool]:
+    """Return the last saved rollouts of a directory in their order, and whether they are all there are.
+
+    most, most_bytes: how many, and of which size together, at most; so the time does not grow with the files. Lines
+    that are torn are skipped. Raises as `read_rollouts` does.
+    """
+    lines: list[bytes] = []
+    complete = True
+    for _, path in reversed(_parts(directory)):
+        found, complete = _tail(path, most_bytes)
+        most_bytes -= sum(map(len, found))
+        lines[:0] = found
+        if not complete:
+            break
+    return list(_parsed(lines[-most:], Path(directory))), complete and len(lines) <= most
 
 
 def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
-    """Yield the task's id and the reward of each rollout in a directory's `rollouts.jsonl`, without its tokens.
+    """Yield the task's id and the reward of each saved rollout of a directory, without its tokens.
 
     Lines that hold none (torn by a crash) are skipped. Raises OSError.
     """
-    with (Path(directory) / FILE_NAME).open("rb") as file:
-        for line in file:
-            try:
-                saved = orjson.loads(line)["extra"][KEY]
-                yield saved["task"]["id"], saved["verdict"]["reward"]
-            except (orjson.JSONDecodeError, KeyError, TypeError):
-                continue
+    for _, path in _parts(directory):
+        with path.open("rb") as file:
+            for line in file:
+                try:
+                    saved = orjson.loads(line)["extra"][KEY]
+                    yield saved["task"]["id"], saved["verdict"]["reward"]
+                except (orjson.JSONDecodeError, KeyError, TypeError):
+                    continue
+
+
+def _parts(directory: Path | str) -> list[tuple[int, Path]]:
+    """The parts of a directory's rollouts; `rollouts.jsonl` where there is none, so that an error names it."""
+    return parts(directory) or [(0, Path(directory) / FILE_NAME)]
+
+
+def _tail(path: Path, most_bytes: int) -> tuple[list[bytes], bool]:
+    """Return the last whole lines of a file, and whether they are all that it has."""
+    with path.open("rb") as file:
+        end = file.seek(0, 2)
+        begin = max(0, end - most_bytes)
+        file.seek(begin)
+        lines = list(BytesIO(file.read(end - begin)))
+    return (lines, True) if begin == 0 else (lines[1:], False)
 
 
 def read_counts(ours: Mapping[str, Any]) -> Counts:

@@ -18,7 +18,7 @@ from envs.records.stats import EvalSummary
 from envs.running.evaluation import evaluate
 from envs.running.outbox import Outbox
 from envs.running.run import Environment, Run, cancel, open_rollouts, open_run
-from envs.running.sinks import FileSink, GroupFile, TrainerSink
+from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -43,15 +43,16 @@ async def serve_trainer(env: ServedEnvironment) -> None:
     config = env.config
     async with open_run(env) as run, TrainerAPI(config.rollout_server_url) as api:
         outbox = Outbox(run.journal)
-        name = f"{config.wandb_name or env.name}-{run.id}"
+        # By its name the API tells whether it knows the run, so that the name stays.
+        name = await run.journal.remember("name", f"{config.wandb_name or env.name}-{run.id}")
         registration = Registration(name, config.max_token_length, config.inference_weight, config.group_size)
         sender = Sender(api, outbox, run.metrics, registration, max_stale=config.max_stale_steps)
         await sender.connect()
-        env.registered(sender.answer, sender)
+        env.registered(sender.answer.model_dump(), sender)
         await env.setup_wandb()
         pace = TrainerPace(run, env, sender, outbox)
         path = config.data_path_to_save_groups
-        file = None if path is None else await asyncio.to_thread(GroupFile, Path(path))
+        file = None if path is None else await open_group_file(run, Path(path))
         sink = TrainerSink(run, outbox, RowPacker(config.group_size, await outbox.waiting()), file)
         background = [asyncio.create_task(sender.run()), asyncio.create_task(run.follow_load())]
         try:
@@ -66,7 +67,7 @@ async def process_groups(env: Environment) -> Path:
     path = Path(env.config.data_path_to_save_groups or env.run_dir / "groups.jsonl")
     env.config.include_messages = True  # the file is for readers
     async with open_run(env) as run:
-        file = await asyncio.to_thread(GroupFile, path)
+        file = await open_group_file(run, path)
         background = [asyncio.create_task(run.follow_load())]
         try:
             await run.make_groups(CountPace(run, env.config.total_steps), FileSink(run, file), background)
@@ -108,9 +109,9 @@ class TrainerPace:
 
     def __init__(self, run: Run, env: ServedEnvironment, sender: Sender, outbox: Outbox) -> None:
         self._run, self._env, self._sender, self._outbox = run, env, sender, outbox
-        self.step = int(sender.answer["starting_step"])
+        self.step = sender.answer.starting_step
         total = run.config.total_steps
-        self._total_steps = int(sender.answer["num_steps"]) if total == -1 else total
+        self._total_steps = sender.answer.num_steps if total == -1 else total
         self.evaluations: set[asyncio.Task[None]] = set()
 
     @property
@@ -124,7 +125,7 @@ class TrainerPace:
         config, sender, size = self._run.config, self._sender, self._run.config.group_size
         if sender.step != self.step:
             await self._step_to(sender.step)
-        queued = int(sender.status["queue_size"])
+        queued = sender.status.queue_size
         if self.step + queued * size // sender.batch_size > self._total_steps:
             return None
         if self._outbox.bytes > config.outbox_mb * 2**20:

@@ -16,8 +16,12 @@ from envs.types import GroupState
 
 logger = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """Of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
+
+CHECKED_WHOLE = 64 * 2**20
+"""Bytes of a file that is checked whole when it is opened. Of a larger one, whose check would take minutes, what is
+being worked on is checked, and the rest when damage was met in it."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -32,8 +36,20 @@ CREATE TABLE IF NOT EXISTS turns (
 CREATE INDEX IF NOT EXISTS turns_of ON turns (number, member);
 CREATE TABLE IF NOT EXISTS packets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
-    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL, longest INTEGER NOT NULL DEFAULT 0,
+    env_id INTEGER NOT NULL DEFAULT -1, attempt TEXT NOT NULL DEFAULT '', turn INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS states (state TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS unfinished ON groups (number) WHERE state = 'working';
+CREATE TRIGGER IF NOT EXISTS count_new AFTER INSERT ON groups BEGIN
+    INSERT INTO states SELECT new.state, 0 WHERE new.state NOT IN (SELECT state FROM states);
+    UPDATE states SET count = count + 1 WHERE state = new.state;
+END;
+CREATE TRIGGER IF NOT EXISTS count_changed AFTER UPDATE OF state ON groups WHEN new.state != old.state BEGIN
+    INSERT INTO states SELECT new.state, 0 WHERE new.state NOT IN (SELECT state FROM states);
+    UPDATE states SET count = count + 1 WHERE state = new.state;
+    UPDATE states SET count = count - 1 WHERE state = old.state;
+END;
 """
 _KEYS = {
     "run": "key",
@@ -43,7 +59,10 @@ _KEYS = {
     "packets": "rowid",
     "faults": "task",
 }
-"""Tables, and by what each is read in order."""
+"""Tables, and by what each is read in order. `states` follows from `groups`."""
+
+_OPEN = ("run", "turns", "packets", "faults", "states")
+"""Tables whose size does not grow with what a run has done."""
 
 _FROM_0_1 = """
 ALTER TABLE groups ADD COLUMN reason TEXT NOT NULL DEFAULT '';
@@ -59,6 +78,23 @@ UPDATE groups SET state = 'equal' WHERE state = 'flat';
 UPDATE groups SET state = 'quarantined' WHERE state = 'failed';
 """
 """States that version 0.1 called otherwise."""
+
+
+_FROM_2 = """
+ALTER TABLE packets ADD COLUMN longest INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE packets ADD COLUMN env_id INTEGER NOT NULL DEFAULT -1;
+ALTER TABLE packets ADD COLUMN attempt TEXT NOT NULL DEFAULT '';
+ALTER TABLE packets ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
+UPDATE packets SET env_id = (SELECT value FROM run WHERE key = 'env_id')
+    WHERE state = 'queued' AND EXISTS (SELECT 1 FROM run WHERE key = 'env_id');
+INSERT INTO run
+    SELECT 'api', json_object('env_id', CAST(value AS INTEGER), 'registrations', 1, 'foreign', 0, 'batch', 1) FROM run
+    WHERE key = 'env_id' AND value != '';
+DELETE FROM run WHERE key = 'env_id';
+"""
+"""Of the trainer API, earlier versions kept the number by which it knew the run."""
+
+_COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
 
 
 class RunDirectoryError(ValueError):
@@ -94,14 +130,31 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
         db.close()
 
 
+def suspect(path: Path) -> None:
+    """Note that damage was met in the file, so that it is checked whole when it is opened next."""
+    _suspected(path).touch()
+
+
+def _suspected(path: Path) -> Path:
+    return path.with_name(f"{path.name}.suspect")
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    whole = path.stat().st_size <= CHECKED_WHOLE or _suspected(path).exists()
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    for part in ["1"] if whole else sorted(tables.intersection(_OPEN)):
+        found = db.execute(f"PRAGMA quick_check({part})").fetchone()[0]
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+    _suspected(path).unlink(missing_ok=True)
+
+
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")
-        found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
+        _check(db, path)
         _bring_up_to_date(db, path)
     except BaseException:
         db.close()
@@ -115,11 +168,13 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
         raise RunDirectoryError(
             f"{path} was written by a later version of this package; use that one, or give another --env.run_dir"
         )
-    old = version == 0 and db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]
-    if old:
-        logger.info("%s is of version 0.1 and is brought up to date", path)
-    change = f"{_FROM_0_1 + _RENAMED if old else ''}{_SCHEMA}PRAGMA user_version = {VERSION};"
-    db.executescript(f"BEGIN IMMEDIATE;{change}COMMIT;")
+    if version == VERSION:
+        return
+    first, count = "", ""
+    if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
+        logger.info("%s is of an earlier version and is brought up to date", path)
+        first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
+    db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
 
 
 def _salvage(path: Path) -> sqlite3.Connection:
@@ -129,6 +184,7 @@ def _salvage(path: Path) -> sqlite3.Connection:
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(old.with_name(old.name + suffix))
+    _suspected(path).unlink(missing_ok=True)
     db = _connect(path)
     source = sqlite3.connect(old, isolation_level=None)
     copied = 0
@@ -145,6 +201,9 @@ def _salvage(path: Path) -> sqlite3.Connection:
         for change in _RENAMED.strip().splitlines():
             db.execute(change)
         lost = _account(db)
+        if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
+            logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
+            db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))
     source.close()
     logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
     return db
@@ -165,7 +224,7 @@ def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
 def _account(db: sqlite3.Connection) -> int:
     """Make groups and packets agree again. Returns the number of groups of which nothing is left."""
     held: Counter[int] = Counter()
-    for (rows,) in db.execute("SELECT rows FROM packets WHERE state != 'queued'"):
+    for (rows,) in db.execute("SELECT rows FROM packets WHERE state NOT IN ('queued', 'batched')"):
         held.update({int(number): count for number, count in json.loads(rows).items()})
     known = dict(db.execute("SELECT number, state FROM groups"))
     # A group is what its packets say; without them one of the outbox will never be delivered.

@@ -128,8 +128,8 @@ async def lose_task(journal: Journal, number: int) -> None:
 
 async def count_states(journal: Journal) -> Counter[str]:
     """Return how many groups are in each state; their sum is the number of groups ever started."""
-    query = "SELECT state, count(*) FROM groups GROUP BY state"
-    return await journal.write(lambda db: Counter(dict(db.execute(query))))
+    query = "SELECT state, count FROM states WHERE count > 0"
+    return await journal.read(lambda db: Counter(dict(db.execute(query))))
 
 
 def next_number(db: sqlite3.Connection) -> int:

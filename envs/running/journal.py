@@ -17,16 +17,19 @@ import json
 import logging
 import sqlite3
 import time
+import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar
+
+import orjson
 
 from envs.records.disk import no_space
-from envs.running.database import RunDirectoryError, open_database, read_database
+from envs.running.database import RunDirectoryError, open_database, read_database, suspect
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +41,9 @@ FILE_NAME = "state.db"
 class Journal:
     """The state of the run in `directory`. Use it as `async with`.
 
-    Entering raises RunDirectoryError when another process works in the directory.
+    stopping: whether the run was asked to stop; then a write that finds the disk full fails, and is not waited for.
+    Entering raises RunDirectoryError when another process works in the directory, and when the file of an earlier run
+    there was emptied.
     """
 
     full_pause_s = 5.0
@@ -46,8 +51,9 @@ class Journal:
     gather_s = 0.05
     """How long turns are gathered before they are written together, in seconds."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, stopping: Callable[[], bool] = lambda: False) -> None:
         self.path = directory / FILE_NAME
+        self._stopping = stopping
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._open_files = ExitStack()
         self._db: sqlite3.Connection
@@ -68,7 +74,10 @@ class Journal:
 
     async def __aexit__(self, *exc: object) -> None:
         self._closing = True
-        await self._run(self._write_turns)
+        try:
+            await self._run(self._write_turns)
+        except (sqlite3.OperationalError, OSError) as error:
+            logger.error("%s: %s; turns that were not written are sampled again", self.path, error)
         await asyncio.to_thread(self._thread.shutdown)
         self._open_files.close()
 
@@ -76,7 +85,11 @@ class Journal:
         """Do `work` in one transaction, wholly or not at all, waiting while the disk is full.
 
         flush: it is on the disk, not only with the system, when this returns."""
-        return await self._run(lambda: self._transaction(work, flush))
+        return await self._run(lambda: self._noticing_damage(lambda: self._transaction(work, flush)))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what `work` reads. It needs no room on the disk."""
+        return await self._run(lambda: self._noticing_damage(lambda: work(self._db)))
 
     # The run
 
@@ -101,6 +114,10 @@ class Journal:
             return bool(known)
 
         return await self.write(work)
+
+    async def run_id(self) -> str:
+        """Return the id of the run, which it has from its first start."""
+        return await self.read(lambda db: str(db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()[0]))
 
     async def remember(self, key: str, default: str) -> str:
         """Return the value kept under `key`; `default`, which is then kept, when there is none."""
@@ -150,6 +167,15 @@ class Journal:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
+    def _noticing_damage(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except sqlite3.DatabaseError as error:
+            if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise
+            suspect(self.path)
+            raise RunDirectoryError(f"{self.path} is damaged ({error}); start again, which repairs it") from error
+
     def _transaction(self, work: Callable[[sqlite3.Connection], T], flush: bool) -> T:
         """Do `work` and write the turns so far."""
         while True:
@@ -166,15 +192,21 @@ class Journal:
                     self._turns.popleft()
                 return result
             except (sqlite3.OperationalError, OSError) as error:
-                if not no_space(error) or self._closing:
+                if not no_space(error) or self._ends:
                     raise
                 logger.error("%s: %s; everything waits until there is room", self.path, error)
-                time.sleep(self.full_pause_s)
+                pause = time.monotonic() + self.full_pause_s
+                while time.monotonic() < pause and not self._ends:
+                    time.sleep(min(0.1, self.full_pause_s))
+
+    @property
+    def _ends(self) -> bool:
+        return self._closing or self._stopping()
 
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opening:
-            lock = opening.enter_context((self.path.parent / "lock").open("wb"))
+            lock = opening.enter_context((self.path.parent / "lock").open("a+b"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -183,7 +215,36 @@ class Journal:
                 ) from None
             self._db = open_database(self.path)
             opening.callback(self._db.close)
+            self._name(lock)
             self._open_files = opening.pop_all()
+
+    def _name(self, lock: BinaryIO) -> None:
+        """Give a new run its id, which stands in the file of the lock as well. Raises RunDirectoryError when that
+        names a run of which the database knows nothing."""
+        lock.seek(0)
+        named = lock.read(100).decode("ascii", "replace").strip()
+        found = self._db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
+        nothing = found is None and not self._db.execute("SELECT 1 FROM groups LIMIT 1").fetchone()
+        if nothing and (named or _counted(self.path.parent)):
+            raise RunDirectoryError(
+                f"{self.path} is empty, although {self.path.parent} holds what a run has made. Bring the file back "
+                "from a copy to go on with that run; for a new one give another --env.run_dir"
+            )
+        name = str(found[0]) if found is not None else named or uuid.uuid4().hex[:12]
+        self._db.execute("INSERT OR IGNORE INTO run VALUES ('id', ?)", (name,))
+        if named != name:
+            lock.truncate(0)
+            lock.write(name.encode())
+            lock.flush()
+
+
+def _counted(directory: Path) -> bool:
+    """Tell whether a run has counted groups in the directory, of whose number its metrics tell."""
+    try:
+        states = orjson.loads((directory / "metrics.json").read_bytes())["states"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return bool(states)
 
 
 def _log_failure(write: Any) -> None:

@@ -1,7 +1,11 @@
 """The outbox: packets of rows on disk, from the moment when their groups are complete until no API can lose them.
 
-A packet is *waiting* while its single row waits for others, *ready* to be sent, and *queued* once the trainer API has
-taken it; it is forgotten when the API has handed it on to a trainer. What is never sent again is kept in `aside/`.
+    waiting ──► ready ◄──► sending ──► queued ──► batched ──► forgotten
+
+A packet is *waiting* while its single row waits for others, *ready* to be sent, *sending* from before the first byte
+leaves until the answer is there, and *queued* once the trainer API has taken it. It is *batched* when it has left the
+API's queue in one of several batches, of which the API still holds all but the one that it handed out. The next batches
+are formed when those are gone: then it is forgotten. What is never sent again is kept in `aside/`.
 """
 
 from __future__ import annotations
@@ -9,10 +13,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
+from envs.delivery.notes import Attempt, KnownAPI
 from envs.delivery.packing import Packet
 from envs.running import group as groups
 from envs.running.group import Group
@@ -20,6 +28,12 @@ from envs.running.journal import Journal
 from envs.types import GroupState
 
 logger = logging.getLogger(__name__)
+
+_API = "api"
+"""Under which key of the run's the API is kept that is known."""
+
+_LAST = "confirmed"
+"""The same, of the packet that was confirmed last."""
 
 
 class Outbox:
@@ -43,10 +57,10 @@ class Outbox:
             db.execute("DELETE FROM packets WHERE state = 'waiting'")
             for kind, some in (("ready", packets), ("waiting", waiting)):
                 for packet in some:
-                    crc = zlib.crc32(packet.body)
-                    values = (kind, packet.name, packet.step, json.dumps(packet.rows), packet.body, crc)
-                    insert = "INSERT INTO packets (state, name, step, rows, body, crc) VALUES (?, ?, ?, ?, ?, ?)"
-                    db.execute(insert, values)
+                    values = (kind, packet.name, packet.step, json.dumps(packet.rows), packet.body)
+                    columns = "state, name, step, rows, body, crc, longest"
+                    insert = f"INSERT INTO packets ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+                    db.execute(insert, (*values, zlib.crc32(packet.body), packet.longest))
             rows = sum(packet.rows.get(group.number, 0) for packet in (*packets, *waiting))
             group.enter_outbox(db, rows)
 
@@ -61,70 +75,146 @@ class Outbox:
         """Return the single rows that wait for others."""
         return await self._journal.write(lambda db: list(self._sound(db, "state = 'waiting' ORDER BY id")))
 
-    async def next_ready(self) -> Packet | None:
-        """Return the oldest packet that is to be sent, and look at how many there are."""
+    # What is sent; see `envs.delivery.sender.Outbox`
+
+    async def next_ready(self, after: int = 0) -> Packet | None:
+        """Return the oldest packet that is to be sent, those behind the one with the id `after` first. Look at how many
+        there are."""
 
         def work(db: sqlite3.Connection) -> tuple[Packet | None, int, int]:
-            packet = next(self._sound(db, "state = 'ready' ORDER BY id"), None)
-            query = "SELECT count(*) FILTER (WHERE state = 'ready'), coalesce(sum(length(body)), 0) FROM packets"
+            packet = next(self._sound(db, f"state = 'ready' ORDER BY id <= {int(after)}, id"), None)
+            query = (
+                "SELECT count(*) FILTER (WHERE state = 'ready'), coalesce(sum(length(body)), 0) FROM packets "
+                "WHERE state != 'batched'"
+            )
             return packet, *db.execute(query).fetchone()
 
         packet, self.ready, self.bytes = await self._journal.write(work)
         return packet
+
+    async def begin(self, packet: Packet, attempt: Attempt) -> None:
+        """Note that a packet is about to be sent."""
+        values = (attempt.env_id, json.dumps(asdict(attempt)), packet.id)
+        change = (
+            "UPDATE packets SET state = 'sending', env_id = ?, attempt = ?, "
+            "turn = (SELECT max(turn) + 1 FROM packets) WHERE id = ?"
+        )
+        await self._journal.write(lambda db: db.execute(change, values), flush=True)
+
+    async def in_doubt(self) -> list[tuple[Packet, Attempt]]:
+        """Return the packets that were about to be sent and are neither confirmed nor taken back."""
+
+        def work(db: sqlite3.Connection) -> list[tuple[Packet, Attempt]]:
+            find = "SELECT attempt FROM packets WHERE id = ?"
+            return [
+                (packet, Attempt(**json.loads(db.execute(find, (packet.id,)).fetchone()[0])))
+                for packet in self._sound(db, "state = 'sending' ORDER BY turn")
+            ]
+
+        return await self._journal.write(work)
+
+    async def take_back(self, packet: Packet) -> None:
+        """Note that a packet did not arrive."""
+        change = "UPDATE packets SET state = 'ready' WHERE id = ?"
+        await self._journal.write(lambda db: db.execute(change, (packet.id,)))
 
     async def confirm(self, packet: Packet) -> None:
         """Note that the trainer API has taken a packet. It is kept until the API has handed it on."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("UPDATE packets SET state = 'queued' WHERE id = ?", (packet.id,))
+            _keep(db, _LAST, packet.name)
             for number, rows in packet.rows.items():
                 groups.rows_sent(db, number, rows)
 
         await self._journal.write(work, flush=True)
         self.ready -= 1
 
-    async def handed_on(self, *, left: int) -> None:
-        """Forget the packets that are no longer in the API's queue, which holds at most `left` of ours."""
-        oldest = "SELECT id FROM packets WHERE state = 'queued' ORDER BY id DESC LIMIT -1 OFFSET ?"
-        await self._journal.write(lambda db: db.execute(f"DELETE FROM packets WHERE id IN ({oldest})", (left,)))
+    async def last_confirmed(self) -> str | None:
+        """Return the name of the packet that was confirmed last."""
+        return await self._journal.write(lambda db: _kept(db, _LAST))
 
-    async def lost_by_api(self, *, batch: int) -> tuple[int, int]:
+    async def environments(self) -> list[int]:
+        """Return our ids under which packets are in the API's queue, or may be."""
+        query = "SELECT DISTINCT env_id FROM packets WHERE state IN ('queued', 'sending') AND env_id >= 0"
+        return await self._journal.write(lambda db: [found for (found,) in db.execute(query)])
+
+    # What the API does with it
+
+    async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
+        """Note which packets have left the API's queue, and keep what is known of it. left: how many are there, by the
+        id under which they were sent; formed: batches since the last look."""
+        gone = (
+            "SELECT id FROM packets WHERE state = 'queued' AND env_id = ? ORDER BY turn DESC, id DESC LIMIT -1 OFFSET ?"
+        )
+
+        def work(db: sqlite3.Connection) -> None:
+            if formed > 0:
+                db.execute("DELETE FROM packets WHERE state = 'batched'")
+            for env_id, count in left.items():
+                db.execute(f"UPDATE packets SET state = 'batched' WHERE id IN ({gone})", (env_id, count))
+            if formed == 1:  # a single batch is handed out as it is formed
+                db.execute("DELETE FROM packets WHERE state = 'batched'")
+            _keep(db, _API, json.dumps(asdict(api)))
+
+        await self._journal.write(work)
+
+    async def lost_by_api(self, *, batch: int, stored: str | None) -> tuple[int, int]:
         """Send again what the API has lost with its queue, where it can't have been in a batch. Packets of which a
         whole number of batches (of `batch` packets) could have been made are kept aside, so that none reaches a
-        trainer twice. Returns how many of both."""
+        trainer twice, and so are those of batches that may not have been handed out. stored: the packet that the new
+        API says it has; it may speak of what it had before it was emptied. Returns how many of both."""
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
-            queued = list(self._sound(db, "state = 'queued' ORDER BY id"))
-            cut = len(queued) - len(queued) % batch
-            for packet in queued[:cut]:
+            batched = list(self._sound(db, "state = 'batched' ORDER BY turn, id"))
+            lost = list(self._sound(db, "state IN ('queued', 'sending') ORDER BY turn, id"))
+            cut = len(lost) - len(lost) % batch
+            again = [packet for packet in lost[cut:] if packet.name != stored]
+            kept = [*batched, *(packet for packet in lost if packet not in again)]
+            for packet in kept:
                 reason = "the trainer API lost it, perhaps after a batch had it"
                 self._put_aside(db, packet, GroupState.UNCERTAIN, reason)
-            for packet in queued[cut:]:
+            for packet in again:
+                (state,) = db.execute("SELECT state FROM packets WHERE id = ?", (packet.id,)).fetchone()
                 db.execute("UPDATE packets SET state = 'ready' WHERE id = ?", (packet.id,))
-                for number, rows in packet.rows.items():
-                    groups.rows_lost(db, number, rows)
-            return len(queued) - cut, cut
+                if state == "queued":
+                    for number, rows in packet.rows.items():
+                        groups.rows_lost(db, number, rows)
+            return len(again), len(kept)
 
-        again = await self._journal.write(work, flush=True)
+        counts = await self._journal.write(work, flush=True)
         self.changed.set()
-        return again
+        return counts
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
         """Keep a packet in a file of its own and never send it."""
         await self._journal.write(lambda db: self._put_aside(db, packet, state, reason), flush=True)
 
-    async def environment_id(self, new: int) -> int | None:
-        """Return the id under which the trainer API knew us before, and keep the `new` one."""
-        former = await self._journal.remember("env_id", "")
-        await self._journal.replace("env_id", str(new))
-        return int(former) if former else None
+    async def known_api(self) -> KnownAPI | None:
+        """Return what is known of the API; None before the first registration."""
+
+        def work(db: sqlite3.Connection) -> KnownAPI | None:
+            found = _kept(db, _API)
+            if found is None:
+                return None
+            values: dict[str, Any] = json.loads(found)
+            return KnownAPI(**values | {"leaving": tuple(values.get("leaving", ()))})
+
+        return await self._journal.write(work)
+
+    async def meet(self, api: KnownAPI) -> None:
+        """Keep what is known of the API."""
+        await self._journal.write(lambda db: _keep(db, _API, json.dumps(asdict(api))))
 
     # In the journal's thread
 
     def _put_aside(self, db: sqlite3.Connection, packet: Packet, state: GroupState, reason: str) -> None:
         self._aside.mkdir(exist_ok=True)
         path = self._aside / f"{state}-{packet.id}.json.gz"
-        path.write_bytes(packet.body)
+        with path.open("wb") as file:
+            file.write(packet.body)
+            file.flush()
+            os.fsync(file.fileno())
         db.execute("DELETE FROM packets WHERE id = ?", (packet.id,))
         for number in packet.rows:
             groups.settle(db, number, state, reason, f"{self._aside.name}/{path.name}")
@@ -133,11 +223,21 @@ class Outbox:
         """Packets whose checksums are right; others are put aside."""
         ids = [row[0] for row in db.execute(f"SELECT id FROM packets WHERE {where}")]
         for found in ids:
-            query = "SELECT name, step, rows, body, crc FROM packets WHERE id = ?"
-            name, step, rows, body, crc = db.execute(query, (found,)).fetchone()
-            packet = Packet(name, step, {int(number): n for number, n in json.loads(rows).items()}, body, found)
+            query = "SELECT name, step, rows, body, longest, crc FROM packets WHERE id = ?"
+            name, step, rows, body, longest, crc = db.execute(query, (found,)).fetchone()
+            counts = {int(number): n for number, n in json.loads(rows).items()}
+            packet = Packet(name, step, counts, body, longest, found)
             if zlib.crc32(body) == crc:
                 yield packet
             else:
                 logger.error("packet %d is damaged on disk; its groups %s are lost", found, list(packet.rows))
                 self._put_aside(db, packet, GroupState.CORRUPT, "its packet was damaged on disk")
+
+
+def _keep(db: sqlite3.Connection, key: str, value: str) -> None:
+    db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, value))
+
+
+def _kept(db: sqlite3.Connection, key: str) -> str | None:
+    found = db.execute("SELECT value FROM run WHERE key = ?", (key,)).fetchone()
+    return None if found is None else str(found[0])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from atropos_agent.engines.completions import Load
 from envs.config import AgentEnvConfig
 from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records.atif import RolloutWriter
-from envs.records.disk import replace_file, until_room
+from envs.records.disk import no_space, replace_file
 from envs.records.metrics import Metrics
-from envs.records.read import read_rollouts
+from envs.records.read import read_newest
 from envs.records.redaction import Redactor
 from envs.records.report import write_report
 from envs.records.stats import EvalSummary
@@ -31,11 +30,19 @@ from envs.running.stopping import Stopping
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import Attempts, LocalWorker
 from envs.types import Failure, InfraError, Rollout, Seat, Task
+from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
 START_ROLLOUTS = 16
 """Rollouts at the same time before anything is known of the inference servers."""
+
+
+PAGE = 2000
+"""Rollouts on the page that is written when a run ends, at most."""
+
+METRICS_S = 10.0
+"""How often `metrics.json` is written beside the ends of groups, in seconds."""
 
 
 class InferenceServer(Protocol):
@@ -133,6 +140,10 @@ class Run:
     eval_tasks: Sequence[Task]
     watch: LoopWatch
 
+    def group_id(self, number: int) -> str:
+        """Return a group's name, unique over runs, by its number."""
+        return f"{self.id}-{number}"
+
     async def next_group(self) -> Group:
         """Draw the next group; the task after it is announced. Raises InfraError when all are quarantined."""
         group = await self.queue.next()
@@ -183,6 +194,8 @@ class Run:
                     workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
                 stopping.working = bool(workers)
                 await asyncio.wait({*workers, *background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                if stopping.asked:
+                    break  # what fails from now on, such as writing to a full disk, is done at the next start
                 for done in [task for task in background if task.done()]:
                     done.result()
                 for worker in [worker for worker in workers if worker.done()]:
@@ -196,6 +209,15 @@ class Run:
     async def follow_load(self) -> None:
         """Adapt the concurrency limit to how busy the inference servers are, for ever."""
         await self.rollouts.limiter.follow(self._load)
+
+    async def keep_metrics(self) -> None:
+        """Write `metrics.json` now and then, for ever."""
+        while True:
+            try:
+                await self.save_metrics()
+            except OSError as error:
+                logger.error("metrics.json is not written: %s", error)
+            await asyncio.sleep(METRICS_S)
 
     async def save_metrics(self) -> None:
         """Write `metrics.json`."""
@@ -217,7 +239,7 @@ class Run:
         rollouts: list[Rollout] = [group.members[member] for member in sorted(group.members)]
         origin = Origin(
             group.number,
-            f"{self.id}-{group.number}",
+            self.group_id(group.number),
             group.task.id,
             step,
             self.config.temperature,
@@ -252,19 +274,20 @@ async def open_run(env: Environment) -> AsyncIterator[Run]:
     Raises RunDirectoryError, BadTask, and what the environment's `setup` raises."""
     config = env.config
     train, evaluate = env.tasks()
-    async with Journal(env.run_dir) as journal:
+    async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         metrics = await _continued(env.run_dir, journal) if await journal.identify(identity) else Metrics()
-        run_id = await journal.remember("id", uuid.uuid4().hex[:12])
+        run_id = await journal.run_id()
         async with open_rollouts(env, metrics) as (rollouts, watch):
             queue = await TaskQueue.open(
                 journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
             )
             run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)
-            await run.save_metrics()
+            keeping = asyncio.create_task(run.keep_metrics())
             try:
                 yield run
             finally:
+                await cancel([keeping])
                 await run.save_metrics()
 
 
@@ -290,11 +313,17 @@ async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tup
 
 
 async def write_metrics(env: Environment, metrics: Metrics, limiter: ConcurrencyLimiter, watch: LoopWatch) -> None:
-    """Write `metrics.json`, waiting while the disk is full."""
+    """Write `metrics.json`, if there is room on the disk."""
     metrics.concurrency = limiter.limit
     metrics.loop_blocks = watch.blocks
     path, data = env.run_dir / "metrics.json", metrics.to_json()
-    await until_room(path, lambda: replace_file(path, data))
+    try:
+        # To its end, or an older state would be written over the last one.
+        await finish(asyncio.to_thread(replace_file, path, data))
+    except OSError as error:
+        if not no_space(error):
+            raise
+        logger.error("%s: %s; it is written later", path, error)
 
 
 async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -319,7 +348,15 @@ async def _continued(run_dir: Path, journal: Journal) -> Metrics:
 
 
 def _write_page(env: Environment) -> None:
+    """Write the page of the newest rollouts: one of all would take longer the longer a run is."""
     decode: Callable[[int], str] = lambda token: str(env.tokenizer.decode([token], skip_special_tokens=False))  # noqa: E731
     models = ", ".join(server.config.model_name for server in env.servers)
     path = env.run_dir / "rollouts.html"
-    write_report(read_rollouts(env.run_dir), path, decode=decode, title=env.name, summary={"model": models})
+    rollouts, all_of_them = read_newest(env.run_dir, PAGE)
+    shown = {} if all_of_them else {"shown": f"the newest {len(rollouts)} rollouts"}
+    try:
+        write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
+    except OSError as error:
+        if not no_space(error):
+            raise
+        logger.error("%s: %s; it is not written", path, error)

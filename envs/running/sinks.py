@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import orjson
 
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
-from envs.records.disk import append_line, until_room
-from envs.running.group import Group
+from envs.records.disk import append_line, close_line, until_room
+from envs.running.group import Group, unfinished
 from envs.running.outbox import Outbox
 from envs.running.run import Run
 from envs.types import GroupState
@@ -23,20 +24,48 @@ RESAMPLES = 2
 """How often a group whose rewards are all equal is made anew, where that is wanted."""
 
 
-class GroupFile:
-    """A JSONL file of groups, each once, in the form in which the trainer API takes them."""
+TAIL = 2**28
+"""Bytes at the end of a file of groups, written by a version that did not note it, that hold all unfinished groups."""
 
-    def __init__(self, path: Path) -> None:
+
+class GroupFile:
+    """A JSONL file of groups, each once, in the form in which the trainer API takes them. Made by `open_group_file`.
+
+    unfinished: where groups stand in it about which nothing is decided yet, by their ids.
+    """
+
+    def __init__(self, run: Run, path: Path, unfinished: Mapping[str, int]) -> None:
         self.path = path
-        self._written = _group_ids(path)
+        self._run = run
+        self._unfinished = dict(unfinished)
+        self._writing = asyncio.Lock()
 
     async def append(self, scored: ScoredGroup) -> None:
-        """Write a group that is not there yet, waiting while the disk is full."""
-        if scored.origin.group_id in self._written:
+        """Write a group that is not there yet, waiting while the disk is full. Raises OSError."""
+        name = scored.origin.group_id
+        if name in self._unfinished:
             return
-        line = orjson.dumps(scored.to_wire())
-        await until_room(self.path, lambda: append_line(self.path, line))
-        self._written.add(scored.origin.group_id)
+        line = await asyncio.to_thread(lambda: orjson.dumps(scored.to_wire()))
+        async with self._writing:
+            self._unfinished[name] = _size(self.path)
+            # A later start looks at what stands behind this place only: the file may be very large.
+            await self._run.journal.replace(_place_key(self.path), str(min(self._unfinished.values())))
+            try:
+                await until_room(self.path, lambda: append_line(self.path, line), lambda: self._run.env.stopping.asked)
+            except OSError:
+                del self._unfinished[name]
+                raise
+
+    def settle(self, scored: ScoredGroup) -> None:
+        """Take note that the state of a group says that it is written."""
+        self._unfinished.pop(scored.origin.group_id, None)
+
+
+async def open_group_file(run: Run, path: Path) -> GroupFile:
+    """Open a run's file of groups, which may be there, and find those in it about which nothing was decided."""
+    since = int(await run.journal.remember(_place_key(path), str(max(0, _size(path) - TAIL))))
+    names = {run.group_id(left.number) for left in await unfinished(run.journal)}
+    return GroupFile(run, path, await asyncio.to_thread(_places, path, since, names))
 
 
 class FileSink:
@@ -53,6 +82,7 @@ class FileSink:
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
         await self._file.append(scored)
         await group.close(GroupState.SAVED, f"written to {self._file.path.name}", self._file.path.name)
+        self._file.settle(scored)
         self._run.metrics.count_group(signal=scored.has_signal)
 
 
@@ -89,6 +119,8 @@ class TrainerSink:
         else:
             logger.info("group of task %s is dropped: all rewards are equal", group.task.id)
             await group.close(GroupState.EQUAL, f"all rewards are {scored.rows[0].score:g}")
+        if self._file is not None:
+            self._file.settle(scored)
         self._run.metrics.count_group(signal=scored.has_signal)
 
     async def _store(self, group: Group, scored: ScoredGroup) -> None:
@@ -97,14 +129,30 @@ class TrainerSink:
             await self._outbox.add(group, packets, waiting)
 
 
-def _group_ids(path: Path) -> set[str]:
-    """The groups that a file holds; lines that are torn count as missing."""
-    found = set()
-    if path.exists():
-        with path.open("rb") as file:
-            for line in file:
-                try:
-                    found.add(orjson.loads(line)["generation_params"]["group_id"])
-                except (orjson.JSONDecodeError, KeyError, TypeError):
-                    logger.warning("a torn line in %s is skipped", path)
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _place_key(path: Path) -> str:
+    return f"written:{path.absolute()}"
+
+
+def _places(path: Path, since: int, names: Collection[str]) -> dict[str, int]:
+    """Return where groups stand in the part of a file behind `since`; lines that are torn count as missing."""
+    close_line(path)
+    found: dict[str, int] = {}
+    if not path.exists():
+        return found
+    with path.open("rb") as file:
+        file.seek(since)
+        place = since
+        for line in file:
+            try:
+                name = orjson.loads(line)["generation_params"]["group_id"]
+            except (orjson.JSONDecodeError, KeyError, TypeError):
+                logger.warning("a torn line at byte %d of %s is skipped", place, path)
+            else:
+                if name in names:
+                    found[name] = place
+            place += len(line)
     return found

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 FAULTS = ("refuse", "hang", "reset", "truncate", "garbage", "lost answer", "slow", "wrong ids")
 
@@ -13,15 +14,19 @@ FAULTS = ("refuse", "hang", "reset", "truncate", "garbage", "lost answer", "slow
 class Proxy:
     """Passes requests on, each on a connection of its own. Use it as `async with`.
 
-    plan: what befalls the next requests, in order: one of FAULTS, or a status such as 503; None passes one
-    on. A "lost answer" reaches the server, whose reply is dropped. always: what befalls all others.
+    plan: what befalls the next requests, in order: one of FAULTS, a status such as 503, or an answer's body; None
+    passes one on. A "lost answer" reaches the server, whose reply is dropped; those of "drip" and "flood" have no end.
+    always: what befalls all others. fails: which requests are always answered with 500. after: what is done when an
+    answer was lost.
     """
 
     def __init__(self, target: str) -> None:
         host, _, port = target.removeprefix("http://").partition("/")[0].partition(":")
         self._target = (host, int(port))
-        self.plan: deque[str | int | None] = deque()
-        self.always: str | int | None = None
+        self.plan: deque[str | int | bytes | None] = deque()
+        self.always: str | int | bytes | None = None
+        self.fails: Callable[[bytes], bool] | None = None
+        self.after: Callable[[], Awaitable[None]] | None = None
         self.requests = 0
         self.only = b""
         """Only requests whose first line holds this are spoilt."""
@@ -54,23 +59,16 @@ class Proxy:
         lines = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(b"connection:")]
         length = next((int(line.split(b":")[1]) for line in lines if line.lower().startswith(b"content-length")), 0)
         body = await reader.readexactly(length)
-        fault = None
-        if self.only in lines[0]:
-            self.requests += 1
-            fault = self.plan.popleft() if self.plan else self.always
-        if fault == "refuse":
-            return
-        if fault == "hang":
-            await asyncio.sleep(3600)
-        if isinstance(fault, int):
-            writer.write(b"HTTP/1.1 %d Planned\r\nContent-Length: 7\r\nConnection: close\r\n\r\nplanned" % fault)
-            await writer.drain()
+        fault = self._fault(lines[0], body)
+        if await self._answer_instead(fault, writer):
             return
         request = b"\r\n".join([*lines, b"Connection: close", b"", b""]) + body
         answer = await self._ask(request)
         if fault == "slow":
             await asyncio.sleep(1.5)
         if fault == "lost answer":
+            if self.after is not None:
+                await self.after()
             return
         if fault == "reset":
             writer.write(answer[: len(answer) // 2])
@@ -85,6 +83,33 @@ class Proxy:
             answer = b'HTTP/1.1 200 OK\r\nContent-Length: 12\r\nConnection: close\r\n\r\n{"choices": '
         writer.write(answer)
         await writer.drain()
+
+    def _fault(self, first: bytes, body: bytes) -> str | int | bytes | None:
+        if self.only not in first:
+            return None
+        self.requests += 1
+        fault = self.plan.popleft() if self.plan else self.always
+        return 500 if self.fails is not None and self.fails(body) else fault
+
+    @staticmethod
+    async def _answer_instead(fault: str | int | bytes | None, writer: asyncio.StreamWriter) -> bool:
+        """Answer without asking the server, where the fault is of that kind."""
+        if fault == "hang":
+            await asyncio.sleep(3600)
+        elif isinstance(fault, int):
+            writer.write(b"HTTP/1.1 %d Planned\r\nContent-Length: 7\r\nConnection: close\r\n\r\nplanned" % fault)
+        elif isinstance(fault, bytes):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(fault) + fault)
+        elif fault in ("drip", "flood"):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n")
+            while True:
+                writer.write(b" " if fault == "drip" else b" " * 100_000)
+                await writer.drain()
+                await asyncio.sleep(0.1 if fault == "drip" else 0.0)
+        elif fault != "refuse":
+            return False
+        await writer.drain()
+        return True
 
     async def _ask(self, request: bytes) -> bytes:
         try:

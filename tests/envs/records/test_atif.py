@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from samples import renamed, rollout, row, task
 
 from atropos_agent.types import AgentResult, AgentStep, Counts, SequenceData, StopReason
-from envs.records.atif import KEY, RolloutWriter, to_atif
-from envs.records.read import UnknownFormat, from_atif, read_rollouts
+from envs.records import atif
+from envs.records.atif import KEY, RolloutWriter, parts, to_atif
+from envs.records.read import UnknownFormat, from_atif, read_at, read_newest, read_rollouts, read_scores
 from envs.types import Reward, Rollout, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
@@ -198,6 +199,27 @@ async def test_a_torn_line_costs_itself_alone(tmp_path: Path, caplog: pytest.Log
     async with RolloutWriter(tmp_path) as again:
         await again.write(renamed(rollout(), "after"))
     assert [item.id for item in read_rollouts(writer.path)] == ["first", "after"]
+
+
+async def test_a_long_file_goes_on_in_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = []
+    for start in range(3):
+        async with RolloutWriter(tmp_path) as writer:
+            for n in range(5):
+                monkeypatch.setattr(atif, "PART", 2 * places[0].size if places else 10**9)
+                places.append(await writer.write(renamed(rollout(), f"r-{start}-{n}")))
+    names = [f"r-{start}-{n}" for start in range(3) for n in range(5)]
+    assert [item.id for item in read_rollouts(tmp_path)] == names
+    assert [read_at(tmp_path, place).id for place in places] == names
+    assert len(parts(tmp_path)) == 8
+    assert [path.stat().st_size + start for start, path in parts(tmp_path)][:-1] == [s for s, _ in parts(tmp_path)][1:]
+    assert len(list(read_scores(tmp_path))) == 15
+    newest, complete = read_newest(tmp_path, 4)
+    assert ([item.id for item in newest], complete) == (names[-4:], False)
+    (tmp_path / "rollouts.jsonl").unlink()
+    assert read_at(tmp_path, places[-1]).id == names[-1], "what was moved away costs nothing else"
+    with pytest.raises(FileNotFoundError):
+        read_at(tmp_path, places[0])
 
 
 async def test_a_closed_writer_says_so(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from envs.records import disk
-from envs.records.disk import append_line, no_space, replace_file, until_room
+from envs.records.disk import append_line, close_line, no_space, replace_file, until_room
 
 
 def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
@@ -73,6 +73,44 @@ async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
 
     assert await asyncio.wait_for(until_room(tmp_path, work), 10) == "written"
     assert caplog.text.count("waiting until there is room") == 2
+
+
+async def test_nothing_is_waited_for_when_the_run_stops(tmp_path):
+    full, stopping = OSError(errno.ENOSPC, "No space left"), []
+
+    def work():
+        raise full
+
+    waiting = asyncio.create_task(until_room(tmp_path, work, lambda: bool(stopping)))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    stopping.append(True)
+    with pytest.raises(OSError, match="No space left"):
+        await asyncio.wait_for(waiting, 2)
+
+
+def test_a_line_is_added_whole_or_not(tmp_path, monkeypatch):
+    path = tmp_path / "lines"
+    append_line(path, b"one")
+
+    def torn(file, data):
+        file.write(data[:2])
+        raise OSError(errno.ENOSPC, "No space left")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(disk, "append", torn)
+        append_line(path, b"two")
+    append_line(path, b"three")
+    assert path.read_bytes() == b"one\nthree\n"
+
+
+def test_a_line_that_was_torn_costs_itself_alone(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"one\ntw")
+    close_line(path)
+    close_line(path)
+    assert path.read_bytes() == b"one\ntw\n"
+    close_line(tmp_path / "none")
 
 
 async def test_other_failures_are_raised(tmp_path):

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from atropos_agent.types import Counts, Exchange, StopReason
-from envs.records.read import from_atif, read_rollouts
+from envs.records.read import from_atif, read_newest, read_rollouts
 
 REPLY = '<think>look</think>\nI look.\n<tool_call>{"name": "look", "arguments": {"at": "x"}}</tool_call>'
 
@@ -118,6 +118,23 @@ def test_a_file_of_0_1_is_read_as_it_was(tmp_path) -> None:
     assert saved.result.stop_reason is StopReason.MAX_STEPS
     assert saved.result.record == (Exchange(False, (1,), (5, 6), (-0.5, 0)),)
     assert saved.result.steps[0].calls[0].arguments == {"at": "x"}
+
+
+def test_the_newest_rollouts_are_found_from_the_end(tmp_path) -> None:
+    lines = [json.dumps({**saved_by_0_1(), "session_id": str(n)}) + "\n" for n in range(6)]
+    (tmp_path / "rollouts.jsonl").write_text("".join(lines[:4]) + '{"torn\n' + "".join(lines[4:]))
+    size = len(lines[0])
+    for most, most_bytes, found, complete in [
+        (9, 10**9, 6, True),
+        (7, 10**9, 6, True),
+        (3, 10**9, 2, False),
+        (2, 10**9, 2, False),
+        (9, 2 * size + 8, 2, False),
+        (9, 2 * size - 1, 1, False),
+        (9, 10, 0, False),
+    ]:
+        rollouts, all_of_them = read_newest(tmp_path, most, most_bytes)
+        assert (len(rollouts), all_of_them) == (found, complete), (most, most_bytes)
 
 
 def test_an_evaluation_of_0_1_without_token_ids_says_so() -> None:

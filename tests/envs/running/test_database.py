@@ -6,6 +6,7 @@ import sqlite3
 import pytest
 from packets import PLACE, draw, fill_outbox
 
+from envs.running import database
 from envs.running.database import RunDirectoryError
 from envs.running.group import count_states, fates, unfinished
 from envs.running.journal import Journal
@@ -34,6 +35,30 @@ INSERT INTO packets VALUES (1, 'ready', 'p', 0, '{"3": 4}', x'01', 2768625435);
 """
 
 
+VERSION_2 = """
+CREATE TABLE run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE groups (
+    number INTEGER PRIMARY KEY, task TEXT NOT NULL, state TEXT NOT NULL, rows INTEGER NOT NULL DEFAULT 0,
+    reason TEXT NOT NULL DEFAULT '', evidence TEXT NOT NULL DEFAULT '');
+CREATE TABLE members (
+    number INTEGER NOT NULL, member INTEGER NOT NULL, place INTEGER NOT NULL, size INTEGER NOT NULL,
+    crc INTEGER NOT NULL, reward REAL, PRIMARY KEY (number, member));
+CREATE TABLE turns (
+    number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE INDEX turns_of ON turns (number, member);
+CREATE TABLE packets (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
+    rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO run VALUES ('id', '1a2b'), ('is:seed', '0'), ('env_id', '2');
+INSERT INTO groups (number, task, state, rows) VALUES (0, 'a', 'delivered', 0), (1, 'b', 'outbox', 4);
+INSERT INTO groups (number, task, state, rows) VALUES (2, 'c', 'delivered', 0), (3, 'd', 'working', 0);
+INSERT INTO packets VALUES (1, 'queued', 'p', 0, '{"2": 4}', x'01', 2768625435);
+INSERT INTO packets VALUES (2, 'ready', 'q', 0, '{"1": 4}', x'01', 2768625435);
+PRAGMA user_version = 2;
+"""
+
+
 @pytest.mark.parametrize("seed", range(12))
 async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     async with Journal(tmp_path) as journal:
@@ -57,6 +82,58 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     assert counts["delivered"] == sent
     assert set(counts) <= {"delivered", "corrupt"}
     assert number == counts.total() <= 40, "every group that is known of is accounted for"
+
+
+async def test_of_a_large_file_what_is_worked_on_is_checked_and_the_rest_when_damage_is_met(tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "CHECKED_WHOLE", 0)
+    async with Journal(tmp_path) as journal:
+        await fill_outbox(journal, range(20))
+        await journal.write(lambda db: db.execute("UPDATE groups SET reason = ?", ("x" * 3000,)))
+        sizes = "SELECT (rootpage - 1) * page_size FROM sqlite_master, pragma_page_size WHERE name = 'groups'"
+        (root,) = await journal.read(lambda db: db.execute(sizes).fetchone())
+    path = tmp_path / "state.db"
+    data = bytearray(path.read_bytes())
+    data[root : root + 100] = b"\xff" * 100
+    path.write_bytes(data)
+    with pytest.raises(RunDirectoryError, match="start again, which repairs it"):
+        async with Journal(tmp_path) as journal:
+            await draw(journal)
+    async with Journal(tmp_path) as journal:
+        outbox, sent = Outbox(journal), 0
+        while (ready := await outbox.next_ready()) is not None:
+            await outbox.confirm(ready)
+            sent += 1
+        counts = await count_states(journal)
+    assert counts["delivered"] == sent == 20, "packets tell of their groups"
+
+
+async def test_the_states_are_counted_as_they_change(tmp_path):
+    rng = random.Random(3)
+    async with Journal(tmp_path) as journal:
+        groups = [await draw(journal) for _ in range(30)]
+        for _ in range(200):
+            state = rng.choice(list(GroupState))
+            await rng.choice(groups).close(state, "at random")
+            counted = await journal.read(
+                lambda db: dict(db.execute("SELECT state, count(*) FROM groups GROUP BY state"))
+            )
+            assert await count_states(journal) == counted
+
+
+async def test_a_run_of_version_2_is_gone_on_with(tmp_path):
+    db = sqlite3.connect(tmp_path / "state.db")
+    db.executescript(VERSION_2)
+    db.close()
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == {"delivered": 2, "outbox": 1, "working": 1}
+        outbox = Outbox(journal)
+        known = await outbox.known_api()
+        assert (known.env_id, known.registrations, known.alone) == (2, 1, False)
+        assert await outbox.environments() == [2]
+        packet = await outbox.next_ready()
+        assert packet.rows == {1: 4}
+        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+        assert await count_states(journal) == {"delivered": 1, "outbox": 2, "working": 1}
 
 
 async def test_a_run_of_version_0_1_is_gone_on_with(tmp_path):

@@ -5,11 +5,22 @@ import sqlite3
 import pytest
 from packets import draw, fill_outbox
 
+from envs.delivery.notes import Attempt, KnownAPI
 from envs.delivery.packing import Packet
 from envs.running.group import count_states, fates
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
 from envs.types import GroupState
+
+API = KnownAPI(env_id=0, registrations=1, foreign=0, batch=4, step=1, alone=True)
+ATTEMPT = Attempt(env_id=0, step=0, queued=0, foreign=0, alone=True)
+
+
+async def queue_next(outbox):
+    """Send a packet, as far as the outbox knows."""
+    packet = await outbox.next_ready()
+    await outbox.begin(packet, ATTEMPT)
+    await outbox.confirm(packet)
 
 
 async def test_a_group_whose_rows_went_into_two_packets_is_delivered_with_the_second(tmp_path):
@@ -30,8 +41,8 @@ async def test_what_the_api_lost_is_sent_again_unless_it_may_have_been_in_a_batc
     async with Journal(tmp_path) as journal:
         outbox = await fill_outbox(journal, range(queued))
         for _ in range(queued):
-            await outbox.confirm(await outbox.next_ready())
-        assert await outbox.lost_by_api(batch=4) == (again, aside)
+            await queue_next(outbox)
+        assert await outbox.lost_by_api(batch=4, stored=None) == (again, aside)
         assert await count_states(journal) == {
             state: count for state, count in (("outbox", again), ("uncertain", aside)) if count
         }
@@ -45,9 +56,61 @@ async def test_what_the_api_has_handed_on_is_not_sent_again(tmp_path):
     async with Journal(tmp_path) as journal:
         outbox = await fill_outbox(journal, range(3))
         for _ in range(3):
-            await outbox.confirm(await outbox.next_ready())
-        await outbox.handed_on(left=1)
-        assert await outbox.lost_by_api(batch=4) == (1, 0)
+            await queue_next(outbox)
+        await outbox.handed_on({0: 1}, formed=1, api=API)
+        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+        assert await outbox.known_api() == API
+
+
+async def test_what_left_the_queue_in_one_of_several_batches_is_kept_until_the_next_are_formed(tmp_path):
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(6))
+        for _ in range(6):
+            await queue_next(outbox)
+        await outbox.handed_on({0: 2}, formed=2, api=API)
+        assert await outbox.lost_by_api(batch=4, stored=None) == (2, 4), "the API still holds one batch of the two"
+    assert {fate.number for fate in fates(tmp_path, [GroupState.UNCERTAIN])} == {0, 1, 2, 3}
+
+
+async def test_when_the_next_batches_are_formed_the_trainer_has_those_before(tmp_path):
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(6))
+        for _ in range(6):
+            await queue_next(outbox)
+        await outbox.handed_on({0: 2}, formed=2, api=API)
+        await outbox.handed_on({0: 1}, formed=1, api=API)
+        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+
+
+async def test_a_packet_that_was_about_to_be_sent_is_in_doubt_at_the_next_start(tmp_path):
+    attempt = Attempt(env_id=3, step=7, queued=2, foreign=1, alone=True)
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(2))
+        await outbox.begin(await outbox.next_ready(), attempt)
+        assert (await outbox.next_ready()).id == 2, "it is not sent again unasked"
+    async with Journal(tmp_path) as journal:
+        outbox = Outbox(journal)
+        ((packet, before),) = await outbox.in_doubt()
+        assert (packet.id, before) == (1, attempt)
+        assert await outbox.environments() == [3]
+        await outbox.take_back(packet)
+        assert (await outbox.next_ready()).id == 1
+        assert (await outbox.next_ready(after=1)).id == 2, "others come before one that failed"
+        assert await count_states(journal) == {"outbox": 2}
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_what_a_new_api_says_it_has_is_not_sent_again(tmp_path, confirmed):
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(2))
+        await queue_next(outbox)
+        packet = await outbox.next_ready()
+        await outbox.begin(packet, ATTEMPT)
+        if confirmed:
+            await outbox.confirm(packet)
+        assert await outbox.lost_by_api(batch=4, stored=packet.name) == (1, 1)
+        assert await count_states(journal) == {"outbox": 1, "uncertain": 1}
+        assert (await outbox.next_ready()).id == 1
 
 
 async def test_a_damaged_packet_costs_its_own_group(tmp_path):

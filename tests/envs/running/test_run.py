@@ -1,16 +1,20 @@
 """A run: cancellations and jumps of the clock cost nothing but time."""
 
 import asyncio
+import errno
+import re
 import time
 
 import pytest
 from scripted_engine import ScriptedEngine
-from sums import fill, right
+from sums import fill, metrics_of, right
 
+from envs.records import report
+from envs.running import run as run_module
 from envs.running.commands import CountPace
 from envs.running.group import count_states
 from envs.running.run import Run, open_run
-from envs.running.sinks import FileSink, GroupFile
+from envs.running.sinks import FileSink, open_group_file
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def engine(smollm2_tokenizer):
 async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, make_env, what):
     env = make_env(group_size=2, attempts=3)
     async with open_run(env) as run, asyncio.timeout(120):
-        sink = FileSink(run, GroupFile(env.run_dir / "groups.jsonl"))
+        sink = FileSink(run, await open_group_file(run, env.run_dir / "groups.jsonl"))
         for moment in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
             before = asyncio.all_tasks()
             making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink, []))
@@ -40,6 +44,45 @@ async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, m
         counts = await count_states(run.journal)
     assert counts == {"saved": 11}, "every group was completed, none twice"
     assert run.metrics.solved == run.metrics.rollouts
+
+
+async def test_the_metrics_are_written_though_no_group_ends(engine, make_env, monkeypatch):
+    monkeypatch.setattr(run_module, "METRICS_S", 0.1)
+    env = make_env(group_size=2)
+    async with open_run(env) as run, asyncio.timeout(20):
+        await run.next_group()
+        run.metrics.count_failure("sandbox")
+        while True:
+            await asyncio.sleep(0.05)
+            if (env.run_dir / "metrics.json").exists() and (found := metrics_of(env)).failures:
+                break
+    assert (found.failures["sandbox"], found.states) == (1, {"working": 1})
+
+
+async def test_on_a_full_disk_the_metrics_and_the_page_are_left_out_and_the_run_ends(
+    engine, make_env, monkeypatch, caplog
+):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left", str(path))
+
+    env = make_env(group_size=2)
+    async with open_run(env) as run:
+        await fill(run)
+        monkeypatch.setattr(run_module, "replace_file", full)
+        monkeypatch.setattr(report, "replace_file", full)
+    assert "metrics.json: [Errno 28] No space left" in caplog.text
+    assert "rollouts.html: [Errno 28] No space left" in caplog.text
+
+
+async def test_the_page_shows_the_newest_rollouts(engine, make_env, monkeypatch):
+    env = make_env(group_size=2)
+    monkeypatch.setattr(run_module, "PAGE", 3)
+    async with open_run(env) as run:
+        for _ in range(2):
+            await fill(run)
+    page = (env.run_dir / "rollouts.html").read_text()
+    assert "the newest 3 rollouts" in page
+    assert len(re.findall('<details class="rollout"', page)) == 3
 
 
 async def test_a_jump_of_the_clock_changes_nothing(engine, make_env, monkeypatch):

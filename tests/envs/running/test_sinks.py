@@ -1,5 +1,7 @@
 """What becomes of complete groups."""
 
+import json
+
 import pytest
 from scripted_engine import ScriptedEngine
 from sums import right
@@ -9,13 +11,52 @@ from envs.running.commands import CountPace
 from envs.running.group import count_states
 from envs.running.outbox import Outbox
 from envs.running.run import open_run
-from envs.running.sinks import TrainerSink
+from envs.running.sinks import FileSink, TrainerSink, open_group_file
 
 
 @pytest.fixture
 def engine(smollm2_tokenizer):
     with ScriptedEngine(right, smollm2_tokenizer) as engine:
         yield engine
+
+
+async def test_a_group_that_was_written_before_the_end_is_not_written_again(engine, make_env):
+    env = make_env(group_size=2)
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        sink = FileSink(run, await open_group_file(run, path))
+        for _ in range(3):
+            await run.work(await run.next_group(), CountPace(run, 9), sink)
+        scored = await run.fill(await run.next_group(), CountPace(run, 9))
+        await (await open_group_file(run, path)).append(scored)  # and here the process is killed
+    with path.open("ab") as file:
+        file.write(b'{"torn')
+    async with open_run(env) as run:
+        file = await open_group_file(run, path)
+        sink, left = FileSink(run, file), run.queue._put_back[0]
+        assert left.number == 3
+        for _ in range(2):
+            await run.work(await run.next_group(), CountPace(run, 9), sink)
+    written = [json.loads(line)["generation_params"]["group_id"] for line in path.read_bytes().splitlines()[:4]]
+    assert written == [f"{run.id}-{n}" for n in range(4)]
+    lines = path.read_bytes().splitlines()
+    assert lines[4] == b'{"torn'
+    assert json.loads(lines[5])["generation_params"]["group_id"] == f"{run.id}-4", "a torn line costs itself alone"
+    assert len(lines) == 6
+
+
+async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, make_env, monkeypatch):
+    env = make_env(group_size=2)
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        sink = FileSink(run, await open_group_file(run, path))
+        for _ in range(3):
+            await run.work(await run.next_group(), CountPace(run, 9), sink)
+        last = path.read_bytes().splitlines(keepends=True)[-1]
+        since = await run.journal.read(
+            lambda db: db.execute("SELECT value FROM run WHERE key LIKE 'written:%'").fetchone()
+        )
+    assert int(since[0]) == path.stat().st_size - len(last)
 
 
 async def test_groups_with_equal_rewards_are_made_anew_twice_where_that_is_wanted(engine, make_env):
