@@ -179,6 +179,7 @@ class _Run:
             return StopReason.TIME
         segment, start = len(self.conversation.segments) - 1, len(prompt)
         text = self.conversation.add_reply(completion)
+        _accept(self.managed.server)
         logger.debug("reply (%s): %s", completion.finish_reason, text)
         step = AgentStep(
             index,
@@ -395,6 +396,12 @@ async def _session(server: ServerManager | APIServer, template: ChatTemplate | N
 def _outage_s(server: APIServer) -> float:
     """Return the seconds that a `Route` has lost to servers that failed; 0 for other servers, which don't tell."""
     return float(getattr(server, "outage_s", 0.0))
+
+
+def _accept(server: APIServer) -> None:
+    """Tell a server that keeps replies that the last one is part of the conversation now."""
+    if (accept := getattr(server, "accept", None)) is not None:
+        accept()
 
 
 async def _alive(server: APIServer) -> bool:

@@ -19,6 +19,7 @@ class ScriptedEngine:
     """Serves `policy(prompt_text) -> reply` on a free loopback port. Use it as `with`.
 
     faults: statuses to answer with before the next real answer, in order.
+    edit: changes a choice before it is sent; it is given the number of the request and the choice.
     """
 
     def __init__(self, policy: Callable[[str], str], tokenizer, *, root: str = "scripted", delay_s: float = 0.0):
@@ -28,6 +29,7 @@ class ScriptedEngine:
         self.delay_s = delay_s
         self.faults: list[int] = []
         self.requests = 0
+        self.edit: Callable[[int, dict], None] = lambda _number, _choice: None
         app = Starlette(
             routes=[
                 Route("/health", lambda _: JSONResponse({})),
@@ -86,4 +88,5 @@ class ScriptedEngine:
             "logprobs": {"token_logprobs": [-0.25] * len(ids)},
             "finish_reason": "stop" if ids[-1] == self.template.close_id else "length",
         }
+        self.edit(self.requests, choice)
         return JSONResponse({"choices": [choice]})

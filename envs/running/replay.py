@@ -6,6 +6,10 @@ same, it gets the replies that were sampled before, with their ids and logprobs,
 asked. From the first prompt that differs on, replies are sampled as usual. Either way each
 reply was sampled for exactly the prompt that it follows.
 
+A reply is journalled when the conversation has taken it in, not when it comes: one that is refused, such as an aborted
+one, would be refused again at every attempt. Replies that were given again and led no further are not given a third
+time (`stuck`).
+
 Most test runners print how long they took, which is another number each time: a tool's result that differs
 in such times alone from the one that it gave before is told as it was told before.
 """
@@ -23,9 +27,10 @@ from typing import Any
 import orjson
 
 from atropos_agent.agent import ExecuteTool
-from atropos_agent.engines.completions import Answer
+from atropos_agent.engines.completions import Answer, EngineDown
 from atropos_agent.engines.route import Route
 from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.types import EngineError
 from envs.running.journal import Journal
 from tools.base import ToolCall, ToolResult
 
@@ -53,6 +58,20 @@ class TurnRecording:
         """What was told before that holds times, by the number of the call."""
         self._told: dict[str, str] = {}
         """The same of this attempt, since the last turn."""
+        self._asked: list[int] = []
+        """The prompt whose reply is not taken in yet."""
+        self._turn: dict[str, Any] | None = None
+        """The turn that is journalled once its reply is taken in; None where it was before."""
+        self._repeated = self._new = 0
+        """Replies of this attempt that were given again, and new ones that were taken in."""
+        self._waiting = False
+        """Whether a server was asked last and has given no reply that could be taken in."""
+
+    @property
+    def stuck(self) -> bool:
+        """Whether this attempt came only as far as an earlier one, by its replies, and the servers did answer: then
+        these replies may be why it fails."""
+        return self._repeated > 0 and self._new == 0 and not self._waiting
 
     async def rewind(self) -> None:
         """Give what is journalled to the next attempt."""
@@ -70,7 +89,8 @@ class TurnRecording:
         await self._journal.forget_turns(*self._key)
 
     def _clear(self) -> None:
-        self._known, self._calls = [], 0
+        self._known, self._calls, self._asked, self._turn = [], 0, [], None
+        self._repeated, self._new, self._waiting = 0, 0, False
         self._digest = hashlib.blake2b(digest_size=16)
         for table in (self._answers, self._timed, self._told):
             table.clear()
@@ -101,32 +121,51 @@ class TurnRecording:
         if not found:
             return None
         self._told.clear()
+        self._repeated += 1
+        self._turn = None
         answer = found.popleft()
         again = Answer((prompt, *answer[1:]))
         again.versions = answer.versions
         return again
 
-    def add(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
-        """Journal a turn. The prompt is kept as what it adds to the last one and its reply: the
-        results of tools, normally."""
-        seen, (ids,), (logprobs,), (reason,) = answer
-        if seen != prompt:
+    def asking(self, prompt: list[int], options: dict[str, Any]) -> None:
+        """Note that a server is asked for the reply to this prompt."""
+        self._name(prompt, options)  # which takes in the prompt
+        self._turn, self._waiting = None, True
+
+    def refused(self) -> None:
+        """Note that the servers would not answer what they were asked last."""
+        self._waiting = False
+
+    def received(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
+        """Keep a server's reply until `accept` journals it. The prompt is kept as what it adds to the last one and its
+        reply: the results of tools, normally."""
+        seen, replies, logprobs, reasons = answer
+        if seen != prompt or not len(replies) == len(logprobs) == len(reasons) == 1:
             return  # not to be trained on, and so not to be repeated
-        name = self._name(prompt, options)  # which takes in the prompt
         (version,) = getattr(answer, "versions", [None])
-        turn = {
-            "key": name,
+        self._asked = prompt
+        self._turn = {
+            "key": self._name(prompt, options),
             "added": prompt[self._kept :],
-            "ids": ids,
-            "logprobs": logprobs,
-            "reason": reason,
+            "ids": replies[0],
+            "logprobs": logprobs[0],
+            "reason": reasons[0],
             "version": version,
-            "timed": self._told,
+            "timed": dict(self._told),
         }
+
+    def accept(self) -> None:
+        """Journal the turn whose reply came last: the conversation has taken it in."""
+        if self._turn is None:
+            return
+        ids = self._turn["ids"]
         self._digest.update(array("q", ids))
-        self._known = [*prompt, *ids]
-        self._journal.add_turn(*self._key, orjson.dumps(turn))
+        self._known = [*self._asked, *ids]
+        self._journal.add_turn(*self._key, orjson.dumps(self._turn))
         self._told.clear()
+        self._turn, self._waiting = None, False
+        self._new += 1
 
     def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
         """Return what tells this request from others; the prompt becomes what is known."""
@@ -163,10 +202,20 @@ class RecordedServer(TokenServer):
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
         """See `Route`."""
-        prompt = kwargs["input_ids"]
+        prompt, recording = kwargs["input_ids"], self._recording
         options = {name: kwargs.get(name) for name in ("temperature", "top_p", "stop")}
-        answer = self._recording.recall(prompt, options)
+        answer = recording.recall(prompt, options)
         if answer is None:
-            answer = await self._route.tokens_and_logprobs_completion(**kwargs)
-            self._recording.add(prompt, options, answer)
+            recording.asking(prompt, options)
+            try:
+                answer = await self._route.tokens_and_logprobs_completion(**kwargs)
+            except EngineError as error:
+                if not isinstance(error.__cause__, EngineDown):
+                    recording.refused()
+                raise
+            recording.received(prompt, options, answer)
         return answer
+
+    def accept(self) -> None:
+        """Keep the last reply: the conversation has taken it in."""
+        self._recording.accept()

@@ -70,6 +70,9 @@ class Rollouts:
         except InfraError as error:
             logger.warning("task %s, attempt %d of %d: %s", task.id, state.attempt_number, self._attempts, error)
             self.failures.note(task, error, step=seat.step)
-            if recording is not None and state.attempt_number < self._attempts:
-                await (recording.rewind() if error.kind in REPEATABLE else recording.forget())
+            if recording is not None:
+                if recording.stuck or error.kind not in REPEATABLE:
+                    await recording.forget()  # also after the last attempt: the group may be made later
+                elif state.attempt_number < self._attempts:
+                    await recording.rewind()
             raise

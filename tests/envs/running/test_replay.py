@@ -60,3 +60,92 @@ async def test_times_that_tools_print_cost_no_new_replies_and_other_differences_
     heard = told[0] if requests == 2 else told[1]
     assert heard in env.tokenizer.decode(row), "the policy answered to what stands in its row"
     assert (second.final_response == first.final_response) == (requests == 2)
+
+
+def changed(values):
+    """Changes of the choice in one request, the second."""
+
+    def edit(number, choice):
+        if number == 2:
+            choice.update(values)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"finish_reason": "abort"},
+        {"finish_reason": None},
+        {"logprobs": {"token_logprobs": [-0.25]}},
+        {"logprobs": {"token_logprobs": [0.5] * 3}, "token_ids": [1, 2, 3]},
+    ],
+    ids=["abort", "no reason", "too few logprobs", "positive logprobs"],
+)
+async def test_a_reply_that_was_refused_is_not_given_again(engine, make_env, values):
+    engine.edit = changed(values)
+    env = make_env(group_size=1, attempts=2)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire is not None
+    assert wire["scores"] == [1.0]
+    assert env.attempts.total() == 2
+
+
+async def test_a_refused_reply_is_not_given_again_after_a_restart_either(engine, make_env):
+    engine.edit = changed({"finish_reason": "abort"})
+    env = make_env(group_size=1, attempts=1)
+    async with open_run(env) as run:
+        group, wire = await fill(run)
+        assert wire is None
+        number = group.number
+    env = make_env(group_size=1, attempts=1)
+    async with open_run(env) as run:
+        group, wire = await fill(run)
+    assert (group.number, wire["scores"]) == (number, [1.0])
+    assert engine.requests == 3, "the first reply was sound"
+
+
+async def test_aborts_cost_no_replies_that_were_sound(engine, make_env):
+    def edit(number, choice):
+        if number in (2, 3):
+            choice["finish_reason"] = "abort"
+
+    engine.edit = edit
+    env = make_env(group_size=1)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire["scores"] == [1.0]
+    assert engine.requests == 4
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_replies_to_which_the_server_takes_no_more_are_given_up(engine, make_env, status):
+    """Whatever a sound reply holds that makes the next prompt unwelcome, its rollout is not lost for ever."""
+
+    def refuse_the_next_two(number, _choice):
+        if number == 1:
+            engine.faults = [status, status]
+
+    engine.edit = refuse_the_next_two
+    env = make_env(group_size=1)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire["scores"] == [1.0]
+    assert engine.requests == 5, "the first reply was given again once, then asked for anew"
+
+
+async def test_a_verifier_that_fails_on_the_same_replies_twice_gets_others(engine, make_env):
+    class Crashing(Sums):
+        async def attempt(self, task, seat):
+            outcome = await super().attempt(task, seat)
+            if engine.requests == 2:
+                raise InfraError("verifier", "it crashes on what these replies made")
+            return outcome
+
+    env = make_env(Crashing, group_size=1)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire["scores"] == [1.0]
+    assert env.attempts.total() == 3
+    assert engine.requests == 4

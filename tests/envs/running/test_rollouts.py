@@ -31,8 +31,9 @@ class Scripted:
 class Recorded:
     """Notes what is asked of a recording."""
 
-    def __init__(self):
+    def __init__(self, *, stuck=False):
         self.asked = []
+        self.stuck = stuck
 
     async def rewind(self):
         self.asked.append("rewind")
@@ -65,6 +66,21 @@ async def test_what_fails_by_our_fault_is_retried_and_counted_by_kind(make):
     await rollouts.make(TASK, Seat(), recorded)
     assert rollouts.metrics.failures == {"sandbox": 1, "engine": 1}
     assert recorded.asked == ["rewind", "forget", "rewind"], "an engine's keeps the replies, a sandbox's does not"
+
+
+@pytest.mark.parametrize(
+    ("kind", "stuck", "asked"),
+    [
+        ("engine", False, ["rewind", "rewind", "rewind"]),
+        ("sandbox", False, ["rewind", "forget", "forget", "forget"]),
+        ("verifier", True, ["rewind", "forget", "forget", "forget"]),
+    ],
+)
+async def test_replies_that_may_be_why_it_fails_are_forgotten_also_after_the_last_attempt(make, kind, stuck, asked):
+    recorded = Recorded(stuck=stuck)
+    with pytest.raises(InfraError):
+        await make(Scripted(*[InfraError(kind, "fails") for _ in range(3)])).make(TASK, Seat(), recorded)
+    assert recorded.asked == asked
 
 
 async def test_what_fails_every_time_raises_its_last_failure(make):
