@@ -6,11 +6,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
@@ -41,7 +41,20 @@ from tools.base import ToolCall, ToolRegistry, ToolResult
 
 logger = logging.getLogger(__name__)
 
+SPARE_TOKENS = 8
+"""Left of an inference server's context window: some (SGLang) take no request that fills it to the last token."""
+
+GRACE_S = 15.0
+"""How long a request may still take, in seconds, that is under way when the rollout's time is over."""
+FAIR_REPLY_S, FAIR_TOKENS_PER_S = 1.0, 10.0
+"""What a reply takes from the rollout's time at most: seconds, and its tokens at this speed. An inference server that
+takes longer hangs or is slow, which is no fault of the model's."""
+CHARACTERS_OF_TOKEN = 4
+"""About as many, where an inference server returns text alone."""
+
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
+
+T = TypeVar("T")
 
 
 class AtroposAgent:
@@ -175,8 +188,6 @@ class _Run:
         except ContextOverflow as error:
             logger.info("the run ends because the inference server's context window is full: %s", error)
             return StopReason.MAX_TOKENS
-        except _OutOfTime:
-            return StopReason.TIME
         segment, start = len(self.conversation.segments) - 1, len(prompt)
         text = self.conversation.add_reply(completion)
         _accept(self.managed.server)
@@ -250,7 +261,6 @@ class _Run:
     async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
         """Sample one reply to `prompt`, and check it against what was asked."""
         logger.debug("prompt: %d tokens, up to %d more", len(prompt), max_tokens)
-        limit = min(self.config.request_timeout_s, self.remaining())
         server = self.managed.server
         options = {
             "max_tokens": max_tokens,
@@ -260,26 +270,15 @@ class _Run:
             "stop": list(self.config.stop) or None,
             "split": self.agent.split,
         }
-        outage_s = _outage_s(server)
         sent = list(prompt)
-        try:
-            async with asyncio.timeout(limit):
-                if self.agent.template is None:
-                    messages = self.conversation.plain_messages()
-                    return read_chat(await server.chat_completion(messages=messages, **options))
-                answer = await server.tokens_and_logprobs_completion(input_ids=sent, **options)
-        except TimeoutError as error:
-            # The wall time is the model's: what an inference server that is down has cost is not taken from it.
-            self.deadline += _outage_s(server) - outage_s
-            self.counts += Counts(abandoned_requests=1)
-            if self.remaining() <= 0 and await _alive(server):
-                raise _OutOfTime from error
-            raise EngineError(f"the inference server did not answer within {limit:.0f} s") from error
-        except RetryError as error:
-            # atroposlib's own servers wrap the cause of their last attempt.
-            cause = error.last_attempt.exception()
-            raise EngineError(f"{type(cause).__name__}: {cause}") from cause
-        self.deadline += _outage_s(server) - outage_s
+        began, outage_s = time.monotonic(), _outage_s(server)
+        if self.agent.template is None:
+            messages = self.conversation.plain_messages()
+            completion = read_chat(await self.answer(server.chat_completion(messages=messages, **options)))
+            self.give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
+            return completion
+        answer = await self.answer(server.tokens_and_logprobs_completion(input_ids=sent, **options))
+        self.give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
         try:
             completion = checked(answer, sent)
         except TokenMismatch:
@@ -287,6 +286,38 @@ class _Run:
             raise
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
+
+    async def answer(self, asking: Coroutine[Any, Any, T]) -> T:
+        """Await the inference server's answer. One that has not come when the rollout's time is over proves nothing
+        against the model: it has `GRACE_S` more. Raises EngineError when it does not come."""
+        server, began = self.managed.server, time.monotonic()
+        outage_s = _outage_s(server)
+        request = asyncio.ensure_future(asking)
+        try:
+            limit = self.config.request_timeout_s
+            await asyncio.wait({request}, timeout=min(limit, self.remaining()))
+            if not request.done() and self.remaining() <= 0 and _outage_s(server) == outage_s and await _alive(server):
+                await asyncio.wait({request}, timeout=min(GRACE_S, began + limit - time.monotonic()))
+            if request.done():
+                return request.result()
+            self.counts += Counts(abandoned_requests=1)
+            raise EngineError(f"the inference server did not answer within {time.monotonic() - began:.0f} s")
+        except TimeoutError as error:
+            raise EngineError("the inference server did not answer in time") from error
+        except RetryError as error:
+            # atroposlib's own servers wrap the cause of their last attempt.
+            cause = error.last_attempt.exception()
+            raise EngineError(f"{type(cause).__name__}: {cause}") from cause
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    def give_back(self, began: float, outage_s: float, tokens: int) -> None:
+        """Take from the rollout's time no more than a reply's fair share: what inference servers that fail, hang or
+        are slow have cost is not the model's. began, outage_s: when the request was sent, and the outage until then."""
+        spent = time.monotonic() - began
+        outage = _outage_s(self.managed.server) - outage_s
+        self.deadline += outage + max(0.0, spent - outage - FAIR_REPLY_S - tokens / FAIR_TOKENS_PER_S)
 
     async def execute(self, call: ToolCall) -> ToolResult:
         remaining = self.remaining()
@@ -311,6 +342,8 @@ class _Run:
         limits = [self.config.max_tokens]
         total = self.config.max_total_tokens
         window = getattr(self.managed.server, "max_model_len", None)
+        if window is not None:
+            window -= SPARE_TOKENS
         limits += [limit - prompt_tokens for limit in (total, window) if limit is not None]
         return min(limits)
 

@@ -19,6 +19,7 @@ class ScriptedEngine:
     """Serves `policy(prompt_text) -> reply` on a free loopback port. Use it as `with`.
 
     faults: statuses to answer with before the next real answer, in order.
+    window: of prompt and reply together, in tokens.
     edit: changes a choice before it is sent; it is given the number of the request and the choice.
     """
 
@@ -29,6 +30,7 @@ class ScriptedEngine:
         self.delay_s = delay_s
         self.faults: list[int] = []
         self.requests = 0
+        self.window = 32768
         self.edit: Callable[[int, dict], None] = lambda _number, _choice: None
         app = Starlette(
             routes=[
@@ -62,7 +64,7 @@ class ScriptedEngine:
         return len(self._server.server_state.connections)
 
     async def _models(self, _: Request) -> JSONResponse:
-        return JSONResponse({"data": [{"id": "scripted", "root": self.root, "max_model_len": 32768}]})
+        return JSONResponse({"data": [{"id": "scripted", "root": self.root, "max_model_len": self.window}]})
 
     async def _completions(self, request: Request) -> JSONResponse:
         body = await request.json()
@@ -73,6 +75,9 @@ class ScriptedEngine:
         self.requests += 1
         if self.faults:
             return JSONResponse({"error": {"message": "planned"}}, self.faults.pop(0))
+        if len(prompt) + body["max_tokens"] > self.window:
+            message = f"This model's maximum context length is {self.window} tokens. However, you requested more."
+            return JSONResponse({"error": {"message": message, "code": 400}}, 400)
         if isinstance(body["prompt"], str):
             # A question about the tokenizer, not about a task.
             reply = "."

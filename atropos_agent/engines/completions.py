@@ -95,6 +95,8 @@ class CompletionsServer(TokenServer):
         self._is_adapter = False
         self._adapter: tuple[float, int | None] = (-math.inf, None)
         """When the served adapter was last asked for (`time.monotonic`), and its version then."""
+        self.longest = 0
+        """Prompt and reply together, in tokens, of the longest request that it ever took."""
         self.in_flight = 0
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
@@ -111,13 +113,12 @@ class CompletionsServer(TokenServer):
         try:
             response = await self._client().get("/v1/models", timeout=5.0)
             response.raise_for_status()
-            models = response.json()["data"]
-        except (httpx.HTTPError, ValueError, KeyError) as error:
+            served = {str(model["id"]): model for model in response.json()["data"]}
+        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
             raise EngineError(
                 f"no inference server answers at {self.url} ({_cause(error)}); "
                 "start `vllm serve MODEL` there or set --openai.base_url"
             ) from error
-        served = {model["id"]: model for model in models}
         if self.config.model_name in ("default", "", None) and len(served) == 1:
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
@@ -127,9 +128,10 @@ class CompletionsServer(TokenServer):
             )
         model = served[self.config.model_name]
         # An adapter's own root is the adapter's folder, which need hold no tokenizer.
-        base = served.get(model.get("parent"), model)
-        self.max_model_len = model.get("max_model_len") or base.get("max_model_len")
-        self.root = base.get("root")
+        base = served.get(str(model.get("parent")), model)
+        window, root = model.get("max_model_len") or base.get("max_model_len"), base.get("root")
+        self.max_model_len = window if type(window) is int and window > 0 else None
+        self.root = root if isinstance(root, str) else None
         self._is_adapter = base is not model
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
@@ -154,6 +156,7 @@ class CompletionsServer(TokenServer):
     async def once(self, **kwargs: Any) -> Answer:
         """Sample as `tokens_and_logprobs_completion` does, in one try. Raises EngineDown when another may succeed."""
         split = kwargs.pop("split", "train")
+        length = len(kwargs["input_ids"]) + (kwargs.get("max_tokens") or 0)
         async with self.sem if split == "train" else self.eval_sem:
             start = time.monotonic()
             self.in_flight += 1
@@ -161,9 +164,18 @@ class CompletionsServer(TokenServer):
                 # Before the request, as a reply's version is that of the oldest weights that had a part in it.
                 served = await self._adapter_version() if self._is_adapter else None
                 answer = await self._while_alive(self._tokens_and_logprobs_completion_wrapper(**kwargs))
+            except ContextOverflow as error:
+                if length > (known := self.max_model_len or self.longest):
+                    raise
+                raise EngineError(
+                    f"{self.label} has no room for {length} tokens any more, though it had for {known}: it has come "
+                    f"back with a smaller context window; start it with --max-model-len {known}, or this run anew "
+                    f"({error})"
+                ) from error
             finally:
                 self.in_flight -= 1
             answer.versions = [served if version is None else version for version in answer.versions]
+            self.longest = max(self.longest, length)
             self._note(split, time.monotonic() - start)
             return answer
 
@@ -193,12 +205,7 @@ class CompletionsServer(TokenServer):
             response = await self._client().get("/metrics", timeout=5.0)
         except httpx.HTTPError:
             return None
-        found: dict[str, float] = {}
-        for line in response.text.splitlines() if response.status_code == 200 else ():
-            name = line.partition(" ")[0].partition("{")[0]
-            if name in _LOAD_METRICS:
-                found[name] = found.get(name, 0.0) + float(line.rpartition(" ")[2])
-        return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
+        return _read_load(response.text) if response.status_code == 200 else None
 
     async def _adapter_version(self) -> int | None:
         """Return the step that the folder of the served adapter names, at most `adapter_s` old: vLLM's
@@ -378,6 +385,24 @@ def answer_of(
 def _label(choice: Mapping[str, Any]) -> Any:
     """The embedded server names the oldest weights, vLLM's `/inference/v1/generate` all of them."""
     return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
+
+
+def _read_load(page: str) -> Load | None:
+    """Return the load that a page of Prometheus metrics tells; None when it does not, or is torn."""
+    found: dict[str, float] = {}
+    for line in page.splitlines():
+        name, _, rest = line.partition(" ")
+        name = name.partition("{")[0]
+        if name not in _LOAD_METRICS:
+            continue
+        try:
+            value = float(rest.rpartition(" ")[2])
+        except ValueError:
+            return None
+        if not 0 <= value < math.inf:
+            return None
+        found[name] = found.get(name, 0.0) + value
+    return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
 
 
 def _cause(error: BaseException) -> str:

@@ -23,11 +23,17 @@ class Route(TokenServer):
     def __init__(self, engines: Sequence[CompletionsServer], *, patience_s: float = 1800.0) -> None:
         super().__init__(engines[0].config)
         self.initialized = True
-        self.outage_s = 0.0
-        """Seconds that requests have spent on inference servers that failed, and in waiting for one that does not."""
+        self._lost_s = 0.0
+        self._failing_since: float | None = None
         self._engines = engines
         self._own: CompletionsServer | None = None
         self._patience_s = patience_s
+
+    @property
+    def outage_s(self) -> float:
+        """Return the seconds that requests have spent on inference servers that failed, and in waiting for one that
+        does not, until now."""
+        return self._lost_s + (0.0 if self._failing_since is None else time.monotonic() - self._failing_since)
 
     @property
     def max_model_len(self) -> int | None:
@@ -42,7 +48,6 @@ class Route(TokenServer):
         """Sample as `CompletionsServer` does. Raises ContextOverflow, TokenMismatch, EngineError."""
         began = time.monotonic()
         refusals: dict[CompletionsServer, Exception] = {}
-        failing = False
         try:
             while True:
                 engine = await self._choose(refusals)
@@ -52,7 +57,7 @@ class Route(TokenServer):
                     if answer[0] != kwargs["input_ids"]:
                         raise TokenMismatch(f"{engine.label} was given another prompt than was sent")
                 except EngineDown as error:
-                    failing = True
+                    self._failing_since = began
                     engine.mark(error)
                     if time.monotonic() - began > self._patience_s:
                         waited = f"no inference server has answered for {self._patience_s:.0f} s"
@@ -65,13 +70,11 @@ class Route(TokenServer):
                     engine.mark(error)
                 else:
                     engine.mark(None)
-                    if failing:
-                        self.outage_s += started - began
-                    failing = False
+                    if self._failing_since is not None:
+                        self._lost_s, self._failing_since = self._lost_s + started - began, None
                     return answer
         finally:
-            if failing:
-                self.outage_s += time.monotonic() - began
+            self._lost_s, self._failing_since = self.outage_s, None
 
     async def _choose(self, refusals: dict[CompletionsServer, Exception]) -> CompletionsServer:
         usable = [engine for engine in self._engines if engine not in refusals]

@@ -204,6 +204,8 @@ class RecordedServer(TokenServer):
         """See `Route`."""
         prompt, recording = kwargs["input_ids"], self._recording
         options = {name: kwargs.get(name) for name in ("temperature", "top_p", "stop")}
+        # What was sampled with more room may leave none now, which would be no fault of the model's.
+        options["window"] = self.max_model_len
         answer = recording.recall(prompt, options)
         if answer is None:
             recording.asking(prompt, options)

@@ -14,7 +14,7 @@ from atropos_agent.engines.completions import Load
 from envs.config import AgentEnvConfig
 from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records.atif import RolloutWriter
-from envs.records.disk import no_space, replace_file
+from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
 from envs.records.redaction import Redactor
@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 START_ROLLOUTS = 16
 """Rollouts at the same time before anything is known of the inference servers."""
+LOAD_S = 10.0
+"""How long an inference server may take to say how busy it is."""
 
 
 PAGE = 2000
@@ -259,9 +261,13 @@ class Run:
             self.queue.put_back(group)
 
     async def _load(self) -> Load | None:
-        """How busy the inference servers are together; None when none tells."""
-        found = await asyncio.gather(*(server.load() for server in self.env.servers))
-        loads = [load for load in found if load is not None]
+        """How busy the inference servers are together; None when none tells, whatever they answer."""
+        asked = (asyncio.wait_for(server.load(), LOAD_S) for server in self.env.servers)
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        for error in found:
+            if isinstance(error, Exception):
+                logger.debug("an inference server does not say how busy it is: %r", error)
+        loads = [load for load in found if isinstance(load, Load)]
         if not loads:
             return None
         return Load(*(sum(getattr(load, name) for load in loads) for name in ("running", "waiting", "preempted")))
@@ -321,7 +327,7 @@ async def write_metrics(env: Environment, metrics: Metrics, limiter: Concurrency
         # To its end, or an older state would be written over the last one.
         await finish(asyncio.to_thread(replace_file, path, data))
     except OSError as error:
-        if not no_space(error):
+        if not may_pass(error):
             raise
         logger.error("%s: %s; it is written later", path, error)
 
@@ -357,6 +363,6 @@ def _write_page(env: Environment) -> None:
     try:
         write_report(rollouts, path, decode=decode, title=env.name, summary={"model": models, **shown})
     except OSError as error:
-        if not no_space(error):
+        if not may_pass(error):
             raise
         logger.error("%s: %s; it is not written", path, error)

@@ -117,6 +117,28 @@ async def test_the_load_is_summed_over_labels():
     assert await server_with(lambda request: httpx.Response(404)).load() is None
 
 
+@pytest.mark.parametrize("end", ["", " ", " 3 oops", " NaN", " +Inf", " -1", '{a="1"', " \x00", "{", " 1e999"])
+async def test_a_page_that_is_torn_or_makes_no_sense_tells_no_load(end):
+    text = f"vllm:num_requests_waiting 1\nvllm:num_requests_running{end}"
+    assert await server_with(lambda request: httpx.Response(200, text=text)).load() is None
+
+
+@pytest.mark.parametrize("data", [None, {}, [], [None], [{}], [[]], "x", 3, {"data": None}])
+async def test_a_list_of_models_that_makes_no_sense_is_no_server(data):
+    server = server_with(lambda request: httpx.Response(200, json={"data": data}))
+    with pytest.raises(EngineError):
+        await server.connect()
+
+
+@pytest.mark.parametrize("window", [None, 0, -1, "8192", 1.5, [], True])
+async def test_a_context_window_that_makes_no_sense_is_not_known(window):
+    model = {"id": "m", "max_model_len": window, "root": ["x"]}
+    server = server_with(lambda request: httpx.Response(200, json={"data": [model]}))
+    server.config.model_name = "m"
+    await server.connect()
+    assert (server.max_model_len, server.root) == (None, None)
+
+
 def test_a_server_that_fails_is_avoided_for_longer_each_time():
     server = server_with(lambda request: httpx.Response(200))
     ends = []

@@ -12,7 +12,7 @@ from truth import PlaybackServer, Turn, assert_rows_are_the_truth, assert_truth,
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.completions import ContextOverflow
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, StopReason
+from atropos_agent.types import AgentConfig, AgentError, EngineError, StopReason
 from tools.base import ToolRegistry
 
 
@@ -128,26 +128,39 @@ async def test_a_full_context_window_ends_the_rollout_with_what_was_sampled(toke
     assert_truth(tokenizer, result, server.exchanges)
 
 
-async def test_a_reply_that_comes_after_the_end_is_in_no_row_and_is_told(tokenizer):
-    template = ChatTemplate(tokenizer)
+class Late(PlaybackServer):
+    """Gives its second reply half a second late."""
 
-    class Late(PlaybackServer):
-        late = None
+    late = None
 
-        async def tokens_and_logprobs_completion(self, **kwargs):
-            if len(self.exchanges) < 1:
-                return await super().tokens_and_logprobs_completion(**kwargs)
-            self.late = asyncio.ensure_future(self._later(kwargs))
-            return await asyncio.shield(self.late)
-
-        async def _later(self, kwargs):
-            await asyncio.sleep(0.5)
+    async def tokens_and_logprobs_completion(self, **kwargs):
+        if len(self.exchanges) < 1:
             return await super().tokens_and_logprobs_completion(**kwargs)
+        self.late = asyncio.ensure_future(self._later(kwargs))
+        return await asyncio.shield(self.late)
 
-    server = Late([sampled(template, call("one"), "stop"), sampled(template, "late", "stop")])
+    async def _later(self, kwargs):
+        await asyncio.sleep(0.5)
+        return await super().tokens_and_logprobs_completion(**kwargs)
+
+
+async def test_a_reply_that_comes_soon_after_the_end_is_the_last_and_in_a_row(tokenizer):
+    template = ChatTemplate(tokenizer)
+    server = Late([sampled(template, text, "stop") for text in (call("one"), call("late"), "no more")])
     result = await AtroposAgent(server, ToolRegistry([say]), AgentConfig(max_seconds=0.3), template=template).run("Go.")
     assert result.stop_reason is StopReason.TIME
-    kept = list(server.exchanges)
+    assert_truth(tokenizer, result, server.exchanges)
+    assert len(result.steps) == len(server.exchanges) == 2
+    assert result.counts.abandoned_requests == 0
+
+
+async def test_a_reply_that_does_not_come_is_in_no_row_is_told_and_is_our_failure(tokenizer, monkeypatch):
+    monkeypatch.setattr("atropos_agent.agent.GRACE_S", 0.05)
+    template = ChatTemplate(tokenizer)
+    server = Late([sampled(template, call("one"), "stop"), sampled(template, "late", "stop")])
+    with pytest.raises(EngineError) as caught:
+        await AtroposAgent(server, ToolRegistry([say]), AgentConfig(max_seconds=0.3), template=template).run("Go.")
+    result, kept = caught.value.partial, list(server.exchanges)
     await server.late
     assert_truth(tokenizer, result, kept)
     assert result.counts.abandoned_requests == 1

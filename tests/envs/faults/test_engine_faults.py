@@ -117,6 +117,29 @@ async def test_an_engine_down_beyond_a_rollouts_time_is_a_failure_of_ours_and_no
     assert not metrics_of(env).stops["time"]
 
 
+@pytest.mark.parametrize("fault", ["hang", "drip"])
+async def test_an_engine_that_hangs_until_the_rollouts_time_is_over_though_it_lives_makes_no_grade(
+    engine, make_env, monkeypatch, fault
+):
+    monkeypatch.setattr("atropos_agent.agent.GRACE_S", 2.0)
+    async with spoilt(engine) as proxy:
+        proxy.plan.extend([None, None, fault, fault])
+        env = make_env(proxy.url, rollout_timeout_s=2.0)
+        await one_group(env)
+    assert metrics_of(env).failures == {"engine": 2}
+    assert set(metrics_of(env).stops) == {"answered"}
+    assert engine.requests <= 6, "the replies before the hang were not sampled again"
+
+
+async def test_an_engine_that_stalls_takes_no_time_from_the_rollout(engine, make_env):
+    async with spoilt(engine) as proxy:
+        proxy.always = "stall"
+        env = make_env(proxy.url, rollout_timeout_s=4.0)
+        await one_group(env)
+    assert not metrics_of(env).failures
+    assert set(metrics_of(env).stops) == {"answered"}
+
+
 @pytest.mark.parametrize("fault", [500, 400, "refuse", "wrong ids"])
 async def test_beside_a_sick_engine_the_others_do_its_work(engine, make_env, fault):
     async with spoilt(engine) as sick, spoilt(engine) as well:
@@ -145,3 +168,65 @@ async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(
             await making
         assert metrics_of(env).groups >= 10
     assert "rollouts succeed again" in caplog.text
+
+
+async def started(engine, make_env, **options):
+    """An environment whose servers have said what they serve, as at the start of a command."""
+    env = make_env(engine.url.removesuffix("/v1"), **options)
+    for server in env.servers:
+        await server.connect()
+    return env
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["told its window", "told nothing"])
+async def test_an_engine_that_comes_back_with_a_smaller_window_ends_no_rollout(engine, make_env, known):
+    env = await started(engine, make_env, attempts=1) if known else make_env(engine.url, attempts=1)
+    async with open_run(env) as run, asyncio.timeout(60):
+        await fill(run)
+        engine.window = 600
+        group, wire = await fill(run)
+        assert wire is None, "a conversation that was cut short by us is not graded"
+        engine.window = 32768
+        _, wire = await fill(run, group)
+    assert wire["scores"] == [1.0, 1.0]
+    assert metrics_of(env).failures == {"engine": 2}
+    assert set(metrics_of(env).stops) == {"answered"}
+
+
+async def test_beside_an_engine_whose_window_has_shrunk_another_does_its_work(engine, make_env, smollm2_tokenizer):
+    with ScriptedEngine(right, smollm2_tokenizer) as small:
+        env = make_env(small.url, engine.url)
+        for server in env.servers:
+            await server.connect()
+        small.window = 600
+        await one_group(env)
+    assert not metrics_of(env).failures
+
+
+async def test_replies_from_before_a_restart_with_a_smaller_window_are_not_gone_on_with(engine, make_env):
+    def lose_the_second(number, choice):
+        if number == 2:
+            choice["finish_reason"] = "abort"
+
+    engine.edit = lose_the_second
+    env = await started(engine, make_env, attempts=1, group_size=1)
+    async with open_run(env) as run:
+        assert (await fill(run))[1] is None
+    engine.edit = lambda _number, _choice: None
+    engine.window = 30000
+    env = await started(engine, make_env, attempts=1, group_size=1)
+    async with open_run(env) as run:
+        assert (await fill(run))[1]["scores"] == [1.0]
+    assert engine.requests == 4, "a reply that had more room than there is now is no start of this rollout"
+
+
+async def test_a_model_that_fills_the_window_is_graded(engine, make_env):
+    engine.window = 800
+    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "1+1"}}</tool_call>'
+    engine.policy = lambda _: call
+    env = await started(engine, make_env, group_size=1, max_steps=50)
+    async with open_run(env) as run, asyncio.timeout(60):
+        _, wire = await fill(run)
+    assert wire["scores"] == [0.0]
+    assert metrics_of(env).stops == {"max_tokens": 1}
+    assert not metrics_of(env).failures
