@@ -113,6 +113,8 @@ class Seat:
 
 SIGN = "cheat/"
 """What the names of metrics begin with that are signs of cheating."""
+VERIFIER_TIMED_OUT = "verifier_timed_out"
+"""The metric of a verdict that was given because the tests did not end in their time."""
 
 
 @dataclass(frozen=True, slots=True)

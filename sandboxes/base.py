@@ -148,7 +148,8 @@ class Sandbox(Protocol):
     """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
-    and `stop`. Optional: `session` (the terminal tool needs it), `reset` and `fork`, which raise NotSupported here.
+    and `stop`. Optional: `session` (the terminal tool needs it), `reset` and `fork`, which raise NotSupported here, and
+    `overran`, which knows of nothing here.
     """
 
     workdir: str
@@ -213,6 +214,12 @@ class Sandbox(Protocol):
         """Bring back the state in which `open` gave it, whatever was done since; its processes and sessions are
         gone."""
         raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
+
+    async def overran(self) -> str | None:
+        """Return the limit ("memory", "processes") at which what runs here has ended the sandbox or made it fall
+        silent; None where nothing proves that, as when it was killed from outside. To be asked after SandboxDied
+        or SandboxTimeout."""
+        return None
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         """Open `count` new sandboxes with this one's files as they are now, removed when the block ends. Its

@@ -57,5 +57,8 @@ class WrappedSandbox(Sandbox):
     async def reset(self) -> None:
         await self.inner.reset()
 
+    async def overran(self) -> str | None:
+        return await self.inner.overran()
+
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         return self.inner.fork(count)

@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from envs.judging.prepare import REPORT, SHOWN
-from envs.types import SIGN, TestStatus, Verdict
+from envs.types import SIGN, VERIFIER_TIMED_OUT, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     metrics = _metrics(ran, logs)
     if ran.timed_out:
         explanation = f"The tests did not end within {ran.duration_s:.0f} s.\n{output}"
-        return Verdict(0.0, explanation, tests, {**metrics, "verifier_timed_out": 1.0})
+        return Verdict(0.0, explanation, tests, {**metrics, VERIFIER_TIMED_OUT: 1.0})
     try:
         if problem is not None:
             raise ValueError(problem)

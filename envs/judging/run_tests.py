@@ -18,11 +18,18 @@ from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, Sandb
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
+_REFUSED = 123
+"""How `xargs` ends when `rm` could not remove something."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class DiedInTests(InfraError):
-    """The sandbox died or went silent under `test.sh`: the judged code's doing or the machine's."""
+    """The sandbox died or went silent under `test.sh`. overran: the limit at which the judged code did that; None
+    where nothing proves that it was the code: it may have been the machine."""
+
+    def __init__(self, message: str, overran: str | None) -> None:
+        super().__init__(Failure.VERIFIER, message)
+        self.overran = overran
 
 
 async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict:
@@ -47,7 +54,8 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
 
 
 async def _apply(sandbox: Sandbox, task: Task, changes: Changes) -> str | None:
-    """Make the agent's changes in a clean tree. Return why they can't be made, None normally.
+    """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
+    nothing tells.
 
     Changed paths are removed first: nothing is written through a link or into a file of another kind.
     """
@@ -60,8 +68,10 @@ async def _apply(sandbox: Sandbox, task: Task, changes: Changes) -> str | None:
             timeout=300.0,
             user=task.user,  # who could remove them in the agent's sandbox
         )
-        if not removed.ok:
+        if removed.exit_code == _REFUSED:
             return f"The agent's deletions could not be made: {removed.output[-SHOWN:]}"
+        if not removed.ok:  # killed, or out of time: not for what is to be deleted
+            raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
         await sandbox.upload(changes.archive, sandbox.workdir)
     return None
@@ -81,7 +91,8 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
             max_output=_MAX_REPORT_BYTES,
         )
     except (SandboxDied, SandboxTimeout) as error:
-        raise DiedInTests(Failure.VERIFIER, f"the sandbox did not survive the tests: {error}") from error
+        what = f"the sandbox did not survive the tests: {error}"
+        raise DiedInTests(what, await sandbox.overran()) from error
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"the tests could not be run: {error}") from error
 

@@ -11,8 +11,9 @@ the tests and fetches what they left, `results` reads that as a `Verdict`.
 
 Who failed decides what becomes of it. The judged code can make `test.sh` hang, crash or end before it
 writes a reward, and can make it write nonsense; each of these is a reward of 0 with its explanation, as is a
-sandbox that died twice under the same changes. Harbor calls a missing reward an error of the grader;
-here a task's reference was seen to be rewarded (`tasks check`), so the code is at fault. What the
+sandbox that the code brought down twice by what it took of it (`Sandbox.overran`). A sandbox that died otherwise
+proves nothing against the code: whoever reaches the Docker daemon can kill it. Harbor calls a missing reward an error
+of the grader; here a task's reference was seen to be rewarded (`tasks check`), so the code is at fault. What the
 judged code can't cause (the Docker daemon, the sandbox before the tests run) raises `InfraError`.
 """
 
@@ -59,8 +60,9 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
             async with open_prepared(backend, task, image) as prepared:
                 return await run_tests(prepared, task, changes)
         except DiedInTests as error:
-            if isinstance(first, DiedInTests):
-                return Verdict(0.0, f"The tests brought down their sandbox, twice ({error}).")
+            if isinstance(first, DiedInTests) and first.overran and error.overran:
+                what = f"at the limit of its {error.overran} ({error})"
+                return Verdict(0.0, f"The tests brought down their sandbox, twice, {what}.")
             raise
 
     async with _Ahead(open_prepared(backend, task, image), task.id) as ahead:

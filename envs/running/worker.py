@@ -16,7 +16,7 @@ from atropos_agent.types import StopReason
 from envs.config import AgentEnvConfig
 from envs.running.failures import attribute
 from envs.running.watchdog import LoopWatch
-from envs.types import Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
+from envs.types import VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
 
 
 class Worker(Protocol):
@@ -91,6 +91,7 @@ class LocalWorker:
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:
             raise InfraError(Failure.TOKENS, f"a row of {longest} tokens is longer than {most}")
-        if result.stop_reason is StopReason.TIME and (lost := self._watch.suspended_since(started)) > 0:
+        late = result.stop_reason is StopReason.TIME or VERIFIER_TIMED_OUT in outcome.verdict.metrics
+        if late and (lost := self._watch.suspended_since(started)) > 0:
             what = f"the process was suspended for {lost:.0f} s of the rollout's time"
             raise InfraError(Failure.SUSPENDED, what)

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiodocker
 
@@ -23,6 +23,11 @@ from sandboxes.docker.proxy import ENVIRONMENT
 from sandboxes.output import dropped_line
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 from sandboxes.trees import rebase
+
+_STATE_S = 10.0
+"""How long the Docker daemon may take to say what became of a container."""
+_FULL = 0.97
+"""The share of its memory from which on a container is at its limit."""
 
 
 class DockerSession(Session):
@@ -156,6 +161,20 @@ class DockerSandbox(Sandbox):
                     raise
             await self._machine.container.wait()
 
+    async def overran(self) -> str | None:
+        container = self._machine.container
+        try:
+            async with daemon_errors(f"ask what became of sandbox {self.id}"), asyncio.timeout(_STATE_S):
+                state = (await container.show())["State"]
+                while state["Running"] and not self._channel.alive:
+                    await asyncio.sleep(0.1)  # the Docker daemon hears of its end a little later
+                    state = (await container.show())["State"]
+                if state["Running"] and not state["Paused"]:
+                    return full(await container.stats(stream=False))
+                return "memory" if state["OOMKilled"] else None
+        except SandboxError:
+            return None
+
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
         """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
         data = bytearray()
@@ -223,6 +242,20 @@ class DockerSandbox(Sandbox):
         except FileNotFoundError:
             return []
         return [line.split(":") for line in text.decode(errors="replace").splitlines()]
+
+
+def full(stats: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return which of its limits a running container is at, by the Docker daemon's statistics; None for none."""
+    now = stats[0] if stats else {}
+    memory, pids = now.get("memory_stats") or {}, now.get("pids_stats") or {}
+    pages = memory.get("stats") or {}
+    # What files have in memory is given up when it is needed.
+    cached = sum(pages.get(f"total_{name}", pages.get(name, 0)) for name in ("active_file", "inactive_file"))
+    if memory.get("limit") and memory.get("usage", 0) - cached >= _FULL * memory["limit"]:
+        return "memory"
+    if pids.get("limit") and pids.get("current", 0) >= pids["limit"]:
+        return "processes"
+    return None
 
 
 def _result(ended: Ended, max_output: int, start: float) -> ExecResult:

@@ -1,10 +1,14 @@
 """Running hidden tests on the changes in a prepared sandbox."""
 
+from contextlib import nullcontext
+
 import pytest
-from verifier_samples import REWARD, task, verdict_after
+from verifier_samples import REWARD, FailingBackend, FailingSandbox, task, verdict_after
 
 from envs.judging.changes import Changes
 from envs.judging.verifier import judge
+from envs.types import InfraError
+from sandboxes.base import ExecResult
 
 
 @pytest.mark.docker
@@ -68,3 +72,15 @@ async def test_a_report_that_judged_code_could_have_written_is_not_read(docker_b
     sample = task(tmp_path, planted + REWARD.format(0.5), user="65534")
     verdict = await judge(docker_backend, sample, base_image, Changes())
     assert (verdict.reward, verdict.tests) == (0.5, {})
+
+
+@pytest.mark.parametrize(("status", "ours"), [(123, False), (124, True), (137, True), (1, True)])
+async def test_deletions_that_end_otherwise_than_refused_are_ours(tmp_path, status, ours):
+    class Refusing(FailingSandbox):
+        async def exec(self, command, **options):
+            return ExecResult(status if "xargs" in command else 0, b"")
+
+    backend = FailingBackend(Refusing(None), Refusing(None))
+    with pytest.raises(InfraError) if ours else nullcontext():
+        verdict = await judge(backend, task(tmp_path, ""), "image", Changes(deleted=("old",)))
+        assert verdict.explanation.startswith("The agent's deletions could not be made")

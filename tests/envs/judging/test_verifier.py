@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from verifier_samples import (
@@ -18,7 +19,7 @@ from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
 from envs.types import InfraError
-from sandboxes.base import DaemonUnavailable, SandboxError
+from sandboxes.base import DaemonUnavailable, Limits, SandboxError
 from sandboxes.local import LocalBackend
 
 
@@ -61,9 +62,55 @@ async def test_a_missing_image_is_ours_not_the_models(docker_backend, tmp_path):
     assert caught.value.kind == "verifier"
 
 
-async def test_a_sandbox_that_dies_in_the_tests_twice_is_the_codes_doing(tmp_path):
-    verdict = await judge(FailingBackend(dies_in_tests(), dies_in_tests()), task(tmp_path, ""), "image", Changes())
-    assert (verdict.reward, "brought down their sandbox, twice" in verdict.explanation) == (0.0, True)
+async def test_a_sandbox_that_dies_at_its_limits_in_the_tests_twice_is_the_codes_doing(tmp_path):
+    backend = FailingBackend(dies_in_tests("memory"), dies_in_tests("memory"))
+    verdict = await judge(backend, task(tmp_path, ""), "image", Changes())
+    assert verdict.reward == 0.0
+    assert "brought down their sandbox, twice, at the limit of its memory" in verdict.explanation
+
+
+@pytest.mark.parametrize("limits", [(None, None), ("memory", None), (None, "memory")])
+async def test_a_sandbox_that_dies_in_the_tests_without_proof_against_the_code_is_ours(tmp_path, limits):
+    with pytest.raises(InfraError) as caught:
+        await judge(FailingBackend(*map(dies_in_tests, limits)), task(tmp_path, ""), "image", Changes())
+    assert caught.value.kind == "verifier"
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("way", ["kill", "rm -f", "stop -t 0"])
+async def test_a_verifiers_sandbox_that_is_killed_from_outside_is_ours(docker_backend, base_image, tmp_path, way):
+    async def killer():
+        while True:
+            listed = await docker("ps", "-q", "--filter", f"label=atropos-agent.owner={docker_backend.owner.id}")
+            for name in listed.split():
+                if "sleep 33" in await docker("top", name):
+                    await docker(*way.split(), name)
+            await asyncio.sleep(0.1)
+
+    killing = asyncio.create_task(killer())
+    try:
+        with pytest.raises(InfraError) as caught:
+            await judge(docker_backend, task(tmp_path, f"sleep 33; {REWARD.format(1)}"), base_image, Changes())
+    finally:
+        killing.cancel()
+        await asyncio.gather(killing, return_exceptions=True)
+    assert caught.value.kind == "verifier"
+
+
+@pytest.mark.docker
+async def test_code_that_takes_all_memory_from_its_sandbox_and_so_ends_it_gets_0(docker_backend, base_image, tmp_path):
+    # What lies in /dev/shm is nobody's whom the kernel could kill.
+    fill = "for n in $(seq 99); do head -c 60000000 /dev/zero > /dev/shm/$n; done; sleep 5; "
+    sample = replace(task(tmp_path, fill + REWARD.format(1)), limits=Limits(memory_mb=32))
+    verdict = await judge(docker_backend, sample, base_image, Changes())
+    assert verdict.reward == 0.0, verdict.explanation
+
+
+async def docker(*arguments):
+    process = await asyncio.create_subprocess_exec(
+        "docker", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    return (await process.communicate())[0].decode()
 
 
 async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):

@@ -45,8 +45,9 @@ class FailingSandbox:
     id = "failing"
     workdir = "/app"
 
-    def __init__(self, fails):
+    def __init__(self, fails, limit=None):
         self._fails = fails
+        self._limit = limit
         self.commands = []
 
     async def exec(self, command, **options):
@@ -54,6 +55,9 @@ class FailingSandbox:
         if self._fails(command):
             raise SandboxDied("killed")
         return ExecResult(0, b"")
+
+    async def overran(self):
+        return self._limit
 
     async def upload(self, archive, path):
         pass
@@ -81,8 +85,8 @@ class FailingBackend:
         yield sandbox
 
 
-def dies_in_tests():
-    return FailingSandbox(lambda command: "/verifier/run.sh" in command)
+def dies_in_tests(limit=None):
+    return FailingSandbox(lambda command: "/verifier/run.sh" in command, limit)
 
 
 def dies_before_the_tests():

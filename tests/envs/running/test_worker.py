@@ -11,7 +11,7 @@ from atropos_agent.types import EngineError, StopReason, TokenMismatch
 from envs.config import AgentEnvConfig
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker
-from envs.types import Failure, Hidden, InfraError, Outcome, Reward, Seat, Task, Verdict
+from envs.types import VERIFIER_TIMED_OUT, Failure, Hidden, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import SandboxDied
 
 TASK = Task("t", "Do it.")
@@ -105,3 +105,21 @@ async def test_a_cancellation_from_within_is_a_failure_and_one_from_outside_is_n
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        outcome(stop_reason=StopReason.TIME),
+        Outcome(RESULT, Verdict(0.0, "the tests did not end in time", metrics={VERIFIER_TIMED_OUT: 1.0})),
+    ],
+    ids=["the agent", "the verifier"],
+)
+async def test_time_that_ran_out_while_the_process_stood_still_proves_nothing(end):
+    class Suspended(LoopWatch):
+        def suspended_since(self, moment):
+            return 30.0
+
+    standing = LocalWorker(Attempts(end), AgentEnvConfig(tokenizer_name="x"), Suspended())
+    with pytest.raises(InfraError, match="suspended for 30 s"):
+        await standing.run(TASK, Seat())
