@@ -10,9 +10,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiodocker
 import aiohttp
@@ -34,10 +35,17 @@ _LOG = Path("/var/log/atropos-dockerd.log")
 _LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
 _APT_TRIES, _APT_PAUSE_S = 24, 5.0
+PATIENCE_S = 60.0
+"""How long a Docker daemon that is there may take over its first answer, as when it starts with many containers."""
+_REMIND_S = 5.0
 _REMEDY = (
     "Start Docker (`systemctl start docker`, Docker Desktop), set DOCKER_HOST, or, as root on Debian or Ubuntu, "
     "run `python -m sandboxes setup`, which installs and starts one."
 )
+
+
+class DaemonSilent(DaemonUnavailable):
+    """There is a Docker daemon, and it does not answer."""
 
 
 class DaemonClient(aiodocker.Docker):
@@ -58,11 +66,12 @@ class DaemonClient(aiodocker.Docker):
 
 
 @asynccontextmanager
-async def connect(url: str | None = None, timeout_s: float = 5.0) -> AsyncIterator[DaemonClient]:
+async def connect(url: str | None = None) -> AsyncIterator[DaemonClient]:
     """Open a client of a Docker daemon that answers. This is the only way to one; ssh:// goes through a tunnel.
 
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
-    timeout_s: how long the first answer may take. Raises DaemonUnavailable with the remedy.
+    One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy, and
+    DaemonSilent for one that does not answer.
     """
     async with AsyncExitStack() as stack:
         try:
@@ -77,15 +86,29 @@ async def connect(url: str | None = None, timeout_s: float = 5.0) -> AsyncIterat
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {_REMEDY}"
             ) from error
         stack.push_async_callback(client.close)
+        where = f"The Docker daemon at {url or client.docker_host}"
         try:
-            async with asyncio.timeout(timeout_s):
-                await client.version()
+            await _patiently(client.version(), where)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
-            why = f"did not answer within {timeout_s:g} s" if isinstance(error, TimeoutError) else str(error)
-            raise DaemonUnavailable(
-                f"The Docker daemon at {url or client.docker_host} is not usable: {why}. {_REMEDY}"
-            ) from error
+            kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
+            why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
+            raise kind(f"{where} is not usable: {why}. {_REMEDY}") from error
         yield client
+
+
+async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:
+    """Await the answer to a question, and say what is waited for. Raises TimeoutError, and what the question does."""
+    asked, began = asyncio.ensure_future(question), time.monotonic()
+    try:
+        while not (await asyncio.wait({asked}, timeout=min(_REMIND_S, PATIENCE_S)))[0]:
+            waited = time.monotonic() - began
+            if waited >= PATIENCE_S:
+                raise TimeoutError
+            logger.warning("%s has not answered for %.0f s; waiting for it, up to %g s", where, waited, PATIENCE_S)
+        asked.result()
+    finally:
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
 
 
 def _address(url: str | None) -> str | None:
@@ -137,6 +160,8 @@ async def ensure_daemon() -> int | None:
     try:
         async with connect():
             return None
+    except DaemonSilent:
+        raise  # there is one, and another would not start
     except DaemonUnavailable:
         if "DOCKER_HOST" in os.environ or os.geteuid() != 0 or not sys.platform.startswith("linux"):
             raise

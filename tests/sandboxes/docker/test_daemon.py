@@ -1,6 +1,7 @@
 """Reaching a Docker daemon, its errors, and starting one."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import os
@@ -87,7 +88,8 @@ class TestDaemon:
                 pass
         assert time.monotonic() - start < 6
 
-    async def test_a_daemon_that_does_not_answer_is_given_up(self):
+    async def test_a_daemon_that_does_not_answer_is_given_up(self, monkeypatch):
+        monkeypatch.setattr(daemon, "PATIENCE_S", 1.0)
         hung_up = asyncio.Event()
 
         async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -103,6 +105,39 @@ class TestDaemon:
                 async with DockerBackend(url=f"tcp://127.0.0.1:{port}"):
                     pass
             await hung_up.wait()
+
+    async def test_a_daemon_that_is_slow_at_the_start_is_waited_for(self, monkeypatch, caplog):
+        monkeypatch.setattr(daemon, "_REMIND_S", 0.5)
+
+        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(asyncio.IncompleteReadError):
+                while head := await reader.readuntil(b"\r\n\r\n"):
+                    assert b"/version" in head
+                    await asyncio.sleep(6.0)
+                    body = b'{"ApiVersion": "1.41", "Arch": "amd64"}'
+                    writer.write(
+                        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                        % (len(body), body)
+                    )
+            writer.close()
+
+        server = await asyncio.start_server(slow, "127.0.0.1")
+        async with server, daemon.connect(f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"):
+            pass
+        assert "has not answered for" in caplog.text
+
+    async def test_beside_a_daemon_that_hangs_no_other_is_started(self, monkeypatch, tmp_path):
+        @asynccontextmanager
+        async def silent():
+            raise daemon.DaemonSilent("it hangs")
+            yield
+
+        monkeypatch.delenv("DOCKER_HOST", raising=False)
+        monkeypatch.setattr(daemon, "connect", silent)
+        monkeypatch.setattr(daemon, "_LOCK", tmp_path / "lock")
+        monkeypatch.setattr(daemon, "_start_daemon", None)
+        with pytest.raises(daemon.DaemonSilent):
+            await daemon.ensure_daemon()
 
 
 class TestErrors:
