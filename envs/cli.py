@@ -13,9 +13,8 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -38,6 +37,8 @@ from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
 from envs.running import groups
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.limits import raise_open_files
+from envs.running.stopping import STATUS, EndBySignal
 from sandboxes.naming import resolve
 
 logger = logging.getLogger(__name__)
@@ -78,9 +79,11 @@ def main(env_cls: type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> int
     for noisy in ("httpx", "httpcore", "asyncio", "urllib3", "filelock"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
     try:
-        return asyncio.run(_run(env_cls, command, options, redactor))
+        raise_open_files()
+        with EndBySignal() as end:
+            return asyncio.run(_run(env_cls, command, options, redactor, end))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return 130
+        return STATUS
     except Exception as error:
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{env_cls.name} {command}: {error}"), file=sys.stderr)
@@ -136,13 +139,17 @@ def load_environment(path: str) -> type[AgentEnv[Any]]:
     return found
 
 
-async def _run(env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor) -> int:
-    running = asyncio.ensure_future(_run_command(env_cls, command, options, redactor))
-    on_signal(running.cancel)
+async def _run(
+    env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: EndBySignal
+) -> int:
+    running = asyncio.ensure_future(_run_command(env_cls, command, options, redactor, end))
+    end.follow(running.cancel, running.cancel)
     return await running
 
 
-async def _run_command(env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor) -> int:
+async def _run_command(
+    env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: EndBySignal
+) -> int:
     await check(env_cls, options)
     env = await open_env(env_cls, command, options)
     env.redactor = redactor
@@ -152,11 +159,12 @@ async def _run_command(env_cls: type[AgentEnv[Any]], command: str, options: Opti
         Console().print(summary.render())
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
-        on_signal(lambda: env.stopping.ask() or running.cancel())
+        end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
+        end.closing_s += options.env.shutdown_s
         if (path := await running) is not None:
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
-    return 130 if env.stopping.asked else 0
+    return STATUS if env.stopping.asked else 0
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
@@ -253,12 +261,6 @@ async def check_tokenizer(env: AgentEnv[Any]) -> None:
                 f"the tokenizer {env.config.tokenizer_name!r} is not the one of the inference server at {server.url}: "
                 f"{difference.text}; set --env.tokenizer_name to the model that the server serves"
             )
-
-
-def on_signal(do: Callable[[], object]) -> None:
-    """Set what SIGTERM and Ctrl-C do from now on."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, do)
 
 
 def _config_file(argv: Sequence[str]) -> dict[str, Any]:

@@ -36,6 +36,8 @@ from atropos_agent.cpu_engine.scheduler import Engine, EngineStopped, Finished
 
 logger = logging.getLogger(__name__)
 
+PACKAGE_VERSION = version("atropos-agent")
+
 
 class LoadWeightsRequest(BaseModel):
     """path: a model folder, a .safetensors file with all weights, or a LoRA adapter on top of the
@@ -90,7 +92,7 @@ class Server:
         return Response(status_code=200 if self._engine.alive else 503)
 
     async def version(self, request: Request) -> Response:
-        return JSONResponse({"version": version("atropos-agent")})
+        return JSONResponse({"version": PACKAGE_VERSION})
 
     async def models(self, request: Request) -> Response:
         card = {

@@ -30,7 +30,7 @@ from rich.console import Console
 from envs.lab import smoke
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
-from envs.lab.parts import PartError, Parts, flags, healthy, run, until_signalled
+from envs.lab.parts import PartError, Parts, flags, healthy, output_of, run, until_signalled
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
@@ -129,17 +129,11 @@ async def _engine(
         console.print(f"Waiting for the inference server at {options.engine_url} …")
         await parts.alongside(healthy(options.engine_url))
         return options.engine_url, options.model
-    # Imported here, as they bring PyTorch, which the user of another machine's server need not have.
-    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, locate
-
     console.print(f"Embedded inference server with {preset.model} …")
-    if preset.model == "smoke":
-        model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE)
-    else:
-        model = await asyncio.to_thread(locate, preset.model)
-    engine = await parts.engine(str(model), *warm, "--max-model-len", "2048")
+    model = await output_of("model", "-m", "envs.lab.smoke", preset.model)
+    engine = await parts.engine(model, *warm, "--max-model-len", "2048")
     await parts.alongside(healthy(engine))
-    return engine, str(model)
+    return engine, model
 
 
 def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The programs of a run on one machine: trainer API, inference server, environment, trainer.
 
-Each is a process of its own, with its output in a file of the run's directory.
+Each is a process of its own, with its output in a file of the run's directory, and ends when we do.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -22,12 +20,17 @@ from typing import Any, TypeVar
 
 import httpx
 
+from envs.lab.children import Child, start_child
+from envs.running.stopping import EndBySignal
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
 STARTUP_S = 600.0
 """Longest wait for a part, of which the inference server's first start takes long: it converts the model."""
+CLOSING_S = 150.0
+"""How long all parts together may take to end."""
 
 
 class PartError(RuntimeError):
@@ -40,7 +43,7 @@ class _Part:
     arguments: Sequence[str]
     log: Path
     env: Mapping[str, str]
-    process: asyncio.subprocess.Process
+    process: Child
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it ended by itself with status 0."""
 
@@ -62,8 +65,13 @@ class Parts:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for part in reversed(self._parts.values()):
-            await _stop(part.process)
+        try:
+            for part in reversed(self._parts.values()):
+                await part.process.stop()
+        finally:
+            # When we are cancelled in that there is no more time for good order.
+            for part in self._parts.values():
+                part.process.kill()
 
     async def trainer_api(self) -> str:
         """Start the API; return its address once it answers."""
@@ -95,7 +103,7 @@ class Parts:
 
     async def end(self, name: str) -> None:
         """Stop a part for good."""
-        await _stop(self._parts.pop(name).process)
+        await self._parts.pop(name).process.stop()
 
     async def alongside(self, work: Coroutine[Any, Any, T]) -> T:
         """Do `work` while all parts run. Raises PartError when one ends by itself too often."""
@@ -139,7 +147,7 @@ async def run(name: str, run_dir: Path, *arguments: str) -> None:
     try:
         status = await process.wait()
     finally:
-        await _stop(process)
+        await process.stop()
     if status != 0:
         raise PartError(f"{name} ended with status {status}; the end of {log}:\n{_tail(log)}")
 
@@ -148,21 +156,14 @@ async def output_of(name: str, *arguments: str, log: Path | None = None) -> str:
     """Run Python with `arguments` to its end, its messages in a log or on our stderr; return the last line that it
     prints. Raises PartError when it fails."""
     with contextlib.nullcontext() if log is None else log.open("ab") as messages:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=messages,
-            start_new_session=True,
-        )
+        process = await start_child(arguments, stdout=asyncio.subprocess.PIPE, stderr=messages, env=os.environ)
     try:
-        printed, _ = await process.communicate()
+        printed = await process.output()
     finally:
-        await _stop(process)
-    if process.returncode != 0:
+        await process.stop()
+    if process.status != 0:
         shown = f"; the end of {log}:\n{_tail(log)}" if log else ""
-        raise PartError(f"{name} ended with status {process.returncode}{shown}")
+        raise PartError(f"{name} ended with status {process.status}{shown}")
     return printed.decode().splitlines()[-1]
 
 
@@ -196,11 +197,13 @@ async def answers(url: str) -> None:
 
 
 async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
-    """Run `work` so that SIGTERM and Ctrl-C end it by cancellation, with its clean-up."""
+    """Run `work` so that SIGTERM and Ctrl-C end it by cancellation, with its clean-up; the second one ends this
+    process at once, and with it what it has started."""
     task = asyncio.create_task(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await task
+    with EndBySignal(closing_s=CLOSING_S) as end:
+        end.hurry_s = 0.0
+        end.follow(task.cancel, task.cancel)
+        return await task
 
 
 def free_port() -> int:
@@ -210,30 +213,9 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-async def _spawn(arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> asyncio.subprocess.Process:
+async def _spawn(arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> Child:
     with log.open("ab") as output:
-        # A session of its own, so that Ctrl-C reaches us alone and we stop the parts in order.
-        return await asyncio.create_subprocess_exec(
-            sys.executable,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env=env,
-        )
-
-
-async def _stop(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is not None:
-        return
-    process.terminate()
-    try:
-        async with asyncio.timeout(30):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
+        return await start_child(arguments, stdout=output, stderr=output, env=env)
 
 
 def _tail(log: Path) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -75,3 +76,21 @@ async def _rows(
     examples: Sequence[Example], tokenizer: Any, replies: Callable[[Example], list[str]]
 ) -> list[SequenceData]:
     return [row async for row in transcripts(examples, tokenizer, replies)]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the folder of a model that `learn` starts with: `smoke`, or a name that the embedded server knows. Made
+    in a process of its own, so that it can be stopped. Returns the exit status."""
+    # Imported here, so that the tasks stay free of PyTorch.
+    from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
+
+    try:
+        print(model(DEFAULT_CACHE) if argv[0] == "smoke" else locate(argv[0]))
+    except (ModelNotFound, OSError, ValueError) as error:
+        print(f"model {argv[0]} can't be had: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

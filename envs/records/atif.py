@@ -54,6 +54,8 @@ KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 PART = 4 * 2**30
 """Bytes after which the next part of the rollouts is begun."""
+PACKAGE_VERSION = version("atropos-agent")
+"""Read once: it is a file, which a process with all its descriptors in use can't open."""
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +83,7 @@ def to_atif(
         if not math.isfinite(reward):
             raise ValueError(f"rollout {rollout.id}: the reward {reward} is not finite")
     steps = [*_opening_steps(rollout), *_agent_steps(result)]
-    agent: dict[str, Any] = {"name": "atropos-agent", "version": version("atropos-agent")}
+    agent: dict[str, Any] = {"name": "atropos-agent", "version": PACKAGE_VERSION}
     if model_name:
         agent["model_name"] = model_name
     if tools:

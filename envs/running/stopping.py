@@ -1,8 +1,17 @@
-"""Stopping a run in good order, as SIGTERM and Ctrl-C ask for."""
+"""Stopping a run in good order, as SIGTERM and Ctrl-C ask for, and at once where that is asked for again."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STATUS = 130
+"""The exit status of a process that was asked to end."""
 
 
 class Stopping:
@@ -24,3 +33,69 @@ class Stopping:
         again = self.asked
         self._asked.set()
         return self.working and not again
+
+
+class EndBySignal:
+    """What SIGTERM and Ctrl-C do to this process. Used as `with`, around the event loop.
+
+    The first one calls `stop`, after which the process has `closing_s` seconds to end. The second one calls `now`, and
+    leaves it `hurry_s`. After that, or with the third, it ends whatever it is doing.
+    """
+
+    hurry_s = 3.0
+
+    def __init__(self, *, closing_s: float = 60.0) -> None:
+        self.closing_s = closing_s
+        self.stop: Callable[[], object] = _nothing
+        self.now: Callable[[], object] = _nothing
+        self._again = False
+        self._before: dict[signal.Signals, Any] = {}
+        self._timers: list[threading.Timer] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def follow(self, stop: Callable[[], object], now: Callable[[], object]) -> None:
+        """Begin, in the event loop in which both are called."""
+        self.stop, self.now = stop, now
+        self._loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            self._loop.add_signal_handler(number, self._first)
+
+    def _first(self) -> None:
+        for number in _SIGNALS:
+            self._loop.remove_signal_handler(number)
+            # Not the loop's any more: it may be held up by now.
+            self._before[number] = signal.signal(number, self._next)
+        self._end_in(self.closing_s)
+        self.stop()
+
+    def _next(self, *_: object) -> None:
+        if self._again:
+            _end("at the third signal")
+        self._again = True
+        self._end_in(self.hurry_s)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.now)
+
+    def _end_in(self, seconds: float) -> None:
+        timer = threading.Timer(seconds, _end, [f"it had {seconds:g} s to close what was open"])
+        timer.daemon = True
+        timer.start()
+        self._timers.append(timer)
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _end(why: str) -> None:
+    # Past everything that could hold it up, Python's own clean-up included.
+    os.write(2, f"ended at once ({why}); what is not on disk is made anew by the next start\n".encode())
+    os._exit(STATUS)

@@ -29,7 +29,7 @@ async def test_a_killed_part_is_started_again_with_the_same_arguments(tmp_path: 
         await parts.alongside(until(file, 2))
         assert parts.ends == {"worker": 1}
         process = parts._parts["worker"].process
-    assert process.returncode == -signal.SIGTERM
+    assert process.status == -signal.SIGTERM
 
 
 async def test_a_part_that_dies_too_often_ends_the_run_with_its_log(tmp_path: Path) -> None:

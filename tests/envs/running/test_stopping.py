@@ -1,4 +1,11 @@
-"""Stopping a run in good order."""
+"""Stopping a run in good order, and at once."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
 
 from envs.running.stopping import Stopping
 
@@ -13,3 +20,76 @@ def test_the_first_signal_waits_for_what_runs_and_the_second_does_not():
 
 def test_where_nothing_runs_there_is_nothing_to_wait_for():
     assert not Stopping().ask()
+
+
+SCRIPT = """
+import asyncio, sys, time
+from envs.running.stopping import EndBySignal
+
+async def stuck(how, end):
+    asked = asyncio.Event()
+
+    def stop():
+        print("stop", flush=True)
+        if how == "good":
+            asked.set()
+
+    end.follow(stop, lambda: print("now", flush=True))
+    print("runs", flush=True)
+    if how == "blocked":
+        end._loop.call_later(0.5, time.sleep, 3600)
+    await asked.wait()
+
+with EndBySignal(closing_s=float(sys.argv[2])) as end:
+    end.hurry_s = 0.5
+    asyncio.run(stuck(sys.argv[1], end))
+time.sleep(1.0)
+print("whole")
+"""
+
+
+@pytest.mark.parametrize(
+    ("closing_s", "signals", "said"),
+    [
+        (1.0, [signal.SIGTERM], ["stop"]),
+        (60.0, [signal.SIGTERM, signal.SIGTERM], ["stop", "now"]),
+        (60.0, [signal.SIGINT, signal.SIGTERM], ["stop", "now"]),
+        (60.0, [signal.SIGTERM, signal.SIGINT, signal.SIGINT], ["stop", "now"]),
+    ],
+    ids=["one", "two", "Ctrl-C, then SIGTERM", "three"],
+)
+def test_a_process_that_is_held_up_ends_all_the_same(closing_s, signals, said):
+    command = [sys.executable, "-c", SCRIPT, "waiting", str(closing_s)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "runs\n"
+        began = time.monotonic()
+        for number in signals:
+            process.send_signal(number)
+            time.sleep(0.2)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert time.monotonic() - began < 5
+    assert out.split() == said
+    assert "ended at once" in err
+
+
+def test_a_loop_that_is_blocked_keeps_no_later_signal_waiting():
+    """Once it was asked to stop, that is: it is the loop that hears the first one."""
+    command = [sys.executable, "-c", SCRIPT, "blocked", "3600"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "stop\n"
+        time.sleep(1.0)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 130
+        process.communicate()
+
+
+def test_a_process_that_ends_in_time_takes_nothing_with_it():
+    command = [sys.executable, "-c", SCRIPT, "good", "0.5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(signal.SIGTERM)
+        out, _ = process.communicate(timeout=30)
+    assert (process.returncode, out.split()) == (0, ["stop", "whole"]), "nothing ends it later"

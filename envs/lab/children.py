@@ -1,0 +1,91 @@
+"""Python programs that never outlive the process that started them, however that one ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+STOP_S = 30.0
+"""How long a program may take to end when it is asked to."""
+
+_GUARD = 'read -r _; kill -s TERM -- "-$1"; sleep 10; kill -s KILL -- "-$1"'
+"""Ends a program when our end of its pipe is closed, as it is when we die of whatever; what the program has started
+is of its process group, and ends with it."""
+
+
+class Child:
+    """A running program. Made by `start_child`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, guard: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._guard = guard
+
+    @property
+    def pid(self) -> int:
+        """Return its process id, which is also that of its process group."""
+        return self._process.pid
+
+    @property
+    def status(self) -> int | None:
+        """Return how it ended; None while it runs."""
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Wait for its end. Returns its exit status."""
+        return await self._process.wait()
+
+    async def output(self) -> bytes:
+        """Return what it writes to a pipe until it ends."""
+        return (await self._process.communicate())[0]
+
+    def kill(self) -> None:
+        """End it at once, and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End it, in good order if it does so in time, and what it has started."""
+        try:
+            if self.status is None:
+                with contextlib.suppress(ProcessLookupError, TimeoutError):
+                    self._process.terminate()
+                    async with asyncio.timeout(STOP_S):
+                        await self._process.wait()
+        finally:
+            # Also where we are cancelled: nothing is left behind.
+            self.kill()
+            if self._guard.returncode is None:
+                self._guard.kill()
+            await asyncio.gather(self._process.wait(), self._guard.wait())
+
+
+async def start_child(
+    arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes] | None, env: Mapping[str, str]
+) -> Child:
+    """Run Python with `arguments`, in a session of its own, so that Ctrl-C reaches us alone."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        env=env,
+    )
+    try:
+        guard = await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        process.kill()
+        raise
+    return Child(process, guard)

@@ -1,0 +1,82 @@
+"""Programs that were started here end with this process, whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from envs.lab.children import start_child
+from sandboxes.owner import process_start
+
+GRANDCHILDREN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {inner!r}]); time.sleep(600)"
+WRITES_ITS_PID = "import os, sys, time; open({path!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
+IGNORES_SIGTERM = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+
+PARENT = """
+import asyncio, sys
+from pathlib import Path
+from envs.lab.parts import Parts, output_of, run, until_signalled
+
+async def main():
+    async with Parts(Path(sys.argv[1])) as parts:
+        await parts.start("part", "-c", sys.argv[2])
+        await asyncio.gather(
+            run("ran", Path(sys.argv[1]), "-c", sys.argv[2]), output_of("said", "-c", sys.argv[2])
+        )
+    return 0
+
+asyncio.run(until_signalled(main()))
+"""
+
+
+def living(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if process_start(pid)]
+
+
+def left(pids: list[int], seconds: float) -> list[int]:
+    """Which of them are still there after so long."""
+    deadline = time.monotonic() + seconds
+    while living(pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return living(pids)
+
+
+def pids_in(path: Path, count: int) -> list[int]:
+    deadline = time.monotonic() + 60
+    while not path.exists() or path.read_text().count("\n") < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return [int(line) for line in path.read_text().split()]
+
+
+@pytest.mark.parametrize("deaf", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "deaf to SIGTERM"])
+@pytest.mark.parametrize("ways", [[signal.SIGKILL], [signal.SIGTERM, signal.SIGTERM], [signal.SIGINT]])
+def test_when_their_parent_dies_programs_and_what_they_started_end(
+    tmp_path: Path, ways: list[signal.Signals], deaf: bool
+) -> None:
+    own = (IGNORES_SIGTERM if deaf else "") + WRITES_ITS_PID.format(path=str(tmp_path / "pids"))
+    program = own.replace("time.sleep(600)", GRANDCHILDREN.format(inner=own))
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), program], start_new_session=True)
+    pids = pids_in(tmp_path / "pids", 6)
+    assert len(living(pids)) == 6
+    for way in ways:
+        parent.send_signal(way)
+        time.sleep(0.3)
+    parent.wait(60)
+    assert left(pids, 60 if deaf else 10) == []
+
+
+async def test_a_program_that_is_stopped_takes_with_it_what_it_started(tmp_path: Path) -> None:
+    inner = WRITES_ITS_PID.format(path=str(tmp_path / "pids"))
+    devnull = asyncio.subprocess.DEVNULL
+    child = await start_child(["-c", GRANDCHILDREN.format(inner=inner)], stdout=devnull, stderr=None, env=os.environ)
+    (pid,) = await asyncio.to_thread(pids_in, tmp_path / "pids", 1)
+    await child.stop()
+    assert await asyncio.to_thread(left, [pid, child.pid], 5) == []
