@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import sqlite3
 import time
 from collections.abc import Callable
 from io import FileIO
@@ -19,10 +20,33 @@ T = TypeVar("T")
 PAUSE_S = 5.0
 """Pause before a write is tried again, in seconds."""
 
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ESTALE})
+"""What a write may meet beside a full disk and without being wrong: descriptors or memory used up, a disk away."""
+_PASSING_SQLITE = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
 
-def no_space(error: Exception) -> bool:
+
+def no_space(error: BaseException) -> bool:
     """Tell whether an error of the file system or of SQLite says that the disk is full."""
     return "disk is full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Tell whether a write that failed may succeed later: the disk is full or away, or something is used up."""
+    if isinstance(error, sqlite3.OperationalError):
+        code = getattr(error, "sqlite_errorcode", 0)
+        # A file that ends too early is damaged.
+        return no_space(error) or (code & 0xFF in _PASSING_SQLITE and code != sqlite3.SQLITE_IOERR_SHORT_READ)
+    return no_space(error) or getattr(error, "errno", None) in _PASSING
 
 
 async def until_room(path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False) -> T:
@@ -32,7 +56,10 @@ async def until_room(path: Path, work: Callable[[], T], stopping: Callable[[], b
         try:
             return await asyncio.to_thread(work)
         except OSError as error:
-            if not no_space(error) or stopping():
+            if not may_pass(error):
+                raise
+            if stopping():
+                logger.error("%s: %s; this was not written, because the run ends", path, error)
                 raise
             logger.error("%s: %s; waiting until there is room", path, error)
         again = time.monotonic() + PAUSE_S

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from envs.records.disk import may_pass
 from envs.types import GroupState
 
 logger = logging.getLogger(__name__)
@@ -103,10 +104,15 @@ class RunDirectoryError(ValueError):
 
 def open_database(path: Path) -> sqlite3.Connection:
     """Open the file, made where there is none. One of version 0.1 is brought up to date; one that is damaged is
-    moved aside and what can be read of it taken over. Raises RunDirectoryError for one of a later version."""
+    moved aside and what can be read of it taken over. Raises RunDirectoryError for one of a later version, and where
+    the file can't be opened now, as when the disk is full: that is no damage."""
     try:
         return _connect(path)
     except sqlite3.DatabaseError as error:
+        if may_pass(error):
+            raise RunDirectoryError(
+                f"{path} can't be opened now ({error}); make room on its disk, start again"
+            ) from error
         logger.error("%s is damaged (%s); taking over what can be read of it", path, error)
         return _salvage(path)
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 
 import orjson
 
-from envs.records.disk import no_space
+from envs.records.disk import may_pass
 from envs.running.database import RunDirectoryError, open_database, read_database, suspect
 
 logger = logging.getLogger(__name__)
@@ -192,7 +192,10 @@ class Journal:
                     self._turns.popleft()
                 return result
             except (sqlite3.OperationalError, OSError) as error:
-                if not no_space(error) or self._ends:
+                if not may_pass(error):
+                    raise
+                if self._ends:
+                    logger.error("%s: %s; this was not written, because the run ends", self.path, error)
                     raise
                 logger.error("%s: %s; everything waits until there is room", self.path, error)
                 pause = time.monotonic() + self.full_pause_s
