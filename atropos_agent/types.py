@@ -44,7 +44,7 @@ class AgentConfig:
     max_tokens: tokens of one reply.
     max_steps: turns in one rollout.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
-    max_seconds: wall time of a rollout; None for no limit.
+    max_seconds: time of a rollout, commands and sampling at a fair speed (see `docs/faults.md`); None for no limit.
     system_prompt: what stands before the tools' description; None for the default.
     tool_delay_s: pause after each tool call, in seconds.
     working_dir: named to the model; None leaves it out.
@@ -182,7 +182,7 @@ class Counts:
     malformed_calls: what could not be read as a call, or named no tool, or had wrong arguments.
     tool_errors: calls whose result is an error.
     refused_tokens: sampled tokens in no row, because the answer contradicted its request.
-    abandoned_requests: requests whose run was over before the answer came.
+    abandoned_requests: requests that were not waited for any longer.
     """
 
     tool_calls: int = 0

@@ -48,7 +48,10 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     max_reply_tokens: int = Field(default=1024, ge=1, description="Token budget of one reply")
     max_steps: int = Field(default=20, ge=1, description="Turns in one rollout")
     rollout_timeout_s: float = Field(
-        default=900.0, gt=0, description="Wall time of a rollout in seconds; what there is then is graded"
+        default=900.0,
+        gt=0,
+        description="Time of a rollout in seconds, of commands and of sampling at a fair speed; what there is then is "
+        "graded",
     )
     request_timeout_s: float = Field(
         default=600.0, gt=0, description="Wall time of one request to the inference server in seconds"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from atropos_agent.tokens.template import ChatTemplate
@@ -20,6 +20,7 @@ class ScriptedEngine:
 
     faults: statuses to answer with before the next real answer, in order.
     window: of prompt and reply together, in tokens.
+    metrics: the page of its metrics; None where it has none.
     edit: changes a choice before it is sent; it is given the number of the request and the choice.
     """
 
@@ -31,10 +32,12 @@ class ScriptedEngine:
         self.faults: list[int] = []
         self.requests = 0
         self.window = 32768
+        self.metrics: str | bytes | None = None
         self.edit: Callable[[int, dict], None] = lambda _number, _choice: None
         app = Starlette(
             routes=[
                 Route("/health", lambda _: JSONResponse({})),
+                Route("/metrics", self._metrics),
                 Route("/v1/models", self._models),
                 Route("/v1/completions", self._completions, methods=["POST"]),
             ]
@@ -62,6 +65,9 @@ class ScriptedEngine:
     def connections(self) -> int:
         """How many are open."""
         return len(self._server.server_state.connections)
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(self.metrics or "", 404 if self.metrics is None else 200)
 
     async def _models(self, _: Request) -> JSONResponse:
         return JSONResponse({"data": [{"id": "scripted", "root": self.root, "max_model_len": self.window}]})

@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-FAULTS = ("refuse", "hang", "reset", "truncate", "garbage", "lost answer", "slow", "wrong ids", "drip", "stall")
+FAULTS = ("refuse", "hang", "reset", "truncate", "garbage", "lost answer", "slow", "wrong ids")
 
 
 class Proxy:
@@ -66,12 +66,6 @@ class Proxy:
         answer = await self._ask(request)
         if fault in ("slow", "stall"):
             await asyncio.sleep(1.5 if fault == "slow" else 3.0)
-        if fault == "drip":
-            for place in range(len(answer) - 1):
-                writer.write(answer[place : place + 1])
-                await writer.drain()
-                await asyncio.sleep(1.0)
-            return
         if fault == "lost answer":
             if self.after is not None:
                 await self.after()
