@@ -37,6 +37,7 @@ from atropos_agent.types import (
     StopReason,
     TokenMismatch,
 )
+from sandboxes.base import SandboxTimeout
 from tools.base import ToolCall, ToolRegistry, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ GRACE_S = 15.0
 FAIR_REPLY_S, FAIR_TOKENS_PER_S = 1.0, 10.0
 """What a reply takes from the rollout's time at most: seconds, and its tokens at this speed. An inference server that
 takes longer hangs or is slow, which is no fault of the model's."""
+LATE_S = 5.0
+"""How long a tool that is cut short may take to end, in seconds. One that takes longer stood still."""
 CHARACTERS_OF_TOKEN = 4
 """About as many, where an inference server returns text alone."""
 
@@ -321,15 +324,20 @@ class _Run:
 
     async def execute(self, call: ToolCall) -> ToolResult:
         remaining = self.remaining()
+        if remaining <= 0:
+            raise _OutOfTime
         try:
             async with asyncio.timeout(None if remaining == math.inf else remaining):
                 result = await self.agent._execute(call)
                 if self.config.tool_delay_s:
                     await asyncio.sleep(self.config.tool_delay_s)
         except TimeoutError as error:
-            if self.remaining() <= 0:
-                raise _OutOfTime from error
-            raise
+            if self.remaining() > 0:
+                raise
+            if self.remaining() < -LATE_S:
+                what = f"{call.name} did not end when it was cut short: what runs it stands still"
+                raise SandboxTimeout(what) from error
+            raise _OutOfTime from error
         logger.debug("%s(%s) -> %s", call.name, call.arguments, result.content)
         return result
 

@@ -20,6 +20,8 @@ _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
 _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
+_LATE_S = 5.0
+"""How long after their time the tests may be ended, in seconds."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -82,7 +84,7 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
     sandbox = prepared.sandbox
     command = ["/bin/sh", "/verifier/run.sh", sandbox.workdir] if prepared.wrappers else ["bash", "/tests/test.sh"]
     try:
-        return await sandbox.exec(
+        ran = await sandbox.exec(
             command,
             timeout=task.hidden.timeout_s,
             cwd=sandbox.workdir,
@@ -95,6 +97,10 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
         raise DiedInTests(what, await sandbox.overran()) from error
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"the tests could not be run: {error}") from error
+    if ran.timed_out and ran.duration_s > task.hidden.timeout_s + _LATE_S and await sandbox.overran() is None:
+        what = f"the tests were ended {ran.duration_s - task.hidden.timeout_s:.0f} s late"
+        raise InfraError(Failure.VERIFIER, f"{what}: the sandbox stood still, and perhaps before their time was over")
+    return ran
 
 
 async def _fetch_logs(prepared: Prepared) -> bytes:

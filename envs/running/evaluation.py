@@ -9,7 +9,7 @@ from pathlib import Path
 import orjson
 
 from envs.config import AgentEnvConfig
-from envs.records.disk import replace_file
+from envs.records.disk import replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.running.rollouts import Rollouts
 from envs.types import InfraError, Seat, Task
@@ -35,5 +35,6 @@ async def evaluate(
             raise result
     summary = summarise(rewards, config.eval_ks)
     path = run_dir / f"eval-{step}.json"
-    await asyncio.to_thread(replace_file, path, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
+    data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
+    await until_room(path, lambda: replace_file(path, data))
     return summary

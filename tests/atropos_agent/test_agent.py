@@ -256,3 +256,18 @@ async def test_a_request_without_an_answer_is_the_inference_servers_failure_howe
     for limits in ({"max_seconds": 0.2}, {"request_timeout_s": 0.2}, {"max_seconds": 0.1, "request_timeout_s": 0.1}):
         with pytest.raises(EngineError, match="did not answer within"):
             await AtroposAgent(server, TOOLS, AgentConfig(**limits), tokenizer).run("Add.")
+
+
+async def test_a_tool_that_does_not_end_when_it_is_cut_short_is_our_failure(tokenizer, monkeypatch):
+    monkeypatch.setattr("atropos_agent.agent.LATE_S", 0.2)
+
+    async def stands_still() -> str:
+        """Stand still."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.5)
+
+    agent, _ = agent_for(tokenizer, call("stands_still"), tools=ToolRegistry([stands_still]), max_seconds=0.2)
+    with pytest.raises(AgentError, match="stands still"):
+        await agent.run("Go.")

@@ -84,3 +84,16 @@ async def test_deletions_that_end_otherwise_than_refused_are_ours(tmp_path, stat
     with pytest.raises(InfraError) if ours else nullcontext():
         verdict = await judge(backend, task(tmp_path, ""), "image", Changes(deleted=("old",)))
         assert verdict.explanation.startswith("The agent's deletions could not be made")
+
+
+@pytest.mark.parametrize(("late_s", "limit", "ours"), [(0.5, None, False), (40.0, None, True), (40.0, "memory", False)])
+async def test_tests_that_are_ended_long_after_their_time_stood_still(tmp_path, late_s, limit, ours):
+    class Late(FailingSandbox):
+        async def exec(self, command, **options):
+            ended = "/verifier/run.sh" in command
+            return ExecResult(124 if ended else 0, b"", timed_out=ended, duration_s=30.0 + late_s)
+
+    backend = FailingBackend(Late(None, limit), Late(None, limit))
+    with pytest.raises(InfraError, match="stood still") if ours else nullcontext():
+        verdict = await judge(backend, task(tmp_path, "", timeout_s=30.0), "image", Changes())
+        assert verdict.explanation.startswith("The tests did not end within")
