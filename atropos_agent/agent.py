@@ -287,6 +287,12 @@ class _Run:
         except TokenMismatch:
             self.counts += Counts(refused_tokens=sum(len(ids) for ids in answer[1]))
             raise
+        if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
+            self.counts += Counts(refused_tokens=len(completion.ids))
+            raise EngineError(
+                f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
+                "there is room: it has a smaller context window than it says, or a limit of its own"
+            )
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
 
@@ -349,11 +355,14 @@ class _Run:
         """Return tokens that the next reply may have."""
         limits = [self.config.max_tokens]
         total = self.config.max_total_tokens
-        window = getattr(self.managed.server, "max_model_len", None)
-        if window is not None:
-            window -= SPARE_TOKENS
-        limits += [limit - prompt_tokens for limit in (total, window) if limit is not None]
+        limits += [limit - prompt_tokens for limit in (total, self.window) if limit is not None]
         return min(limits)
+
+    @property
+    def window(self) -> int | None:
+        """Return the inference server's context window, as far as it is used; None where that is not known."""
+        window: int | None = getattr(self.managed.server, "max_model_len", None)
+        return None if window is None else window - SPARE_TOKENS
 
     @cached_property
     def rows(self) -> tuple[SequenceData, ...]:

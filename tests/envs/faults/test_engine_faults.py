@@ -193,6 +193,19 @@ async def test_an_engine_that_comes_back_with_a_smaller_window_ends_no_rollout(e
     assert set(metrics_of(env).stops) == {"answered"}
 
 
+async def test_an_engine_that_cuts_replies_short_by_a_limit_of_its_own_makes_no_grade(engine, make_env):
+    def cut(number, choice):
+        if number == 2:
+            choice["token_ids"] = choice["token_ids"][:1]
+            choice["logprobs"]["token_logprobs"] = choice["logprobs"]["token_logprobs"][:1]
+            choice["finish_reason"] = "length"
+
+    engine.edit = cut
+    env = await started(engine, make_env)
+    await one_group(env)
+    assert metrics_of(env).failures == {"engine": 1}
+
+
 async def test_beside_an_engine_whose_window_has_shrunk_another_does_its_work(engine, make_env, smollm2_tokenizer):
     with ScriptedEngine(right, smollm2_tokenizer) as small:
         env = make_env(small.url, engine.url)

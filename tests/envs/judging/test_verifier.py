@@ -1,6 +1,7 @@
 """Judging: what becomes of the agent's work, and of sandboxes that fail."""
 
 import asyncio
+import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -107,10 +108,8 @@ async def test_code_that_takes_all_memory_from_its_sandbox_and_so_ends_it_gets_0
 
 
 async def docker(*arguments):
-    process = await asyncio.create_subprocess_exec(
-        "docker", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    return (await process.communicate())[0].decode()
+    done = await asyncio.to_thread(subprocess.run, ["docker", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout
 
 
 async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
