@@ -1,5 +1,6 @@
-"""The fault matrix: inference server, Docker, our own process, the disk. What goes in comes out, once, and no fault of
-ours is a reward of 0.
+"""The fault matrix: inference server, trainer API, our own process, the disk, Docker.
+
+What goes in comes out, once, and no fault of ours is a reward of 0.
 
 pytest -m slow tests/envs/faults/test_fault_matrix.py -s
 
@@ -113,6 +114,32 @@ ENGINE = [
 async def test_whatever_the_inference_server_does(tmp_path, engine, run_api, disk):
     async with World(tmp_path, engine, run_api, disk) as world:
         await survive(world, ENGINE)
+
+
+# The trainer API, beside `test_sender_faults.py` and `test_delivery_kills.py`
+
+
+async def api_answers(world, answer, only, seconds=HELD_S):
+    world.to_api.only, world.to_api.always = only, answer
+    await asyncio.sleep(seconds)
+    world.to_api.always = None
+
+
+API = [
+    *(
+        Fault(f"the API's answer to a group: {answer!r}", partial(api_answers, answer=answer, only=b"/scored_data"))
+        for answer in (429, 500, 503, "refuse", "reset", "truncate", "garbage", "lost answer", "slow", b"<html>", b"{}")
+    ),
+    *(
+        Fault(f"the API's answer to all: {answer!r}", partial(api_answers, answer=answer, only=b""))
+        for answer in (404, 502, "refuse", "reset", b"", b"null", b"{}", b"[]", b"<html>")
+    ),
+]
+
+
+async def test_whatever_the_trainer_api_does(tmp_path, engine, run_api, disk):
+    async with World(tmp_path, engine, run_api, disk) as world:
+        await survive(world, API)
 
 
 # Our own process
