@@ -18,10 +18,10 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, stop_after_attempt
 
+from atropos_agent.engines.http import HttpClient, NoAnswer
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.engines.versions import version_of
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
@@ -98,10 +98,12 @@ class CompletionsServer(TokenServer):
         self.longest = 0
         """Prompt and reply together, in tokens, of the longest request that it ever took."""
         self.in_flight = 0
+        self.sampled = 0
+        """Tokens that it has ever sampled for us."""
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
         self._failures = 0
-        self._http: httpx.AsyncClient | None = None
+        self._http: HttpClient | None = None
 
     @property
     def label(self) -> str:
@@ -114,7 +116,7 @@ class CompletionsServer(TokenServer):
             response = await self._client().get("/v1/models", timeout=5.0)
             response.raise_for_status()
             served = {str(model["id"]): model for model in response.json()["data"]}
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        except (NoAnswer, ValueError, KeyError, TypeError) as error:
             raise EngineError(
                 f"no inference server answers at {self.url} ({_cause(error)}); "
                 "start `vllm serve MODEL` there or set --openai.base_url"
@@ -176,6 +178,7 @@ class CompletionsServer(TokenServer):
                 self.in_flight -= 1
             answer.versions = [served if version is None else version for version in answer.versions]
             self.longest = max(self.longest, length)
+            self.sampled += sum(map(len, answer[1]))
             self._note(split, time.monotonic() - start)
             return answer
 
@@ -195,7 +198,7 @@ class CompletionsServer(TokenServer):
         """Tell whether anything answers at the server's address."""
         try:
             await self._client().get("/health", timeout=self.alive_s)
-        except httpx.HTTPError:
+        except NoAnswer:
             return False
         return True
 
@@ -203,7 +206,7 @@ class CompletionsServer(TokenServer):
         """Return how busy the server is; None when it does not say."""
         try:
             response = await self._client().get("/metrics", timeout=5.0)
-        except httpx.HTTPError:
+        except NoAnswer:
             return None
         return _read_load(response.text) if response.status_code == 200 else None
 
@@ -217,21 +220,38 @@ class CompletionsServer(TokenServer):
                 models = (await self._client().get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
                 version = next(version_of(m.get("root")) for m in models if m["id"] == self.config.model_name)
                 self._adapter = (time.monotonic(), version)
-            except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            except (NoAnswer, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
                 logger.debug("%s does not say which adapter it serves: %r", self.label, error)
         return version
 
     async def _while_alive(self, work: Awaitable[T]) -> T:
         """Await an answer while the server lives: one that is slow is waited for, one that hangs is not."""
-        request = asyncio.ensure_future(work)
+        watches: list[asyncio.Task[None]] = []
         try:
-            while not (await asyncio.wait({request}, timeout=self.probe_s))[0]:
-                if not await self.alive():
-                    raise EngineDown(f"{self.label} has stopped answering")
-            return request.result()
+            async with asyncio.timeout(None) as limit:
+                # A task only for answers that are slow: most are not.
+                watch = self._end_when_dead
+                look = asyncio.get_running_loop().call_later(
+                    self.probe_s, lambda: watches.append(asyncio.create_task(watch(limit)))
+                )
+                try:
+                    return await work
+                finally:
+                    look.cancel()
+        except TimeoutError as error:
+            raise EngineDown(f"{self.label} has stopped answering") from error
         finally:
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
+            for task in watches:
+                task.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
+
+    async def _end_when_dead(self, limit: asyncio.Timeout) -> None:
+        """Ask the server again and again whether it lives; when it does not, let the time be over."""
+        while True:
+            if not await self.alive():
+                break
+            await asyncio.sleep(self.probe_s)
+        limit.reschedule(asyncio.get_running_loop().time())
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Answer:
         prompt = kwargs.pop("input_ids")
@@ -240,7 +260,7 @@ class CompletionsServer(TokenServer):
         body = self.request(prompt, options)
         try:
             response = await self._client().post(self.path, json=body)
-        except httpx.HTTPError as error:
+        except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code in RETRIED:
             raise EngineDown(f"{self.label} answered {response.status_code}: {response.text[:300]}")
@@ -312,7 +332,7 @@ class CompletionsServer(TokenServer):
         """Post a question beside sampling. Raises EngineError."""
         try:
             response = await self._client().post(path, json=body, timeout=60.0)
-        except httpx.HTTPError as error:
+        except NoAnswer as error:
             raise EngineError(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code != 200:
             raise EngineError(f"{self.label} answered {response.status_code}: {response.text[:300]}")
@@ -341,15 +361,10 @@ class CompletionsServer(TokenServer):
             await self._http.aclose()
             self._http = None
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self) -> HttpClient:
         if self._http is None:
             headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
-            self._http = httpx.AsyncClient(
-                base_url=self.url,
-                headers=headers,
-                timeout=httpx.Timeout(self.config.timeout, connect=10.0),
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
-            )
+            self._http = HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
         return self._http
 
     def _note(self, split: str, seconds: float) -> None:
@@ -406,4 +421,6 @@ def _read_load(page: str) -> Load | None:
 
 
 def _cause(error: BaseException) -> str:
+    if isinstance(error, NoAnswer):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

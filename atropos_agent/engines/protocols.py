@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.completions import Answer, CompletionsServer, Load, answer_of
+from atropos_agent.engines.http import NoAnswer
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError, TokenMismatch
 
@@ -103,9 +103,9 @@ class GenerateServer(CompletionsServer):
     async def connect(self) -> None:
         try:
             (await self._client().get("/health", timeout=5.0)).raise_for_status()
-        except httpx.HTTPError as error:
+        except NoAnswer as error:
             raise EngineError(
-                f"no inference server answers at {self.url} ({type(error).__name__}); "
+                f"no inference server answers at {self.url} ({error}); "
                 "start Atropos' example_trainer/vllm_api_server.py there or set --openai.base_url"
             ) from error
         self.root = self.config.model_name
@@ -148,6 +148,14 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         # Its health check is a task that asks for ever and tells nobody.
         super().__init__(config.model_copy(update={"health_check": False}), reasoning_config)
         self.url = str(config.base_url)
+        self.sampled = 0
+        """Replies that it has ever given us."""
+
+    async def chat_completion(self, **kwargs: Any) -> Any:
+        """See `OpenAIServer`."""
+        answer = await super().chat_completion(**kwargs)
+        self.sampled += 1
+        return answer
 
     async def load(self) -> Load | None:
         """Return nothing: such a server does not say how busy it is."""

@@ -8,16 +8,37 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.engines import completions
 from atropos_agent.engines.completions import CompletionsServer, EngineDown, Load, ModelNotServed, backoff_s
+from atropos_agent.engines.http import NoAnswer, Response
 from atropos_agent.types import EngineError, TokenMismatch
 
 CHOICE = {"token_ids": [5], "prompt_token_ids": [1], "finish_reason": "stop", "logprobs": {"token_logprobs": [-0.5]}}
+
+
+class Wire:
+    """Answers as `HttpClient` does, with what a function of httpx's requests returns."""
+
+    def __init__(self, url, handler):
+        self._inner = httpx.AsyncClient(base_url=url, transport=httpx.MockTransport(handler))
+
+    async def get(self, path, *, timeout=None):
+        return await self._ask("GET", path)
+
+    async def post(self, path, *, json, timeout=None):
+        return await self._ask("POST", path, json=json)
+
+    async def _ask(self, *request, **more):
+        try:
+            answer = await self._inner.request(*request, **more)
+        except httpx.HTTPError as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}") from error
+        return Response(answer.status_code, answer.content)
 
 
 def server_with(handler, **config):
     """A server whose requests `handler` answers, without a network."""
     options = {"base_url": "http://there/v1", "model_name": "m", "server_type": "vllm", **config}
     server = CompletionsServer(APIServerConfig(**options))
-    server._http = httpx.AsyncClient(base_url=server.url, transport=httpx.MockTransport(handler))
+    server._http = Wire(server.url, handler)
     return server
 
 

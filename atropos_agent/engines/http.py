@@ -1,0 +1,119 @@
+"""Requests to one inference server over connections that are kept, at a price that does not grow with their number."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx
+import orjson
+
+KEPT_S = 4.0
+"""How long an unused connection is kept, in seconds: uvicorn closes one after 5, and what is sent at that moment is
+lost."""
+CONNECT_S = 10.0
+"""How long opening a connection may take, in seconds."""
+_LARGE = 1 << 20
+
+
+class NoAnswer(Exception):
+    """No whole answer came: no connection, one that broke, or none in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer, whatever its status."""
+
+    status_code: int
+    content: bytes
+    encoding: str = "utf-8"
+
+    @property
+    def text(self) -> str:
+        """Return the body as text; bytes that are none become U+FFFD."""
+        try:
+            return self.content.decode(self.encoding, errors="replace")
+        except LookupError:  # an encoding that Python doesn't know
+            return self.content.decode(errors="replace")
+
+    def json(self) -> Any:
+        """Return what the body says in JSON. Raises ValueError when it is none."""
+        try:
+            return orjson.loads(self.content)
+        except ValueError:
+            return json.loads(self.text)  # which also takes NaN, infinities and halves of surrogate pairs
+
+    def raise_for_status(self) -> Response:
+        """Return this answer. Raises NoAnswer when its status says that it is none."""
+        if not 200 <= self.status_code < 300:
+            raise NoAnswer(f"it answered {self.status_code}: {self.text[:300]}")
+        return self
+
+
+class HttpClient:
+    """Connections to one server, opened as they are needed. Close it in the end.
+
+    url: the server's, with what stands before every path.
+    timeout_s: how long the server may be silent, in seconds.
+
+    Proxies and certificates are those of the environment (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
+    """
+
+    def __init__(self, url: str, *, headers: dict[str, str] | None = None, timeout_s: float) -> None:
+        self._url = url
+        self._headers = headers or {}
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=timeout_s)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, path: str, *, timeout: float | None = None) -> Response:
+        """Ask for a path. timeout: seconds in all. Raises NoAnswer."""
+        return await self._request("GET", path, None, timeout)
+
+    async def post(self, path: str, *, json: Any, timeout: float | None = None) -> Response:
+        """Send `json` to a path. timeout: seconds in all. Raises NoAnswer."""
+        return await self._request("POST", path, orjson.dumps(json), timeout)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _request(self, method: str, path: str, body: bytes | None, timeout: float | None) -> Response:
+        # In one piece, a large body would hold up the event loop.
+        data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
+        limits = self._timeout if timeout is None else aiohttp.ClientTimeout(total=timeout)
+        try:
+            if self._session is None:
+                self._session = self._open()
+            async with self._session.request(
+                method, self._url + path, data=data, timeout=limits, allow_redirects=False
+            ) as answer:
+                return Response(answer.status, await answer.read(), answer.charset or "utf-8")
+        # The second where a connection breaks, the last where a header or the URL is nonsense.
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise NoAnswer(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
+
+    def _open(self) -> aiohttp.ClientSession:
+        parts = urlsplit(self._url)
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=KEPT_S, ssl=httpx.create_ssl_context() if parts.scheme == "https" else True
+        )
+        headers = {"Content-Type": "application/json", **self._headers}
+        if parts.username is not None:  # which stands for the key
+            headers.pop("Authorization", None)
+        return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy_of(self._url))
+
+
+def proxy_of(url: str) -> str | None:
+    """Return the proxy that the environment names for a URL, None for none."""
+    parts = urlsplit(url)
+    proxies = getproxies()
+    if not proxies or (parts.hostname and proxy_bypass(parts.netloc.rpartition("@")[2])):
+        return None
+    return proxies.get(parts.scheme) or proxies.get("all")
