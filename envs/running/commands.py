@@ -17,7 +17,7 @@ from envs.records.metrics import Metrics
 from envs.records.stats import EvalSummary
 from envs.running.evaluation import evaluate
 from envs.running.outbox import Outbox
-from envs.running.run import Environment, Run, cancel, open_rollouts, open_run
+from envs.running.run import Environment, Run, cancel, follow_load, open_rollouts, open_run
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from sandboxes.shielding import finish
 
@@ -80,7 +80,11 @@ async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups."""
     started, (_, tasks) = time.time(), env.tasks()
     async with open_rollouts(env, Metrics()) as (rollouts, _):
-        summary = await evaluate(rollouts, tasks, env.config, env.run_dir)
+        following = asyncio.create_task(follow_load(env, rollouts.limiter))
+        try:
+            summary = await evaluate(rollouts, tasks, env.config, env.run_dir)
+        finally:
+            await cancel([following])
         await env.log_evaluation(summary, started)
     return summary
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -70,32 +71,77 @@ class CircuitBreaker:
                 )
 
 
+_KEPT = 0.6
+"""Share of the best rate per rollout at which it goes on doubling: what has just begun has sampled little yet."""
+_PATIENCE = 6
+"""Looks, without a change, after which a rate that is lower than that is believed."""
+_ENOUGH = 3
+"""Looks that are compared with as many others when it grows by a quarter."""
+
+
 @dataclass(slots=True)
 class HillClimb:
     """Looks for the number of rollouts at which the inference servers sample most tokens a second.
 
-    It grows by a quarter while that helps and shrinks by a fifth when requests queue in a server or
-    are put back for lack of memory. When growing did not help, it goes back and waits 12 looks.
+    At first it doubles with every look, as TCP's slow start does, while each rollout still gets tokens at the best
+    rate that was seen. When for six looks they have not, it goes to where the tokens of now would be sampled at that
+    rate, and from then on grows by a quarter while that helps. It shrinks by a fifth whenever requests queue in a
+    server or are put back for lack of memory. When growing did not help, it goes back and waits 12 looks.
     """
 
     limit: int
     most: int
+    _doubles: bool = True
+    _best: float = 0.0
+    """Most tokens a second that a rollout got, as a mean since a change."""
+    _looks: int = 0
+    _tokens_per_s: float = 0.0
+    """Summed over the looks since the last change."""
     _before: tuple[int, float] | None = None
     _rest: int = 0
 
     def look(self, *, tokens_per_s: float, saturated: bool, queueing: bool) -> int:
         """The limit from now on. saturated: as many ran as might."""
         if queueing:
-            self.limit = max(1, self.limit * 4 // 5)
-            self._before, self._rest = None, 12
-        elif self._before is not None and saturated and tokens_per_s < 1.02 * self._before[1]:
-            self.limit, self._before, self._rest = self._before[0], None, 12
+            self._doubles, self._before = False, None
+            self._change(self.limit * 4 // 5, rest=12)
+        elif saturated:
+            self._looks += 1
+            self._tokens_per_s += tokens_per_s
+            if self._doubles:
+                self._double()
+            else:
+                self._climb()
         elif self._rest:
             self._rest -= 1
-        elif saturated and self.limit < self.most:
-            self._before = (self.limit, tokens_per_s)
-            self.limit = min(self.most, self.limit + max(1, self.limit // 4))
         return self.limit
+
+    def _double(self) -> None:
+        mean = self._tokens_per_s / self._looks
+        if mean >= _KEPT * self._best * self.limit:
+            self._best = max(self._best, mean / self.limit)
+            self._change(2 * self.limit)
+        elif self._looks >= _PATIENCE:
+            self._doubles = False
+            self._change(math.ceil(mean / self._best), rest=12)
+
+    def _climb(self) -> None:
+        if self._rest:
+            self._rest -= 1
+            return
+        if self._looks < _ENOUGH or (self.limit >= self.most and self._before is None):
+            return
+        mean = self._tokens_per_s / self._looks
+        if self._before is not None and mean < 1.02 * self._before[1]:
+            limit, self._before = self._before[0], None
+            self._change(limit, rest=12)
+        else:
+            self._before = (self.limit, mean)
+            self._change(self.limit + max(1, self.limit // 4))
+
+    def _change(self, limit: int, *, rest: int = 0) -> None:
+        self.limit = max(1, min(self.most, limit))
+        self._rest, self._looks, self._tokens_per_s = rest, 0, 0.0
 
 
 class ConcurrencyLimiter:
@@ -111,7 +157,7 @@ class ConcurrencyLimiter:
         self.breaker = breaker
         self.active = 0
         self.tokens = 0
-        """Sampled so far; counted by whoever makes the rollouts."""
+        """Sampled in rollouts that are over; counted by whoever makes them."""
         self._most_active = 0
         self._turnstile = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -138,9 +184,14 @@ class ConcurrencyLimiter:
             self.active -= 1
             self._freed.set()
 
-    async def follow(self, load: Callable[[], Awaitable[Load | None]]) -> None:
-        """Adapt the limit to what the inference servers say (`load`), for ever."""
-        preempted, tokens = 0.0, self.tokens
+    async def follow(
+        self, load: Callable[[], Awaitable[Load | None]], sampled: Callable[[], int] | None = None
+    ) -> None:
+        """Adapt the limit to what the inference servers say (`load`), for ever.
+
+        sampled: tells tokens, or replies, sampled so far; without it they are known when a rollout is over."""
+        count = sampled or (lambda: self.tokens)
+        preempted, before = 0.0, count()
         while True:
             seen = []
             for _ in range(self.samples):
@@ -150,13 +201,17 @@ class ConcurrencyLimiter:
             queueing = bool(seen) and all(now.waiting > max(1.0, 0.1 * now.running) for now in seen)
             if seen:
                 queueing, preempted = queueing or seen[-1].preempted > preempted, seen[-1].preempted
-            before = self.climb.limit
+            tokens = count() - before
+            before += tokens
+            # Until then nothing is known: images are built, sandboxes opened.
+            at_work = tokens > 0 or any(now.running > 0 for now in seen)
+            limit = self.climb.limit
             self.climb.look(
-                tokens_per_s=(self.tokens - tokens) / self.look_s,
-                saturated=self._most_active >= before,
+                tokens_per_s=tokens / self.look_s,
+                saturated=at_work and self._most_active >= limit,
                 queueing=queueing,
             )
-            tokens, self._most_active = self.tokens, self.active
-            if self.climb.limit != before:
+            self._most_active = self.active
+            if self.climb.limit != limit:
                 logger.info("up to %d rollouts at the same time from now on", self.climb.limit)
                 self._freed.set()

@@ -51,6 +51,8 @@ class InferenceServer(Protocol):
     """What a run needs of an inference server; see `atropos_agent.engines`."""
 
     config: Any
+    sampled: int
+    """Tokens that it has ever sampled for us, or replies where it gives no tokens."""
 
     async def load(self) -> Load | None:
         """Return how busy it is; None when it does not say."""
@@ -210,7 +212,7 @@ class Run:
 
     async def follow_load(self) -> None:
         """Adapt the concurrency limit to how busy the inference servers are, for ever."""
-        await self.rollouts.limiter.follow(self._load)
+        await follow_load(self.env, self.rollouts.limiter)
 
     async def keep_metrics(self) -> None:
         """Write `metrics.json` now and then, for ever."""
@@ -260,9 +262,12 @@ class Run:
             logger.warning("the group of task %s was cancelled from outside; it is put back", group.task.id)
             self.queue.put_back(group)
 
-    async def _load(self) -> Load | None:
-        """How busy the inference servers are together; None when none tells, whatever they answer."""
-        asked = (asyncio.wait_for(server.load(), LOAD_S) for server in self.env.servers)
+
+async def follow_load(env: Environment, limiter: ConcurrencyLimiter) -> None:
+    """Adapt a concurrency limit to how busy the environment's inference servers are, for ever."""
+
+    async def load() -> Load | None:
+        asked = (asyncio.wait_for(server.load(), LOAD_S) for server in env.servers)
         found = await asyncio.gather(*asked, return_exceptions=True)
         for error in found:
             if isinstance(error, Exception):
@@ -271,6 +276,8 @@ class Run:
         if not loads:
             return None
         return Load(*(sum(getattr(load, name) for load in loads) for name in ("running", "waiting", "preempted")))
+
+    await limiter.follow(load, lambda: sum(server.sampled for server in env.servers))
 
 
 @asynccontextmanager

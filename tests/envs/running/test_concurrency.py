@@ -5,6 +5,7 @@ import itertools
 import random
 
 import pytest
+from skipping_loop import SkippingLoop
 
 from atropos_agent.engines.completions import Load
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter, HillClimb
@@ -55,6 +56,81 @@ async def test_a_burst_of_requests_is_no_queue(waiting, shrinks, monkeypatch):
     await asyncio.sleep(0.5)
     following.cancel()
     assert (limiter.limit < 16) == shrinks
+
+
+class Engine:
+    """Samples 100 tokens a reply, as many a second as it can. most: requests beyond which each is slower."""
+
+    def __init__(self, most=10**6, *, tells=True):
+        self.most, self.tells = most, tells
+        self.running = self.sampled = 0
+
+    async def reply(self, seconds):
+        self.running += 1
+        for _ in range(4):
+            await asyncio.sleep(seconds / 4 * max(1.0, self.running / self.most))
+        self.running -= 1
+        self.sampled += 100
+
+    async def load(self):
+        return Load(self.running, 0, 0) if self.tells else None
+
+
+def simulated(engine, minutes, *, most=512, opening_s=2.0):
+    """Run rollouts of 60 s, half of it in tools, on a clock that skips. Returns the limit at each second."""
+    rng, limits = random.Random(0), []
+    limiter = ConcurrencyLimiter(start=16, most=most, breaker=CircuitBreaker(0.5))
+
+    async def rollouts():
+        while True:
+            async with limiter.slot():
+                await asyncio.sleep(opening_s)
+                for _ in range(4):
+                    await engine.reply(rng.uniform(4, 11))
+                    await asyncio.sleep(rng.uniform(1, 14))
+
+    async def run():
+        tasks = [asyncio.create_task(rollouts()) for _ in range(most + 8)]
+        tasks.append(asyncio.create_task(limiter.follow(engine.load, lambda: engine.sampled)))
+        for _ in range(int(60 * minutes)):
+            await asyncio.sleep(1)
+            limits.append(min(limiter.limit, limiter.active))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    loop = SkippingLoop()
+    try:
+        loop.run_until_complete(run())
+    finally:
+        loop.close()
+    return limits
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_servers_that_take_anything_have_512_rollouts_within_five_minutes(tells):
+    assert max(simulated(Engine(tells=tells), 5)) == 512
+
+
+def test_slow_start_ends_where_more_rollouts_sample_no_more():
+    limits = simulated(Engine(16), 12, most=256)
+    assert max(limits) <= 128, "32 rollouts, half of them in tools, keep 16 requests under way"
+    assert 24 <= limits[-1] <= 48
+
+
+def test_nothing_grows_before_the_first_conversation_has_begun():
+    assert max(simulated(Engine(), 2, opening_s=300.0)) == 16
+
+
+def test_doubling_goes_on_behind_a_pause_and_ends_with_a_queue():
+    climb = HillClimb(16, 512)
+    for rate in (100, 100, 60, 120):  # a look came before the new ones had begun
+        climb.look(tokens_per_s=rate * climb.limit, saturated=True, queueing=False)
+    assert climb.limit == 256
+    assert climb.look(tokens_per_s=1, saturated=True, queueing=True) == 204
+    for _ in range(12):
+        climb.look(tokens_per_s=100 * climb.limit, saturated=True, queueing=False)
+    assert climb.limit == 204, "what was found is kept for a while"
 
 
 async def test_rollouts_are_let_in_up_to_the_limit_whatever_becomes_of_those_that_wait():
