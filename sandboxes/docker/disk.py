@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,9 @@ logger = logging.getLogger(__name__)
 _TICK_S = 0.05
 _BLIND_TICK_S = 1.0
 _AT_LEAST_EVERY_S = 15.0
+_ALL_EVERY_S = 1.0
+_APART_S = 0.25
+"""Between two looks that have no other reason than time, so that many sandboxes cost no more than some."""
 _SLACK = 16 * 2**20
 """Bytes that a sandbox over its limit may write (to clean up, say) before it is looked at again."""
 
@@ -36,10 +40,10 @@ class _Seen:
     lowest_fill: int
     at: float
 
-    def may_have_reached(self, limit: int, fill: int, now: float) -> bool:
+    def may_have_reached(self, limit: int, fill: int, now: float, every_s: float = _AT_LEAST_EVERY_S) -> bool:
         self.lowest_fill = min(self.lowest_fill, fill)
         left = max(limit - self.written, _SLACK)
-        return fill - self.lowest_fill >= left or now - self.at > _AT_LEAST_EVERY_S
+        return fill - self.lowest_fill >= left or now - self.at > every_s
 
 
 class DiskWatch:
@@ -52,6 +56,12 @@ class DiskWatch:
         self._client = client
         self._storage = storage
         self._machines: dict[Machine, _Seen] = {}
+        # Of all machines together, so that a look at the storage costs the same however many they are.
+        self._floor = self._low = sys.maxsize
+        """The lowest fill that any of them has seen; the lowest since they were last gone through."""
+        self._left = sys.maxsize
+        """The least that one of them may write before it has to be looked at."""
+        self._gone_through = 0.0
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> DiskWatch:
@@ -64,7 +74,10 @@ class DiskWatch:
             await asyncio.wait({self._task})
 
     def add(self, machine: Machine) -> None:
-        self._machines[machine] = _Seen(0, self._fill(), time.monotonic())
+        fill = self._fill()
+        self._machines[machine] = _Seen(0, fill, time.monotonic())
+        self._floor = min(self._floor, fill)
+        self._left = min(self._left, max(_limit(machine), _SLACK))
 
     def drop(self, machine: Machine) -> None:
         self._machines.pop(machine, None)
@@ -80,12 +93,26 @@ class DiskWatch:
         while True:
             await asyncio.sleep(_TICK_S if self._storage is not None else _BLIND_TICK_S)
             fill, now = self._fill(), time.monotonic()
-            for machine, seen in list(self._machines.items()):
-                limit = machine.kind.limits.disk_mb * 2**20
-                if self._storage is None or seen.may_have_reached(limit, fill, now):
-                    # A machine that is just going away, or a Docker daemon in trouble: others will say so.
-                    with contextlib.suppress(SandboxError):
-                        await self._look(machine, seen, limit)
+            self._low = min(self._low, fill)
+            may_have_reached = fill - min(self._floor, self._low) >= self._left
+            if self._storage is None or may_have_reached or now - self._gone_through >= _ALL_EVERY_S:
+                await self._go_through(fill, now)
+
+    async def _go_through(self, fill: int, now: float) -> None:
+        """Look at the machines that may have reached their limits."""
+        low, self._low, self._gone_through = self._low, sys.maxsize, now
+        every_s = max(_AT_LEAST_EVERY_S, _APART_S * len(self._machines))
+        for machine, seen in list(self._machines.items()):
+            # One that came meanwhile takes on what was before it, and is looked at too soon at worst.
+            seen.lowest_fill = min(seen.lowest_fill, low)
+            limit = _limit(machine)
+            if self._storage is None or seen.may_have_reached(limit, fill, now, every_s):
+                # A machine that is just going away, or a Docker daemon in trouble: others will say so.
+                with contextlib.suppress(SandboxError):
+                    await self._look(machine, seen, limit)
+        self._floor = min((seen.lowest_fill for seen in self._machines.values()), default=sys.maxsize)
+        left = (max(_limit(machine) - seen.written, _SLACK) for machine, seen in self._machines.items())
+        self._left = min(left, default=sys.maxsize)
 
     async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
         seen.at, seen.lowest_fill = time.monotonic(), self._fill()
@@ -98,3 +125,7 @@ class DiskWatch:
             await machine.channel.kill_everything(
                 f"the disk limit of {limit >> 20} MB is exceeded; every process was killed. Delete files to go on"
             )
+
+
+def _limit(machine: Machine) -> int:
+    return machine.kind.limits.disk_mb * 2**20

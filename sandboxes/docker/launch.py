@@ -57,6 +57,7 @@ _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 """Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
 _GVISOR_THREADS = 4
 """What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
+_IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
 
@@ -141,6 +142,7 @@ class Launcher:
         self._numbers = itertools.count(1)
         self._shortcut = shortcut
         self._closed = False
+        self._images: dict[str, Mapping[str, Any]] = {}
         self.quota = quota
 
     @property
@@ -172,9 +174,11 @@ class Launcher:
                     raise SandboxDied(f"sandbox {name} was not started: its backend was left")
                 try:
                     async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}"):
-                        image = await self._image(kind.image)
                         container = await self._create(name, kind)
+                        image = await self._place_executor(container)
                         channel = await self._attach_and_start(stack, container, name, kind)
+                except ImageMissing as error:
+                    raise ImageMissing(remedy(kind.image)) from error
                 except TimeoutError as error:
                     if isinstance(error, SandboxError):
                         raise
@@ -189,13 +193,13 @@ class Launcher:
         for _ in range(self._max_starts):
             self._slots.release()
 
-    async def _image(self, name: str) -> Mapping[str, Any]:
-        try:
-            async with daemon_errors("look for the image"):
-                config: Mapping[str, Any] = (await self._client.images.inspect(name))["Config"]
-        except ImageMissing as error:
-            raise ImageMissing(remedy(name)) from error
-        return config
+    async def _image(self, found: str) -> Mapping[str, Any]:
+        """Return the configuration of the image with this id, which is asked for once: it never changes."""
+        if found not in self._images:
+            if len(self._images) >= _IMAGES_KNOWN:
+                self._images.clear()
+            self._images[found] = (await self._client.images.inspect(found))["Config"]
+        return self._images[found]
 
     async def _create(self, name: str, kind: Kind) -> aiodocker.containers.DockerContainer:
         config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota)
@@ -208,15 +212,20 @@ class Launcher:
             logger.info("This Docker daemon's storage has no quotas; what sandboxes write is watched instead")
             self.quota = False
             return await self._create(name, kind)
-        if not (self._shortcut and await self._place_executor(container)):
-            archive = _executor_archive(self._executor)
-            await container.put_archive("/", archive)  # type: ignore[no-untyped-call]  # aiodocker's gap
         return container
 
-    async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> bool:
-        """Write the executor into the layer of a container that does not run yet, which spares a process.
-        Returns whether that layer is on this machine."""
-        layer = (await container.show()).get("GraphDriver", {}).get("Data") or {}
+    async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> Mapping[str, Any]:
+        """Put the executor into a container that does not run yet. Returns its image's configuration."""
+        shown = await container.show()
+        if not (self._shortcut and await self._write_executor(shown)):
+            archive = _executor_archive(self._executor)
+            await container.put_archive("/", archive)  # type: ignore[no-untyped-call]  # aiodocker's gap
+        return await self._image(shown["Image"])
+
+    async def _write_executor(self, shown: Mapping[str, Any]) -> bool:
+        """Write the executor into the container's layer, which spares a process. Returns whether that layer is on this
+        machine."""
+        layer = shown.get("GraphDriver", {}).get("Data") or {}
         path = Path(layer.get("UpperDir") or "/nowhere", _EXECUTOR)
         try:
             await asyncio.to_thread(_write_program, path, self._executor)
@@ -233,7 +242,7 @@ class Launcher:
         stack.push_async_callback(own.close)
 
         async def attach() -> AttachedStream:
-            stream = own.containers.container(container.id).attach(stdin=True, stdout=True, stderr=True)
+            stream = _Attachable(own, id=container.id).attach(stdin=True, stdout=True, stderr=True)
             await stream._init()
             return AttachedStream(stream)
 
@@ -268,6 +277,13 @@ class Launcher:
             except SandboxError as error:
                 # What was done in the sandbox counts all the same; leaving the backend tries once more.
                 logger.warning("%s", error)
+
+
+class _Attachable(aiodocker.containers.DockerContainer):
+    """A container of ours, which has no terminal; to attach, aiodocker would ask whether it has."""
+
+    async def show(self, **_: Any) -> dict[str, Any]:
+        return {"Config": {"Tty": False}}
 
 
 def container_config(

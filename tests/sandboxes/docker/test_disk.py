@@ -1,11 +1,14 @@
 """What sandboxes may write, where the storage has no quotas."""
 
 import asyncio
+import time
 
 import pytest
 
 from sandboxes.base import ExecResult, Limits, SandboxSpec
-from sandboxes.docker.disk import _Seen
+from sandboxes.docker import disk
+from sandboxes.docker.disk import DiskWatch, _Seen
+from sandboxes.docker.launch import Kind
 
 MB = 2**20
 
@@ -46,3 +49,60 @@ def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left()
     assert not seen.may_have_reached(100 * MB, 900 * MB, now=1.0), "others have made room, which it may fill"
     assert seen.may_have_reached(100 * MB, 940 * MB, now=1.0)
     assert seen.may_have_reached(100 * MB, 900 * MB, now=16.0), "now and then all the same"
+
+
+class Machine:
+    """What the watch knows of a machine."""
+
+    def __init__(self, disk_mb):
+        self.kind = Kind("image", Limits(disk_mb=disk_mb), switch_users=False)
+
+
+class Watch(DiskWatch):
+    """Watches a storage that fills as it is told, and counts."""
+
+    def __init__(self, tmp_path):
+        super().__init__(None, tmp_path)
+        self.mb, self.passes, self.looked = 1000, 0, []
+
+    def _fill(self):
+        return self.mb * MB
+
+    async def _go_through(self, fill, now):
+        self.passes += 1
+        await super()._go_through(fill, now)
+
+    async def _look(self, machine, seen, limit):
+        self.looked.append(machine)
+        seen.at, seen.lowest_fill = time.monotonic(), self._fill()
+
+
+async def test_machines_are_gone_through_only_when_one_may_have_reached_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_TICK_S", 0.001)
+    async with Watch(tmp_path) as watch:
+        small, large = Machine(40), Machine(4000)
+        watch.add(large)
+        await asyncio.sleep(0.05)
+        watch.add(small)
+        passes = watch.passes
+        for mb in (1030, 900, 930):  # the last is less than 40 above the lowest
+            watch.mb = mb
+            await asyncio.sleep(0.05)
+        assert (watch.passes - passes, watch.looked) == (0, [])
+        watch.mb = 940
+        await asyncio.sleep(0.05)
+        assert watch.looked == [small]
+
+
+async def test_looks_without_a_reason_are_as_many_for_any_number_of_machines(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_TICK_S", 0.001)
+    monkeypatch.setattr(disk, "_ALL_EVERY_S", 0.01)
+    monkeypatch.setattr(disk, "_AT_LEAST_EVERY_S", 0.02)
+    monkeypatch.setattr(disk, "_APART_S", 0.01)
+    async with Watch(tmp_path) as watch:
+        for _ in range(100):
+            watch.add(Machine(4000))
+        await asyncio.sleep(0.5)
+        assert not watch.looked, "each has its turn after a second"
+        await asyncio.sleep(1.0)
+        assert len(watch.looked) >= 100

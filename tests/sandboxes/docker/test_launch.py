@@ -35,6 +35,22 @@ class TestStarts:
             assert (await box.exec("echo fine")).output == "fine\n"
         assert len(set(tries)) == 2
 
+    async def test_a_start_asks_the_daemon_no_more_than_it_must(self, docker_backend, base_image, monkeypatch):
+        async with docker_backend.open(SandboxSpec(base_image)):
+            pass  # the first one asks what the image is
+        asked, query = [], aiodocker.Docker._do_query
+
+        async def counted(client, path, *args, **kwargs):
+            asked.append((kwargs["method"], str(path).split("?")[0].rsplit("/", 1)[-1]))
+            return await query(client, path, *args, **kwargs)
+
+        monkeypatch.setattr(aiodocker.Docker, "_do_query", counted)
+        async with docker_backend.open(SandboxSpec(base_image)) as box:
+            assert (await box.exec("echo fine")).output == "fine\n"
+        starts = [what for _, what in asked if what in ("create", "attach", "start")]
+        assert starts == ["create", "attach", "start"]
+        assert len(asked) <= 6, "create, show, attach, start, show, delete"
+
 
 class TestWhatTheDaemonIsTold:
     def test_by_default_there_is_no_network_and_nothing_to_gain(self):
