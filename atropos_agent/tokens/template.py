@@ -10,6 +10,7 @@ by returning None.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
@@ -49,6 +50,8 @@ class ChatTemplate:
         self._kwargs = kwargs
         self._encoder = Encoder(tokenizer)
         self.quote, self.encode, self.decode = self._encoder.quote, self._encoder.encode, self._encoder.decode
+        # The members of a group begin alike.
+        self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
         if not self._keeps([user(0), reply(1), user(2)]):
@@ -99,7 +102,7 @@ class ChatTemplate:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
-        return self.encode(self.render(messages))
+        return list(self._encoded(self.render(messages)))
 
     def knows_role(self, role: str) -> bool:
         """Tell whether a message of this role may follow a reply, and is shown to the model."""
