@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -317,6 +318,9 @@ async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tup
         for server in env.servers:
             stack.push_async_callback(server.close)
         await env.setup(stack)
+        # What is loaded by now stays: a full collection that walks through it would block the event loop for 0.2 s.
+        gc.freeze()
+        stack.callback(gc.unfreeze)
         worker = LocalWorker(env, config, watch)
         try:
             yield Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts), watch

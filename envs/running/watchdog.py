@@ -21,7 +21,7 @@ class LoopWatch:
     suspended machine) is no block; `suspended_since` tells of it.
     """
 
-    beat_s = 0.02
+    beat_s = 0.04
     remind_s = 10.0
     suspension_s = 3.0
     """From which pause on the process counts as suspended, in seconds."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 import re
 import time
 
@@ -11,7 +12,8 @@ from sums import fill, metrics_of, right
 
 from envs.records import report
 from envs.running import run as run_module
-from envs.running.commands import CountPace
+from envs.running.commands import CountPace, evaluate_once
+from envs.running.concurrency import ConcurrencyLimiter
 from envs.running.group import count_states
 from envs.running.run import Run, open_run
 from envs.running.sinks import FileSink, open_group_file
@@ -95,3 +97,21 @@ async def test_a_jump_of_the_clock_changes_nothing(engine, make_env, monkeypatch
             _, wire = await fill(run)
             assert wire["scores"] == [1.0, 1.0]
     assert not run.metrics.failures
+
+
+async def test_a_collection_need_not_walk_through_what_is_loaded(make_env):
+    env = make_env()
+    async with open_run(env):
+        assert gc.get_freeze_count() > 100_000
+    assert gc.get_freeze_count() == 0
+
+
+async def test_an_evaluation_follows_the_load_too(make_env, monkeypatch):
+    followed = []
+
+    async def follow(limiter, load, sampled=None):
+        followed.append((await load(), sampled()))
+
+    monkeypatch.setattr(ConcurrencyLimiter, "follow", follow)
+    await evaluate_once(make_env())
+    assert followed == [(None, 0)], "the scripted server does not say how busy it is"
