@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,7 +167,7 @@ def main() -> None:
             )
 
 
-def _range(values: list[float], form: str) -> str:
+def _range(values: Sequence[float], form: str) -> str:
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low}–{high}"
 

@@ -7,7 +7,7 @@ import gc
 import signal
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType
@@ -54,9 +54,9 @@ class CpuParts:
     Use `with parts.counting()`, in the main thread."""
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: dict[str, float] = defaultdict(float)
         self.total_s = 0.0
-        self.functions: Counter[str] = Counter()
+        self.functions: dict[str, float] = defaultdict(float)
         """CPU seconds by the function that decided about the part; for the event loop, and other threads by name."""
         self._known: dict[str, str | None] = {}
         self._before = 0.0

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -173,7 +173,7 @@ class Talk(AgentEnv):
             tools = default_tools(sandbox, TOOLS)
             result = await self.agent(seat, tools, working_dir=sandbox.workdir).run(task.instruction)
             self.open -= 1
-        return Outcome(result, Verdict(float(seat.member % 2), "by its number"))
+        return Outcome(result, Verdict(float((seat.member or 0) % 2), "by its number"))
 
 
 async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: Path) -> dict[str, Any]:
@@ -210,9 +210,13 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
         "talk_s": time.monotonic() - env.spoke,
         "total": 1000 * parts.total_s / turns,
         "parts": {name: 1000 * value / turns for name, value in parts.seconds.items()},
-        "lines": {name: 1000 * value / turns for name, value in parts.functions.most_common(options.lines)},
+        "lines": {name: 1000 * value / turns for name, value in _largest(parts.functions, options.lines)},
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def _largest(values: Mapping[str, float], count: int) -> list[tuple[str, float]]:
+    return sorted(values.items(), key=lambda item: -item[1])[:count]
 
 
 async def clients(rollouts: int, url: str, requests: int = 4) -> dict[str, float]:
