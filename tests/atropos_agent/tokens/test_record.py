@@ -87,6 +87,48 @@ def test_the_record_of_any_exchanges_is_met_by_exactly_the_rows_made_of_them(fam
     assert problems(kept, record) == [None] * len(kept)
 
 
+def row_of(tokens, *replies, segment=0):
+    """A row that trains the replies, given as (start, end), with the logprob -0.5."""
+    trained = [any(start <= i < end for start, end in replies) for i in range(len(tokens))]
+    masks = [t if yes else IGNORED for t, yes in zip(tokens, trained, strict=True)]
+    return SequenceData("", tokens, masks, [-0.5 if yes else NO_LOGPROB for yes in trained], segment)
+
+
+TWO = (Exchange(False, (1, 2), (3,), (-0.5,)), Exchange(True, (4,), (5, 6), (-0.5, -0.5)))
+"""Two requests, of which the second extends the first."""
+
+
+def test_rows_are_met_by_their_content_wherever_they_were_split():
+    whole, first, second = [1, 2, 3, 4, 5, 6], row_of([1, 2, 3], (2, 3)), row_of([1, 2, 3, 4, 5, 6], (4, 6))
+    assert problems([row_of(whole, (2, 3), (4, 6))], TWO) == [None]
+    assert problems([first, second], TWO) == [None, None]
+    assert problems([second, first], TWO) == [None, None]
+
+
+def test_a_row_that_differs_does_not_condemn_the_others():
+    other = Exchange(False, (1, 9), (7,), (-0.5,))
+    good, bad = row_of([1, 2, 3, 4, 5, 6], (2, 3), (4, 6)), row_of([1, 8, 7], (2, 3))
+    assert problems([good, bad], [*TWO, other]) == [None, "tokens: place 1 of 3: [1, 8, 7] instead of [1, 9, 7]"]
+    assert problems([good, good], TWO)[0] is None
+    assert "trained in another row" in problems([good, good], TWO)[1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row_of([1, 2, 3], (2, 3))],
+        [row_of([1, 2, 3, 4, 5, 6], (4, 6))],
+        [row_of([1, 2, 3, 4, 5, 6], (2, 3), (4, 5))],
+        [row_of([1, 2, 3, 4, 5], (2, 3), (4, 5))],
+        [row_of([1, 2, 3, 4, 5, 6], (2, 4), (4, 6))],
+        [row_of([1, 2, 3, 4, 5, 6])],
+    ],
+    ids=["the last reply lost", "the first untrained", "cut mask", "cut row", "context trained", "nothing trained"],
+)
+def test_rows_that_lose_or_add_a_token_are_refused(rows):
+    assert all(problems(rows, TWO))
+
+
 def doubled_end_of_turn(patch):
     original = ChatTemplate.continuation
     patch.setattr(
