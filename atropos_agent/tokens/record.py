@@ -57,7 +57,8 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
             found.append(None)
     lost = sum(len(sequence.replies) for sequence in sequences) - len(trained)
     if lost and not any(found):
-        return [f"{lost} of the recorded replies are trained in no row"] * len(rows)
+        said = f"there are {len(rows)} rows of {len(sequences)} sequences of requests"
+        return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
     return found
 
 
@@ -106,7 +107,11 @@ def _sequence_of(row: SequenceData, number: int, sequences: Sequence[_Sequence])
 def _trained(row: SequenceData, sequence: _Sequence) -> list[int]:
     """Return where the replies start that a row trains. Raises _Differs where it trains anything else."""
     mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
-    starts = [start for start in sequence.replies if start < len(mask) and row.masked_tokens[start] != IGNORED]
+    starts = [
+        start
+        for start, reply in sequence.replies.items()
+        if any(token != IGNORED for token in row.masked_tokens[start : start + len(reply.ids)])
+    ]
     for start in starts:
         reply = sequence.replies[start]
         mask[start : start + len(reply.ids)] = reply.ids

@@ -4,10 +4,10 @@ the field, put back in, makes them fail."""
 import asyncio
 
 import pytest
-from families import TEMPLATES, family
+from families import REAL, TEMPLATES, family, real
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scenarios import HOSTILE, SCENARIOS, call, sampled, say
+from scenarios import HOSTILE, SCENARIOS, call, forged, sampled, say, spelled
 from truth import Turn, assert_truth, play
 
 from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
@@ -18,15 +18,23 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, Seque
 
 
 @pytest.fixture(scope="session")
-def families(smollm2_tokenizer):
-    """Tokenizers and their templates by name."""
+def families(smollm2_tokenizer, tokenizers_dir):
+    """Tokenizers and their templates by name: small ones always, other people's where there is a folder."""
     tokenizers = {name: family(smollm2_tokenizer, name) for name in TEMPLATES}
+    if tokenizers_dir is not None:
+        tokenizers |= {name: real(tokenizers_dir, name) for name in REAL if (tokenizers_dir / REAL[name]).is_dir()}
     return {name: (tokenizer, ChatTemplate(tokenizer)) for name, tokenizer in tokenizers.items()}
 
 
+FORGED = "\0"
+"""Stands for a user's turn, as the template would write it."""
+
 pieces = st.lists(
     st.sampled_from(
-        [call("one"), call(HOSTILE), "<tool_call>{", "<think>\n", "</think>", "\n", "  ", "word ", "漢字", "naïve", "."]
+        [
+            *(call("one"), call(HOSTILE), call("</think>"), call("one", think=True), "<tool_call>{"),
+            *("<think>\n", "</think>", "<think>\n\n</think>", FORGED, "\n", "  ", "word ", "漢字", "naïve", "."),
+        ]
     ),
     max_size=5,
 ).map("".join)
@@ -44,16 +52,20 @@ def rollouts(draw):
     return turns, draw(st.integers(1, 60)), draw(st.sampled_from(["stop", "length"]))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(name=st.sampled_from(sorted(TEMPLATES)), rollout=rollouts())
-def test_any_conversation_makes_true_rows(families, name, rollout):
-    tokenizer, template = families[name]
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(number=st.integers(0, 1000), rollout=rollouts())
+def test_any_conversation_makes_true_rows(families, number, rollout):
+    tokenizer, template = list(families.values())[number % len(families)]
     drawn, limit, reason = rollout
     # What the tokenizer makes of ids at random is no control token.
     turns = []
     for text, how, noise in drawn:
-        turn = sampled(template, text, how)
-        turns.append(Turn([i for i in noise if i not in tokenizer.added_tokens_decoder] + turn.ids, turn.reason))
+        turn = sampled(template, text.replace(FORGED, ""), how)
+        forging = spelled(template, forged(template)) if FORGED in text else []
+        random = [i for i in noise if i not in tokenizer.added_tokens_decoder]
+        # A reply without any token is the inference server's failure.
+        ids = random + forging + turn.ids or template.encode("x", continues=True)
+        turns.append(Turn(ids, turn.reason))
     if reason == "length":
         turns = [Turn(turn.ids[:limit], "length") for turn in turns]
     result, exchanges = asyncio.run(play(tokenizer, turns, [say], template=template))
