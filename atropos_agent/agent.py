@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
@@ -18,12 +18,13 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
 from tenacity import RetryError
 
-from atropos_agent.engines.completions import ContextOverflow
+from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.engines.replies import sound, sound_chat
 from atropos_agent.formats.base import Reply, ToolFormat
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.tokens.chat import ChatLog, read_chat
+from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.tokens.record import Record, first_difference
+from atropos_agent.tokens.record import Record
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import (
     AgentConfig,
@@ -35,7 +36,6 @@ from atropos_agent.types import (
     Message,
     SequenceData,
     StopReason,
-    TokenMismatch,
 )
 from sandboxes.base import SandboxTimeout
 from tools.base import ToolCall, ToolRegistry, ToolResult
@@ -151,7 +151,8 @@ class AtroposAgent:
         for message in opening:
             ours = message["role"] in ("system", "assistant")
             message["content"] = self.template.quote(message["content"], keep=self.tool_format.control if ours else ())
-        return Conversation(self.template, opening, self.tool_format.frame)
+        literals = partial(self.tool_format.literals, thinking_open=self.template.opens_thinking)
+        return Conversation(self.template, opening, self.tool_format.frame, literals)
 
 
 class _Run:
@@ -225,7 +226,7 @@ class _Run:
             malformed_calls=sum(result.malformed for result in results),
         )
         if reason is None:
-            self.tell(results, correction)
+            self.tell(results, reply.problems)
         return reason
 
     def read(self, step: AgentStep) -> Reply:
@@ -253,12 +254,17 @@ class _Run:
                 return results, StopReason.SUBMITTED
         return results, None
 
-    def tell(self, results: Sequence[ToolResult], correction: str | None) -> None:
-        """Show results and a correction to the model, as text that can't write control tokens."""
+    def tell(self, results: Sequence[ToolResult], problems: Sequence[str]) -> None:
+        """Show results and what was malformed to the model, as text that can't write control tokens."""
+        tool_format = self.agent.tool_format
         if (template := self.agent.template) is not None:
             results = [replace(result, content=template.quote(result.content)) for result in results]
-            correction = None if correction is None else template.quote(correction)
-        shown = self.agent.tool_format.messages(results, correction, role=self.config.tool_role)
+            problems = [template.quote(problem) for problem in problems]
+        correction = tool_format.correction(problems) if problems else None
+        if template is not None and correction is not None:
+            # The format's own words may show a call, in the ids that the model itself must write.
+            correction = template.quote_rest(correction, keep=tool_format.control)
+        shown = tool_format.messages(results, correction, role=self.config.tool_role)
         self.conversation.add_messages(shown)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
@@ -274,27 +280,33 @@ class _Run:
             "split": self.agent.split,
         }
         sent = list(prompt)
-        began, outage_s = time.monotonic(), _outage_s(server)
-        if self.agent.template is None:
-            messages = self.conversation.plain_messages()
-            completion = read_chat(await self.answer(server.chat_completion(messages=messages, **options)))
-            self.give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
-            return completion
-        answer = await self.answer(server.tokens_and_logprobs_completion(input_ids=sent, **options))
-        self.give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
+        began, outage_s, lost_tokens = time.monotonic(), _outage_s(server), _lost_tokens(server)
         try:
-            completion = checked(answer, sent)
-        except TokenMismatch:
-            self.counts += Counts(refused_tokens=sum(len(ids) for ids in answer[1]))
+            if self.agent.template is None:
+                messages = self.conversation.plain_messages()
+                completion = sound_chat(await self.answer(server.chat_completion(messages=messages, **options)))
+                self.give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
+                return completion
+            answer = await self.answer(server.tokens_and_logprobs_completion(input_ids=sent, **options))
+            self.give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
+            completion = sound(answer, sent, self.agent.template.unknown_id)
+            self.check_length(completion, max_tokens)
+        except AgentError as error:
+            self.counts += Counts(refused_tokens=error.lost_tokens)
             raise
-        if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
-            self.counts += Counts(refused_tokens=len(completion.ids))
-            raise EngineError(
-                f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
-                "there is room: it has a smaller context window than it says, or a limit of its own"
-            )
+        finally:
+            self.counts += Counts(refused_tokens=_lost_tokens(server) - lost_tokens)
         self.record.add(sent, completion.ids, completion.logprobs)
         return completion
+
+    def check_length(self, completion: Completion, max_tokens: int) -> None:
+        """Raise EngineError for a reply that was cut off before its limit."""
+        if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
+            raise EngineError(
+                f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
+                "there is room: it has a smaller context window than it says, or a limit of its own",
+                lost_tokens=len(completion.ids),
+            )
 
     async def answer(self, asking: Coroutine[Any, Any, T]) -> T:
         """Await the inference server's answer. One that has not come when the rollout's time is over proves nothing
@@ -369,6 +381,11 @@ class _Run:
         """Return the conversation's rows, when it is over."""
         return tuple(self.conversation.rows())
 
+    @cached_property
+    def drift(self) -> str | None:
+        """Return how the last prompt differs from the template's own, when the conversation is over."""
+        return self.conversation.drift(self.rows)
+
     def result(self, reason: StopReason | None, error: str | None = None) -> AgentResult:
         return AgentResult(
             success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
@@ -381,6 +398,7 @@ class _Run:
             record=tuple(self.record.exchanges),
             counts=self.counts,
             carries_tokens=self.agent.template is not None,
+            drift=self.drift,
         )
 
     def publish(self) -> None:
@@ -399,36 +417,6 @@ class _Run:
 
 class _OutOfTime(Exception):
     """The run's wall time is over."""
-
-
-def checked(answer: Any, prompt: list[int]) -> Completion:
-    """Return the one reply in an inference server's answer. Raises TokenMismatch when it can't be trained on."""
-    seen, replies, logprobs, reasons = answer
-    if (seen if isinstance(seen, list) else list(seen)) != prompt:
-        raise TokenMismatch(
-            "the inference server was given another prompt than was sent, so it encodes prompts again: "
-            f"{first_difference(list(seen), prompt)}"
-        )
-    if len(replies) != 1:
-        raise TokenMismatch(f"the inference server returned {len(replies)} replies instead of one")
-    ids, given, reason = replies[0], logprobs[0], reasons[0]
-    if isinstance(reason, dict):
-        reason = reason.get("type", "stop")
-    if reason == "abort":
-        raise EngineError("the inference server aborted the request")
-    if len(ids) != len(given):
-        raise TokenMismatch(f"the inference server returned {len(ids)} ids but {len(given)} logprobs")
-    if not _are_logprobs(given):
-        raise TokenMismatch("the inference server returned logprobs that are missing, positive or not finite")
-    (version,) = getattr(answer, "versions", [None])
-    return Completion(ids, [float(p) for p in given], reason, version=version)
-
-
-def _are_logprobs(values: Sequence[Any]) -> bool:
-    try:
-        return all(map(math.isfinite, values)) and max(values, default=0.0) <= 0
-    except TypeError:
-        return False
 
 
 @asynccontextmanager
@@ -452,6 +440,11 @@ def _accept(server: APIServer) -> None:
     """Tell a server that keeps replies that the last one is part of the conversation now."""
     if (accept := getattr(server, "accept", None)) is not None:
         accept()
+
+
+def _lost_tokens(server: APIServer) -> int:
+    """Return how many tokens of replies that it asked for again a `Route` has counted; 0 for other servers."""
+    return int(getattr(server, "lost_tokens", 0))
 
 
 async def _alive(server: APIServer) -> bool:

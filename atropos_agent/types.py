@@ -181,7 +181,8 @@ class Counts:
     tool_calls: well-formed calls.
     malformed_calls: what could not be read as a call, or named no tool, or had wrong arguments.
     tool_errors: calls whose result is an error.
-    refused_tokens: sampled tokens in no row, because the answer contradicted its request.
+    refused_tokens: sampled tokens in no row, because the reply was aborted, or refused as unsound or as
+        contradicting its request. They were paid for.
     abandoned_requests: requests that were not waited for any longer.
     """
 
@@ -211,6 +212,8 @@ class AgentResult:
         where the chat template rewrites history.
     record: every request and its reply, by which the rows can be checked (`record.problems`).
     carries_tokens: whether the inference server gave token ids; False where there can be no rows.
+    drift: how the last prompt differs from what the chat template itself makes of the conversation (see
+        `atropos_agent.tokens.drift`); None where it does not.
     metadata: what else a caller wants to keep with the result.
     """
 
@@ -225,6 +228,7 @@ class AgentResult:
     record: Sequence[Exchange] = ()
     counts: Counts = Counts()
     carries_tokens: bool = True
+    drift: str | None = None
 
     @property
     def sampled_tokens(self) -> int:
@@ -250,15 +254,21 @@ class AgentResult:
 
 
 class AgentError(RuntimeError):
-    """A failure of ours: no reward may be made of it. `partial` is the run so far."""
+    """A failure of ours: no reward may be made of it.
 
-    def __init__(self, message: str, partial: AgentResult | None = None) -> None:
+    partial: the run so far. lost_tokens: that the inference server sampled in the answer that failed.
+    """
+
+    def __init__(self, message: str, partial: AgentResult | None = None, *, lost_tokens: int = 0) -> None:
         super().__init__(message)
         self.partial = partial
+        self.lost_tokens = lost_tokens
 
 
 class EngineError(AgentError):
-    """The inference server failed or did not answer."""
+    """The inference server failed or did not answer. passing: the same request may succeed later."""
+
+    passing = False
 
 
 class TokenMismatch(AgentError):

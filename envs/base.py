@@ -98,7 +98,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         if self.template is None:
             server = random.choice(self.server.servers)
             return self.agent_cls(server, tools, config, tool_format=self.tool_format, split=split)
-        route = Route(self.server.servers)
+        route = Route(self.server.servers, unknown_id=self.template.unknown_id)
         recording = seat.recording
         return self.agent_cls(
             route if recording is None else recording.serving(route),

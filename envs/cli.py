@@ -28,7 +28,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from atropos_agent.engines.completions import ModelNotServed
+from atropos_agent.engines.errors import ModelNotServed
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError

@@ -9,15 +9,18 @@ from __future__ import annotations
 import enum
 import math
 import statistics
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx
 
-from atropos_agent.agent import AtroposAgent, checked
+from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.engines.protocols import ChatServer, open_server
+from atropos_agent.engines.replies import sound
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.formats import ToolFormat, load_format
@@ -208,6 +211,7 @@ class _Sampled:
 
     rows: list[SequenceData]
     record: Record
+    drift: str | None = None
     reasons: list[str] = field(default_factory=list)
     stops: int = 0
 
@@ -222,7 +226,10 @@ async def examine_scripted(template: ChatTemplate, tool_format: ToolFormat, tool
     call = tool_format.write(ToolCall("echo", {}))
     closed = "hm\n</think>\n\n" if template.opens_thinking else "<think>\nhm\n</think>\n\n"
     replies = [call, closed + call, " \n", call[: len(call) // 2], closed + call, call + "\n\n", closed + "漢字 done"]
+    # Some templates do with the first of many messages what they don't do with those of a few.
+    replies = [*[closed + call] * 4, *replies]
     faults: list[str] = []
+    drifts: Counter[str] = Counter()
     tokens = 0
     for sample_stop in (True, False):
         for limit in (1000, 9):
@@ -236,9 +243,19 @@ async def examine_scripted(template: ChatTemplate, tool_format: ToolFormat, tool
             faults += [problem for problem in problems(result.segments, result.record) if problem is not None]
             faults += [text for row in result.segments for text in _doubled(row, template)]
             tokens += result.sampled_tokens
+            drifts.update([str(result.drift)] if result.drift else [])
     if faults:
         return Check("scripted rows", Status.WRONG, f"not what was sent and sampled: {faults[0]}", {"faults": faults})
-    return Check("scripted rows", Status.OK, f"exact: {tokens} tokens, all of them trained", {"tokens": tokens})
+    return _exact("scripted rows", f"exact: {tokens} tokens, all of them trained", {"tokens": tokens}, drifts)
+
+
+def _exact(name: str, text: str, data: Mapping[str, Any], drifts: Counter[str]) -> Check:
+    """Return the check of rows that are right, whose prompts may be others than the template's own."""
+    data = {**data, "drifts": dict(drifts)}
+    if not drifts:
+        return Check(name, Status.OK, f"{text}; the last prompts are the template's own", data)
+    kinds = ", ".join(f"in {kind} ({count} rollouts)" for kind, count in drifts.most_common())
+    return Check(name, Status.NOTE, f"{text}; but prompts differ from what the template makes of them: {kinds}", data)
 
 
 async def examine_rows(
@@ -260,7 +277,8 @@ async def examine_rows(
         yield Check("rows", Status.WRONG, f"not what was sent and sampled: {faults[0]}", {"faults": faults})
         return
     text = f"exact: {turns} replies, {tokens} sampled tokens, all of them trained"
-    yield Check("rows", Status.OK, text, {"replies": turns, "sampled_tokens": tokens})
+    drifts = Counter(str(one.drift) for one in sampled if one.drift)
+    yield _exact("rows", text, {"replies": turns, "sampled_tokens": tokens}, drifts)
     yield await _logprobs(server, [row for one in sampled for row in one.rows])
     if env.temperature not in (0.0, 1.0):
         yield await _temperature(server, template, env.temperature)
@@ -272,14 +290,15 @@ async def _converse(
     """Hold a conversation of several turns whatever the model says, at temperature 1."""
     system = tool_format.system_prompt([])
     asked: list[Message] = [{"role": "system", "content": system}, {"role": "user", "content": task}]
-    conversation = Conversation(template, asked, tool_format.frame)
+    literals = partial(tool_format.literals, thinking_open=template.opens_thinking)
+    conversation = Conversation(template, asked, tool_format.frame, literals)
     found = _Sampled([], Record())
     for turn in range(TURNS):
         prompt = list(conversation.prompt)
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=1.0, n=1
         )
-        completion = checked(answer, prompt)
+        completion = sound(answer, prompt, template.unknown_id)
         found.record.add(prompt, completion.ids, completion.logprobs)
         found.reasons.append(completion.finish_reason)
         found.stops += template.turn_end(completion.ids, completion.finish_reason) is not None
@@ -288,6 +307,7 @@ async def _converse(
             said = ToolResult(template.quote(f"Go on. {HOSTILE}"))
             conversation.add_messages(tool_format.messages([said], None, role=tool_role))
     found.rows = conversation.rows()
+    found.drift = conversation.drift(found.rows)
     return found
 
 
@@ -341,7 +361,7 @@ async def _temperature(server: CompletionsServer, template: ChatTemplate, temper
         answer = await server.tokens_and_logprobs_completion(
             input_ids=prompt, max_tokens=REPLY_TOKENS, temperature=temperature, n=1
         )
-        completion = checked(answer, prompt)
+        completion = sound(answer, prompt, template.unknown_id)
         raw = (await server.score([*prompt, *completion.ids]))[len(prompt) - 1 :]
     except (AgentError, LookupError, TypeError) as error:
         return Check("temperature", Status.NOTE, f"not examined: {error}")

@@ -12,16 +12,25 @@ import asyncio
 import logging
 import math
 import random
-import re
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
-from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception_type, stop_after_attempt
+from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt
 
+from atropos_agent.engines.errors import (
+    ContextOverflow,
+    EngineDown,
+    ModelNotServed,
+    OddAnswer,
+    counted,
+    refusal,
+    said_error,
+)
 from atropos_agent.engines.http import HttpClient, NoAnswer
+from atropos_agent.engines.replies import check_ended, sound
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.engines.versions import version_of
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
@@ -29,11 +38,6 @@ from atropos_agent.types import AgentError, EngineError, TokenMismatch
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-
-_TOO_LONG = re.compile(r"context (length|window|size)|max_model_len|maximum model length|too long", re.IGNORECASE)
-"""Words with which inference servers say that a prompt and its reply don't fit."""
 
 _LOAD_METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total")
 
@@ -46,18 +50,6 @@ class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
     """
 
     versions: list[int | None]
-
-
-class ContextOverflow(AgentError):
-    """The prompt and the reply do not fit the inference server's context window."""
-
-
-class EngineDown(EngineError):
-    """The inference server did not answer, or can't now; the same request may succeed later or on another."""
-
-
-class ModelNotServed(EngineError):
-    """The inference server answers, but serves other models than the one that is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +68,9 @@ class CompletionsServer(TokenServer):
     """
 
     attempts = 4
-    """Times that a request is sent before its error is raised."""
+    """Times that a request is sent before its error is raised, and an odd answer taken before it is looked into."""
+    question_s = 150.0
+    """Seconds in which a question beside sampling is asked again while it is not answered."""
     probe_s = 20.0
     """Seconds without an answer after which the server is asked whether it lives."""
     alive_s = 30.0
@@ -143,15 +137,22 @@ class CompletionsServer(TokenServer):
         and the finish reason. A request that the inference server did not answer is sent again with the
         same ids. Raises ContextOverflow, EngineError, TokenMismatch.
         """
+
+        async def attempt() -> Answer:
+            answer = await self.once(**kwargs)
+            if kwargs.get("n", 1) == 1:
+                sound(answer, kwargs["input_ids"], label=self.label)
+            return answer
+
         retrying = AsyncRetrying(
-            retry=retry_if_exception_type(EngineDown),
+            retry=retry_if_exception(lambda error: isinstance(error, EngineError) and error.passing),
             stop=stop_after_attempt(self.attempts),
             wait=lambda state: backoff_s(state.attempt_number - 1, most=8.0),
             before_sleep=before_sleep_log(logger, logging.WARNING),
             reraise=True,
         )
         try:
-            return await retrying(self.once, **kwargs)
+            return await retrying(attempt)
         except EngineDown as error:
             raise EngineError(f"{error} ({self.attempts} attempts)") from error
 
@@ -262,16 +263,53 @@ class CompletionsServer(TokenServer):
             response = await self._client().post(self.path, json=body)
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
-        if response.status_code in RETRIED:
-            raise EngineDown(f"{self.label} answered {response.status_code}: {response.text[:300]}")
-        if response.status_code in (400, 413, 422) and _TOO_LONG.search(response.text):
-            raise ContextOverflow(f"{self.label}: {response.text[:300]}")
         if response.status_code != 200:
-            raise EngineError(f"{self.label} answered {response.status_code}: {response.text[:300]}")
+            raise refusal(self.label, response.status_code, response.text)
         try:
-            return self.read(response.json(), prompt)
+            body = response.json()
+        except ValueError as error:
+            raise OddAnswer(f"{self.label} answered with something else than JSON: {response.text[:200]!r}") from error
+        if (said := said_error(body)) is not None:
+            raise refusal(self.label, *said)
+        try:
+            return self.read(body, prompt)
+        except AgentError as error:
+            error.lost_tokens = error.lost_tokens or counted(self.sampled_in, body)
+            raise
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise EngineDown(f"the inference server's answer is no completion: {response.text[:200]!r}") from error
+            raise OddAnswer(f"{self.label}'s answer is no completion: {response.text[:200]!r}") from error
+
+    async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
+        """Find out what an odd answer means that has come again and again: what else is answered tells.
+
+        Returns ContextOverflow where the prompt's length alone is the reason, EngineError where this request or this
+        server is refused for good, else the error itself: the server is broken, which may pass."""
+        if not error.broken:
+            return EngineError(f"{error} (each time)")
+        filler = prompt[:1]
+        if not await self._answers(filler) or await self._answers(prompt):
+            return error
+        if self.max_model_len is None and not await self._answers(filler * len(prompt)):
+            fits, fails = 1, len(prompt)
+            while fails - fits > 1:
+                middle = (fits + fails) // 2
+                fits, fails = (middle, fails) if await self._answers(filler * middle) else (fits, middle)
+            if not await self._answers(filler * fits):
+                return error  # it has broken meanwhile
+            # With the token that was asked for.
+            self.max_model_len = fits + 1
+            return ContextOverflow(f"{self.label} takes prompts of up to {fits} tokens, not of {len(prompt)}: {error}")
+        return EngineError(f"{error} (each time, while it answers other requests)")
+
+    async def _answers(self, prompt: list[int]) -> bool:
+        """Tell whether the server samples a token behind this prompt."""
+        try:
+            await self._while_alive(
+                self._tokens_and_logprobs_completion_wrapper(input_ids=prompt, max_tokens=1, temperature=1.0, n=1)
+            )
+        except AgentError:
+            return False
+        return True
 
     path = "/v1/completions"
     """The route of requests."""
@@ -293,6 +331,7 @@ class CompletionsServer(TokenServer):
         ids, logprobs, reasons = [], [], []
         seen = prompt
         for choice in choices:
+            check_ended(choice["finish_reason"])
             sampled = choice.get("token_ids")
             if sampled is None:
                 raise TokenMismatch(
@@ -300,7 +339,7 @@ class CompletionsServer(TokenServer):
                     "training needs one that returns them (vLLM 0.10.2 or later does)"
                 )
             given = (choice.get("logprobs") or {}).get("token_logprobs")
-            if given is None:
+            if given is None and sampled:
                 raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
             if choice.get("prompt_token_ids") is None:
                 raise TokenMismatch(
@@ -309,9 +348,15 @@ class CompletionsServer(TokenServer):
                 )
             seen = choice["prompt_token_ids"]
             ids.append(list(sampled))
-            logprobs.append(list(given))
-            reasons.append(choice.get("finish_reason") or "abort")
+            logprobs.append(list(given or ()))
+            reasons.append(choice["finish_reason"])
         return answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
+
+    def sampled_in(self, body: Any) -> int:
+        """Return how many tokens were sampled for an answer's body, as far as it tells. Raises what odd bodies do."""
+        if (body.get("usage") or {}).get("completion_tokens") is not None:
+            return int(body["usage"]["completion_tokens"])
+        return sum(len(choice.get("token_ids") or ()) for choice in body["choices"])
 
     async def score(self, ids: list[int]) -> list[float]:
         """Return the server's logprobs of ids that it is given, from the second on. Raises EngineError."""
@@ -329,17 +374,36 @@ class CompletionsServer(TokenServer):
         return [float(entry[str(token)]["logprob"]) for token, entry in zip(ids[1:], scored[1:], strict=True)]
 
     async def ask(self, path: str, body: dict[str, Any]) -> Any:
-        """Post a question beside sampling. Raises EngineError."""
+        """Post a question beside sampling, several times while nobody answers. Raises EngineError."""
+        began, tries = time.monotonic(), 0
+        while True:
+            left = self.question_s - (time.monotonic() - began)
+            try:
+                # Short at first: a request may be lost, and a server that starts may be slow.
+                return await self._asked(path, body, max(1.0, min(left, 10.0 * 2**tries)))
+            except EngineDown as error:
+                pause = backoff_s(tries - 1, most=8.0)
+                tries += 1
+                # What is answered oddly each time stays so; a server that does not answer may be starting.
+                odd = isinstance(error, OddAnswer) and tries >= self.attempts
+                if odd or time.monotonic() - began + pause >= self.question_s:
+                    raise EngineError(f"{error} ({tries} attempts)") from error
+            await asyncio.sleep(pause)
+
+    async def _asked(self, path: str, body: dict[str, Any], seconds: float) -> Any:
         try:
-            response = await self._client().post(path, json=body, timeout=60.0)
+            response = await self._client().post(path, json=body, timeout=seconds)
         except NoAnswer as error:
-            raise EngineError(f"{self.label} did not answer: {_cause(error)}") from error
+            raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code != 200:
-            raise EngineError(f"{self.label} answered {response.status_code}: {response.text[:300]}")
+            raise refusal(self.label, response.status_code, response.text)
         try:
-            return response.json()
+            answer = response.json()
         except ValueError as error:
-            raise EngineError(f"{self.label} answered with something else than JSON") from error
+            raise OddAnswer(f"{self.label} answered with something else than JSON") from error
+        if (said := said_error(answer)) is not None:
+            raise refusal(self.label, *said)
+        return answer
 
     async def prompt_ids_of(self, text: str) -> list[int]:
         """Return how the server itself encodes `text`, to compare with the tokenizer in use."""

@@ -13,7 +13,9 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.completions import Answer, CompletionsServer, Load, answer_of
+from atropos_agent.engines.errors import refusal
 from atropos_agent.engines.http import NoAnswer
+from atropos_agent.engines.replies import check_ended
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError, TokenMismatch
 
@@ -46,6 +48,7 @@ class SGLangServer(CompletionsServer):
         ids, logprobs, reasons, versions = [], [], [], []
         for result in results:
             meta = result["meta_info"]
+            self._check_ended(meta)
             if meta.get("output_token_logprobs") is None:
                 raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
             self._check_prompt(meta, prompt)
@@ -57,9 +60,22 @@ class SGLangServer(CompletionsServer):
                 )
             ids.append(sampled)
             logprobs.append([logprob for logprob, *_ in meta["output_token_logprobs"]])
-            reasons.append((meta.get("finish_reason") or {}).get("type", "abort"))
+            reasons.append(meta["finish_reason"]["type"])
             versions.append(meta.get("weight_version"))
         return answer_of(prompt, ids, logprobs, reasons, versions)
+
+    def sampled_in(self, body: Any) -> int:
+        results = body if isinstance(body, list) else [body]
+        metas = [result["meta_info"] for result in results]
+        return sum(meta.get("completion_tokens") or len(meta.get("output_token_logprobs") or ()) for meta in metas)
+
+    def _check_ended(self, meta: Mapping[str, Any]) -> None:
+        """Check the finish reason, which may tell an error as HTTP would. Raises AgentError."""
+        reason = meta["finish_reason"]
+        if isinstance(reason, dict) and reason.get("type") == "abort" and reason.get("message"):
+            status = reason.get("status_code")
+            raise refusal(self.label, int(str(status)) if str(status).isdecimal() else 503, str(reason["message"]))
+        check_ended(reason)
 
     def _check_prompt(self, meta: Mapping[str, Any], prompt: list[int]) -> None:
         if meta.get("prompt_tokens") != len(prompt):
@@ -117,6 +133,8 @@ class GenerateServer(CompletionsServer):
         for name, what in (("logprobs", "logprobs"), ("token_ids", "token ids"), ("prompt_token_ids", "prompt ids")):
             if body.get(name) is None:
                 raise TokenMismatch(f"{self.label} returned no {what}; training needs one that does")
+        for reason in body["finish_reasons"]:
+            check_ended(reason)
         ids, logprobs = [], []
         for sampled, places in zip(body["token_ids"], body["logprobs"], strict=True):
             # Each place is a list with one {id: logprob}.
@@ -128,8 +146,10 @@ class GenerateServer(CompletionsServer):
                 )
             ids.append(list(sampled))
             logprobs.append([logprob for _, logprob in given])
-        reasons = [reason or "abort" for reason in body["finish_reasons"]]
-        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, reasons, [None] * len(ids))
+        return answer_of(list(body["prompt_token_ids"]), ids, logprobs, body["finish_reasons"], [None] * len(ids))
+
+    def sampled_in(self, body: Any) -> int:
+        return sum(map(len, body["token_ids"]))
 
     async def prompt_ids_of(self, text: str) -> list[int]:
         answer = await self.ask(self.path, {"prompt": text, "max_tokens": 1, "logprobs": 0})

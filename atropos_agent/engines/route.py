@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.engines.completions import Answer, CompletionsServer, EngineDown
+from atropos_agent.engines.completions import Answer, CompletionsServer
+from atropos_agent.engines.errors import ContextOverflow, OddAnswer
+from atropos_agent.engines.replies import UnknownId, UnsoundReply, sound
 from atropos_agent.engines.token_server import TokenServer
-from atropos_agent.types import EngineError, TokenMismatch
+from atropos_agent.types import AgentError, EngineError, TokenMismatch
+
+INTERRUPTIONS = 20
+"""Replies to one request, one after another, that a server may abort; with the pauses between them some minutes."""
 
 
 class Route(TokenServer):
@@ -18,14 +24,24 @@ class Route(TokenServer):
     none is, they wait.
 
     patience_s: how long a request waits, in all, for an inference server that answers.
+    unknown_id: knows the model's vocabulary (`ChatTemplate.unknown_id`); None leaves it out.
     """
 
-    def __init__(self, engines: Sequence[CompletionsServer], *, patience_s: float = 1800.0) -> None:
+    def __init__(
+        self,
+        engines: Sequence[CompletionsServer],
+        *,
+        patience_s: float = 1800.0,
+        unknown_id: UnknownId | None = None,
+    ) -> None:
         super().__init__(engines[0].config)
         self.initialized = True
         self._lost_s = 0.0
         self._failing_since: float | None = None
+        self.lost_tokens = 0
+        """Tokens that servers sampled in replies that were aborted, or unsound, and asked for again."""
         self._engines = engines
+        self._unknown_id = unknown_id
         self._own: CompletionsServer | None = None
         self._patience_s = patience_s
 
@@ -45,28 +61,33 @@ class Route(TokenServer):
         return self._own is not None and await self._own.alive()
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
-        """Sample as `CompletionsServer` does. Raises ContextOverflow, TokenMismatch, EngineError."""
+        """Sample as `CompletionsServer` does. Returns sound replies only. Raises ContextOverflow, TokenMismatch,
+        EngineError."""
         began = time.monotonic()
-        refusals: dict[CompletionsServer, Exception] = {}
+        refusals: dict[CompletionsServer, AgentError] = {}
+        tries: Counter[CompletionsServer] = Counter()
         try:
             while True:
                 engine = await self._choose(refusals)
                 started = time.monotonic()
                 try:
                     answer = await engine.once(**kwargs)
-                    if answer[0] != kwargs["input_ids"]:
-                        raise TokenMismatch(f"{engine.label} was given another prompt than was sent")
-                except EngineDown as error:
-                    self._failing_since = began
-                    engine.mark(error)
-                    if time.monotonic() - began > self._patience_s:
-                        waited = f"no inference server has answered for {self._patience_s:.0f} s"
-                        raise EngineError(f"{waited}: {error}") from error
+                    sound(answer, kwargs["input_ids"], self._unknown_id, label=engine.label)
                 except (EngineError, TokenMismatch) as error:
-                    # The request may be at fault, or this inference server alone: the others decide.
-                    refusals[engine] = error
-                    if len(refusals) == len(self._engines):
-                        raise
+                    # A server that does not answer says nothing of the request.
+                    tries[engine] = tries[engine] + 1 if isinstance(error, OddAnswer | UnsoundReply) else 0
+                    found = await self._settled(engine, error, tries[engine], kwargs["input_ids"])
+                    if not (isinstance(found, EngineError) and found.passing):
+                        # The request may be at fault, or this inference server alone: the others decide.
+                        refusals[engine] = found
+                        if isinstance(found, ContextOverflow) or len(refusals) == len(self._engines):
+                            raise found from found.__cause__
+                    elif time.monotonic() - began > self._patience_s:
+                        waited = f"no inference server has answered for {self._patience_s:.0f} s"
+                        raise EngineError(f"{waited}: {error}", lost_tokens=error.lost_tokens) from error
+                    else:
+                        self._failing_since = began
+                    self.lost_tokens += error.lost_tokens
                     engine.mark(error)
                 else:
                     engine.mark(None)
@@ -76,7 +97,15 @@ class Route(TokenServer):
         finally:
             self._lost_s, self._failing_since = self.outage_s, None
 
-    async def _choose(self, refusals: dict[CompletionsServer, Exception]) -> CompletionsServer:
+    async def _settled(self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]) -> AgentError:
+        """Return what an error is: one that comes again and again may be no passing one."""
+        if isinstance(error, OddAnswer) and tries % engine.attempts == 0:
+            return await engine.settle(error, prompt)
+        if isinstance(error, UnsoundReply) and tries >= INTERRUPTIONS:
+            return EngineError(f"{error} ({tries} times)", lost_tokens=error.lost_tokens)
+        return error
+
+    async def _choose(self, refusals: Mapping[CompletionsServer, Exception]) -> CompletionsServer:
         usable = [engine for engine in self._engines if engine not in refusals]
         while True:
             now = time.monotonic()

@@ -36,7 +36,7 @@ class ToolFormat(ABC):
     asks for is a problem, because a repaired call would be rewarded like a correct one.
 
     control: the format's own strings that a tokenizer may hold as single tokens. They stay control text
-        in system messages and in replies given as examples; everywhere else they are encoded as text.
+        in system messages, in replies given as examples and in corrections; everywhere else they are encoded as text.
     frame: what stands before and behind a result in a message's content, by which chat templates tell
         results from questions; None where the role alone tells them.
     """
@@ -62,7 +62,16 @@ class ToolFormat(ABC):
 
     @abstractmethod
     def correction(self, problems: Sequence[str]) -> str:
-        """Return what the model is told about its malformed calls."""
+        """Return what the model is told about its malformed calls.
+
+        Strings in `control` are encoded here as in system messages, so that a call that is shown has the ids that the
+        model must write. In `problems`, which may quote the model, they are text."""
+
+    def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
+        """Return where in a reply its calls stand, as (start, end), in which thinking tags are text like any other.
+
+        Without it a chat template may cut a call at a tag in its arguments. thinking_open: as in `parse`."""
+        return ()
 
     def system_prompt(
         self,

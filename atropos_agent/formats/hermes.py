@@ -17,6 +17,9 @@ from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
 
 CALL, CALL_END = "<tool_call>", "</tool_call>"
+SHAPE = f'{CALL}\n{{"name": <tool name>, "arguments": <object with its arguments>}}\n{CALL_END}'
+"""How a call is shown. It is none itself: small models copy what they could send."""
+
 RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
 
 
@@ -31,7 +34,7 @@ class Hermes(ToolFormat):
         return (
             f"You have these tools:\n<tools>\n{shown}\n</tools>\n\n"
             "To call a tool, reply with\n"
-            f'{CALL}\n{{"name": <tool name>, "arguments": <object with its arguments>}}\n{CALL_END}\n'
+            f"{SHAPE}\n"
             f"Several calls in one reply run in order. What they return comes back in {RESPONSE} tags. "
             f"You may think between {THINK} and {THINK_END} first. "
             "A reply without a call is your final answer."
@@ -53,7 +56,7 @@ class Hermes(ToolFormat):
             calls.append(ToolCall(call["name"], call["arguments"], f"call_{first_id + len(calls)}"))
         remainder = rest[position:]
         if CALL_END in remainder:
-            problems.append(f"{CALL_END} without {CALL}")
+            problems.append("the end of a call without its start")
         content.append(remainder)
         return Reply(thinking, "".join(content).strip(), tuple(calls), tuple(problems))
 
@@ -61,12 +64,30 @@ class Hermes(ToolFormat):
         text = json.dumps({"name": call.name, "arguments": dict(call.arguments)}, ensure_ascii=False)
         return f"{CALL}\n{text}\n{CALL_END}"
 
+    def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        position, inside = 0, thinking_open
+        while True:
+            if inside:
+                if (end := text.find(THINK_END, position)) < 0:
+                    return found
+                position = end + len(THINK_END)
+            call, thought = text.find(CALL, position), text.find(THINK, position)
+            if call < 0:
+                return found
+            inside = 0 <= thought < call
+            if inside:
+                position = thought + len(THINK)
+                continue
+            try:
+                _, position = _read_call(text, call + len(CALL))
+                found.append((call, position))
+            except ValueError:
+                position = call + len(CALL)
+
     def correction(self, problems: Sequence[str]) -> str:
         listed = "\n".join(f"- {problem}" for problem in problems)
-        return (
-            f"Error: not run, because it was malformed:\n{listed}\n"
-            f'A call looks like this: {CALL}{{"name": "tool", "arguments": {{"key": "value"}}}}{CALL_END}'
-        )
+        return f"Error: not run, because it was malformed:\n{listed}\nWrite each call like this:\n{SHAPE}"
 
 
 def _behind_malformed(text: str, start: int) -> int:
@@ -90,9 +111,9 @@ def _split_thinking(text: str, thinking_open: bool) -> tuple[str | None, str, li
             thought, closed, rest = rest.partition(THINK_END)
             thoughts.append(thought.strip())
             if not closed:
-                problems.append(f"{THINK} was never closed with {THINK_END}")
+                problems.append("the thinking was never closed")
             if CALL in thought:
-                problems.append(f"a call inside {THINK} does not run; close it with {THINK_END} first")
+                problems.append(f"a call inside {THINK} does not run; close the thinking first")
             inside = False
             if not closed:
                 break
@@ -133,7 +154,7 @@ def _read_call(text: str, start: int) -> tuple[dict[str, Any], int]:
     while end < len(text) and text[end] in " \t\r\n":
         end += 1
     if not text.startswith(CALL_END, end):
-        raise ValueError(f"the call is not closed with {CALL_END} right after its JSON object")
+        raise ValueError("the call is not closed right after its JSON object")
     if not isinstance(value, dict):
         raise ValueError('the call must be a JSON object with "name" and "arguments"')
     if not isinstance(value.get("name"), str) or not value["name"]:

@@ -31,6 +31,9 @@ class ChatLog:
         """Return no rows: there are no token ids."""
         return []
 
+    def drift(self, rows: Sequence[SequenceData]) -> None:
+        """Return None: the inference server renders the messages."""
+
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
         return [dict(message) for message in self.messages]

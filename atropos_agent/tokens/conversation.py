@@ -7,13 +7,22 @@ trained in exactly one segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from atropos_agent.tokens.encoding import CUT, not_text_replaced
+from jinja2 import TemplateError
+
+from atropos_agent.tokens.drift import Drift, drift_of
+from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
 from atropos_agent.tokens.probes import Frame, ReplyKind
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import IGNORED, NO_LOGPROB, Message, SequenceData
+from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
+
+Literals = Callable[[str], Sequence[tuple[int, int]]]
+"""Where in a reply its calls stand (`ToolFormat.literals`)."""
+
+_TAGS = re.compile(f"{THINK}|{THINK_END}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +73,28 @@ class Conversation:
     """Content quoted by `ChatTemplate.quote` where it is not ours."""
     frame: Frame | None = None
     """What the tool format puts around results."""
+    literals: Literals | None = None
+    """Where thinking tags in a reply are text like any other; None: nowhere."""
     segments: list[_Segment] = field(default_factory=list)
+    _written: dict[ReplyKind, None] = field(default_factory=dict)
+    """Of all replies as the template would write them, by where each occurs last."""
+    _settled: tuple[ReplyKind, ...] = ()
+    """Of the replies that the template has written."""
     _kinds: set[ReplyKind] = field(default_factory=set)
+    """Of the replies that stand as they were sampled."""
     _last: ReplyKind = ReplyKind.PLAIN
     _end: Sequence[int] = ()
+    _sent: tuple[int, int] = (0, 0)
+    """Of the last prompt that was answered: how many ids and how many messages it has."""
 
     def __post_init__(self) -> None:
-        self._kinds = {self.template.kind_of(m["content"]) for m in self.messages if m["role"] == "assistant"}
-        self._start_segment()
+        given, self.messages = self.messages, []
+        for message in given:
+            if message["role"] == "assistant":
+                self._add_written(self._tags_cut(message["content"]))
+            else:
+                self.messages.append(message)
+        self._start_segment(self.template.prompt(self.messages))
 
     @property
     def prompt(self) -> list[int]:
@@ -83,13 +106,13 @@ class Conversation:
         ids = completion.ids
         end = self.template.turn_end(ids, completion.finish_reason)
         self._end = () if end is None else ids[end:]
-        # What the model made up of our marks' characters would be taken for them.
-        text = not_text_replaced(self.template.decode(ids if end is None else ids[:end]))
+        self._sent = len(self.prompt), len(self.messages)
+        quoted = self._tags_cut(self.template.quote_ids(ids if end is None else ids[:end]))
         self.segments[-1].add_sampled(completion)
-        self._last = self.template.kind_of(text)
+        self._last = self.template.kind_of(quoted)
         self._kinds.add(self._last)
-        self.messages.append({"role": "assistant", "content": self.template.content_of(text)})
-        return text
+        self._add_written(self.template.content_of(quoted))
+        return unquoted(quoted)
 
     def add_messages(self, messages: Sequence[Message]) -> None:
         """Take in what comes before the next reply."""
@@ -100,12 +123,18 @@ class Conversation:
             last=self._last,
             end=self._end,
             frame=self.frame,
+            settled=self._settled,
         )
         self.messages += messages
-        if added is None:
-            self._start_segment()
-        else:
+        if added is not None:
             self.segments[-1].add_context(added)
+            return
+        prompt, known = self.template.prompt(self.messages), self.segments[-1].tokens
+        if prompt[: len(known)] == known:
+            self.segments[-1].add_context(prompt[len(known) :])
+            self._settle()
+        else:
+            self._start_segment(prompt)
 
     def rows(self) -> list[SequenceData]:
         """Return a row for each segment that holds a sampled token, cut behind its last sampled token."""
@@ -129,9 +158,49 @@ class Conversation:
             )
         return rows
 
+    def drift(self, rows: Sequence[SequenceData]) -> Drift | None:
+        """Return how the last prompt that was answered differs from the template's own; None where it does not.
+
+        rows: the conversation's."""
+        ids, number = self._sent
+        if not ids or not rows:
+            return None
+        messages = self.messages[:number]
+        try:
+            if not self.template.greedy and rows[-1].full_text.startswith(unquoted(self.template.render(messages))):
+                return None
+            return drift_of(self.template, rows[-1].tokens[:ids], messages)
+        except TemplateError:
+            return Drift.TEXT
+
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
-        return [{**message, "content": message["content"].replace(CUT, "")} for message in self.messages]
+        return [{**message, "content": unquoted(message["content"])} for message in self.messages]
 
-    def _start_segment(self) -> None:
-        self.segments.append(_Segment.of(self.template.prompt(self.messages)))
+    def _start_segment(self, prompt: list[int]) -> None:
+        self.segments.append(_Segment.of(prompt))
+        self._settle()
+
+    def _settle(self) -> None:
+        """Remember that the template has written all replies so far, as it likes them."""
+        self._settled, self._kinds = tuple(self._written), set()
+
+    def _add_written(self, content: str) -> None:
+        kind = self.template.kind_of(content)
+        self._written.pop(kind, None)
+        self._written[kind] = None
+        self.messages.append({"role": "assistant", "content": content})
+
+    def _tags_cut(self, quoted: str) -> str:
+        """Return a reply with the thinking tags in its calls quoted: templates would cut it there."""
+        if self.literals is None or not _TAGS.search(quoted):
+            return quoted
+        inside = [
+            start + found.start()
+            for start, end in self.literals(unquoted(quoted))
+            for found in _TAGS.finditer(unquoted(quoted)[start:end])
+        ]
+        places = [place for place, character in enumerate(quoted) if character not in (CUT, SPELLED)]
+        for place in reversed(inside):
+            quoted = quoted[: places[place] + 1] + CUT + quoted[places[place] + 1 :]
+        return quoted

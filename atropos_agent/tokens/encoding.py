@@ -1,22 +1,33 @@
 """Text into token ids and back, in pieces, with content that can't write control tokens.
 
 Message content is text: `quote` marks the places where content spells a control token, and the
-encoder cuts there, so that no content can write one.
+encoder cuts there, so that no content can write one. `quote_ids` does the same for what a model sampled:
+control tokens stay where it sampled them, and what it spelled in other ids stays text.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from atropos_agent.tokens.probes import MARK
+from atropos_agent.types import THINK, THINK_END
 
 CUT = "\ufdd0"
 """Stands between two characters of quoted content that must not be encoded together. A Unicode
 noncharacter: valid text never holds it."""
 
-_NOT_TEXT = re.compile(f"[{CUT}{MARK}\ud800-\udfff]")
+SPELLED = "\ufdd2"
+"""Stands beside a thinking tag that was spelled in ordinary ids: a template sees the tag whole, and the encoder
+writes it as text."""
+
+_SPELLED_TAG = re.compile(f"{SPELLED}(?:{THINK}|{THINK_END})|(?:{THINK}|{THINK_END}){SPELLED}")
+
+_EMPTY_THOUGHT = re.compile(f"{THINK}{SPELLED}(\\s*){SPELLED}{THINK_END}")
+
+_NOT_TEXT = re.compile(f"[{CUT}{MARK}{SPELLED}\ud800-\udfff]")
 """What content may not hold: our own marks, and halves of surrogate pairs, which have no UTF-8."""
 
 _CONTROL = re.compile(r"<[|｜].*[|｜]>|\[/?[A-Z_]+\]|</?(tool|think)\w*>")
@@ -41,22 +52,41 @@ class Encoder:
         # Some tokenizers add words and white space as tokens too; those are text like any other.
         named = {content for content in self._added_ids if content in source or _CONTROL.fullmatch(content)}
         controls = special | {content for content in named if content.strip()}
+        self._control_ids = {self._added_ids[content] for content in controls}
         # The longest first, because one may hold another.
         self._controls = sorted(controls, key=lambda token: (-len(token), token))
         self._anchor, self._anchor_ids = self._find_anchor(special)
 
     def quote(self, text: str, *, keep: Sequence[str] = ()) -> str:
         """Return content whose spelled-out control tokens will be encoded as text, except those in `keep`."""
-        text = not_text_replaced(text)
+        return self.quote_rest(not_text_replaced(text), keep=keep)
+
+    def quote_rest(self, text: str, *, keep: Sequence[str] = ()) -> str:
+        """Quote, as `quote` does, text of ours that has quoted content in it."""
         for token in self._controls:
             if token in text and token not in keep:
                 text = text.replace(token, token[0] + CUT + token[1:])
         return text
 
+    def quote_ids(self, ids: Sequence[int]) -> str:
+        """Return the text of sampled ids, quoted where other ids spell a control token.
+
+        Thinking tags stay such for the template, in whichever ids they were sampled."""
+        pieces = [
+            "".join(map(self.text_of, run)) if sampled else self._quote_ordinary(list(run))
+            for sampled, run in groupby(ids, key=self._control_ids.__contains__)
+        ]
+        quoted = "".join(pieces)
+        # A tokenizer whose pieces are another text than the whole would have words of its own put in.
+        whole = self.decode(ids) if len(pieces) > 1 else None
+        return quoted if whole is None or unquoted(quoted) == not_text_replaced(whole) else self.quote(whole)
+
     def encode(self, text: str, *, continues: bool = False) -> list[int]:
         """Return ids of rendered text. With `continues` the text follows other text, so a tokenizer that
         marks the start of a text does not do so."""
-        first, *rest = text.split(CUT)
+        if SPELLED in text:
+            text = _SPELLED_TAG.sub(lambda tag: tag[0].strip(SPELLED).replace("<", f"<{CUT}"), text)
+        first, *rest = text.replace(SPELLED, "").split(CUT)
         ids = self._encode_after_anchor(first) if continues else self._encode(first)
         for piece in rest:
             ids += self._encode_after_anchor(piece)
@@ -66,6 +96,13 @@ class Encoder:
         """Return text of ids, control tokens included; incomplete UTF-8 becomes U+FFFD."""
         # Behind the anchor, because SentencePiece tokenizers drop a space at the start of a text.
         return self._decode([*self._anchor_ids, *ids])[len(self._anchor) :]
+
+    def knows(self, token: int) -> bool:
+        """Tell whether an id is a token of the vocabulary."""
+        try:
+            return token >= 0 and self._tokenizer.convert_ids_to_tokens(token) is not None
+        except (LookupError, OverflowError):
+            return False
 
     def text_of(self, control: int) -> str:
         """Return the text of a control token."""
@@ -94,6 +131,16 @@ class Encoder:
                 return anchor, ids
         raise ValueError("no way was found to encode text with this tokenizer as a continuation")
 
+    def _quote_ordinary(self, ids: Sequence[int]) -> str:
+        """Return the text of ids that are no control tokens, with every control token in it quoted."""
+        text = self.quote(self.decode(ids), keep=(THINK, THINK_END))
+        if self._added_ids.get(THINK) in self._control_ids:
+            text = text.replace(THINK, THINK + SPELLED)
+        if self._added_ids.get(THINK_END) in self._control_ids:
+            text = text.replace(THINK_END, SPELLED + THINK_END)
+        # Templates ask whether there is any thinking between the tags.
+        return _EMPTY_THOUGHT.sub(rf"{SPELLED}{THINK}\1{THINK_END}{SPELLED}", text)
+
     def _encode_after_anchor(self, text: str) -> list[int]:
         return self._encode(self._anchor + text)[len(self._anchor_ids) :] if text else []
 
@@ -102,6 +149,11 @@ class Encoder:
 
     def _encode(self, text: str) -> list[int]:
         return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+
+
+def unquoted(text: str) -> str:
+    """Return quoted content as a person reads it."""
+    return text.replace(CUT, "").replace(SPELLED, "")
 
 
 def not_text_replaced(text: str) -> str:

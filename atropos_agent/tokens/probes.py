@@ -30,6 +30,10 @@ class ReplyKind(enum.Enum):
     """Holds `</think>` but not its start, because the prompt ended with it."""
     THOUGHT = "thought"
     """Holds `<think>` and `</think>`."""
+    EMPTIED = "emptied"
+    """Closes at once what the prompt opened: white space, then `</think>`."""
+    EMPTY = "empty"
+    """Holds `<think>` and `</think>` with nothing between, which some templates leave out of earlier turns."""
     HEADED = "headed"
     """Starts with the header that the template writes before a reply's content."""
     CHANNELLED = "channelled"
@@ -38,13 +42,15 @@ class ReplyKind(enum.Enum):
     @classmethod
     def of(cls, text: str) -> ReplyKind:
         """Return the kind of a reply in a template without headers."""
-        match THINK in text, THINK_END in text:
+        before, opened, rest = text.partition(THINK)
+        thought, closed, _ = (rest if opened else before).partition(THINK_END)
+        match bool(opened), bool(closed):
             case True, True:
-                return cls.THOUGHT
+                return cls.THOUGHT if thought.strip() else cls.EMPTY
             case True, False:
-                return cls.OPENED
+                return cls.OPENED if THINK_END not in before else cls.THOUGHT
             case False, True:
-                return cls.CLOSED
+                return cls.CLOSED if thought.strip() else cls.EMPTIED
         return cls.PLAIN
 
 
@@ -52,6 +58,8 @@ _REPLIES = {
     ReplyKind.OPENED: f"{THINK}\n{{mark}}",
     ReplyKind.CLOSED: f"{{thought}}\n{THINK_END}\n\n{{mark}}",
     ReplyKind.THOUGHT: f"{THINK}\n{{thought}}\n{THINK_END}\n\n{{mark}}",
+    ReplyKind.EMPTIED: f"\n{THINK_END}\n\n{{mark}}",
+    ReplyKind.EMPTY: f"{THINK}\n\n{THINK_END}\n\n{{mark}}",
 }
 
 

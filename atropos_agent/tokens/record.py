@@ -37,43 +37,94 @@ class Record:
 def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> list[str | None]:
     """Return for each row in what it differs from the record; None where it is the record.
 
-    A row must hold, in order, everything of one sequence of requests in which each extends the one
-    before and its reply, with the mask and the logprobs of the replies; a sequence without a sampled
-    token has no row.
+    Rows are compared by content, wherever they were split. Each must be the beginning of one sequence of requests, in
+    which each extends the one before and its reply, and train whole replies of it with their logprobs. No reply is
+    trained twice. Where none of the rows differs, all of them must train every reply.
     """
-    recorded = [row for row in _replayed(exchanges) if any(mask != IGNORED for mask in row[1])]
-    if len(rows) != len(recorded):
-        return [f"there are {len(rows)} rows of {len(recorded)} sequences of requests"] * len(rows)
-    return [_difference(row, *replay) for row, replay in zip(rows, recorded, strict=True)]
+    sequences = [sequence for sequence in _sequences(exchanges) if sequence.replies]
+    found: list[str | None] = []
+    trained: set[_Place] = set()
+    for number, row in enumerate(rows):
+        try:
+            of = _sequence_of(row, number, sequences)
+            places = [(of, start) for start in _trained(row, sequences[of])]
+            if twice := trained.intersection(places):
+                raise _Differs(f"the reply at place {min(twice)[1]} is trained in another row, too")
+        except _Differs as difference:
+            found.append(str(difference))
+        else:
+            trained.update(places)
+            found.append(None)
+    lost = sum(len(sequence.replies) for sequence in sequences) - len(trained)
+    if lost and not any(found):
+        said = f"there are {len(rows)} rows of {len(sequences)} sequences of requests"
+        return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
+    return found
 
 
-def _replayed(exchanges: Iterable[Exchange]) -> list[tuple[list[int], list[int], list[float]]]:
-    """Return ids, mask and logprobs of each sequence of requests, up to its last sampled token."""
-    replays: list[tuple[list[int], list[int], list[float]]] = []
+_Place = tuple[int, int]
+"""A reply's: the number of its sequence, and where it starts there."""
+
+
+class _Differs(Exception):
+    """A row is not what was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """Requests of which each extends the one before. ids: up to the last sampled one; replies: by where they start."""
+
+    ids: list[int]
+    replies: dict[int, Exchange]
+
+
+def _sequences(exchanges: Iterable[Exchange]) -> list[_Sequence]:
+    found: list[_Sequence] = []
     pending: list[int] = []
     for exchange in exchanges:
         if not exchange.extends:
-            replays.append(([], [], []))
+            found.append(_Sequence([], {}))
             pending = []
         pending += exchange.given
         if exchange.ids:
-            ids, mask, logprobs = replays[-1]
-            ids += [*pending, *exchange.ids]
-            mask += [*[IGNORED] * len(pending), *exchange.ids]
-            logprobs += [*[NO_LOGPROB] * len(pending), *exchange.logprobs]
+            found[-1].replies[len(found[-1].ids) + len(pending)] = exchange
+            found[-1].ids.extend([*pending, *exchange.ids])
             pending = []
-    return replays
+    return found
 
 
-def _difference(row: SequenceData, ids: list[int], mask: list[int], logprobs: list[float]) -> str | None:
+def _sequence_of(row: SequenceData, number: int, sequences: Sequence[_Sequence]) -> int:
+    """Return the number of the sequence with which a row begins: normally the row's own. Raises _Differs."""
+    tokens = list(row.tokens)
+    for of in sorted(range(len(sequences)), key=lambda n: n != number):
+        if sequences[of].ids[: len(tokens)] == tokens:
+            return of
+    if number < len(sequences):
+        raise _Differs(f"tokens: {first_difference(tokens, sequences[number].ids)}")
+    raise _Differs(f"tokens: there are only {len(sequences)} sequences of requests")
+
+
+def _trained(row: SequenceData, sequence: _Sequence) -> list[int]:
+    """Return where the replies start that a row trains. Raises _Differs where it trains anything else."""
+    mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
+    starts = [
+        start
+        for start, reply in sequence.replies.items()
+        if any(token != IGNORED for token in row.masked_tokens[start : start + len(reply.ids)])
+    ]
+    for start in starts:
+        reply = sequence.replies[start]
+        mask[start : start + len(reply.ids)] = reply.ids
+        logprobs[start : start + len(reply.ids)] = reply.logprobs
     for name, ours, recorded in (
-        ("tokens", list(row.tokens), ids),
         ("masked_tokens", list(row.masked_tokens), mask),
         ("logprobs", list(row.logprobs), logprobs),
     ):
         if ours != recorded:
-            return f"{name}: {first_difference(ours, recorded)}"
-    return None
+            raise _Differs(f"{name}: {first_difference(ours, recorded)}")
+    if not starts:
+        raise _Differs("masked_tokens: nothing is trained")
+    return starts
 
 
 def first_difference(ours: Sequence[float], theirs: Sequence[float], *, around: int = 3) -> str:

@@ -9,13 +9,14 @@ by returning None.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.encoding import Encoder
+from atropos_agent.tokens.encoding import CUT, SPELLED, Encoder, unquoted
 from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, shaped, squeeze, user
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -49,7 +50,9 @@ class ChatTemplate:
         self.tokenizer = tokenizer
         self._kwargs = kwargs
         self._encoder = Encoder(tokenizer)
-        self.quote, self.encode, self.decode = self._encoder.quote, self._encoder.encode, self._encoder.decode
+        self.quote, self.quote_rest = self._encoder.quote, self._encoder.quote_rest
+        self.quote_ids = self._encoder.quote_ids
+        self.encode, self.decode = self._encoder.encode, self._encoder.decode
         # The members of a group begin alike.
         self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
@@ -67,7 +70,20 @@ class ChatTemplate:
         """Ids that end a turn: the tokenizer's end of sequence and what the template closes with."""
         scaffold = set(self.encode(later)) - self.stop_ids
         self._ending_ids = self.stop_ids | (self._encoder.special_ids - scaffold)
+        self.greedy = any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values())
+        """Whether control tokens take up white space beside them, so that ids don't tell all of a text."""
+        self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
+
+    def unknown_id(self, ids: Sequence[int]) -> int | None:
+        """Return the first of these ids that the tokenizer's vocabulary does not hold; None where it holds all."""
+        if self._known_ids.issuperset(ids):
+            return None
+        for i in ids:
+            if not self._encoder.knows(i):
+                return i
+            self._known_ids.add(i)
+        return None
 
     def turn_end(self, ids: Sequence[int], finish_reason: str) -> int | None:
         """Return where in sampled ids the token stands that ended the turn; None when there is none.
@@ -84,21 +100,27 @@ class ChatTemplate:
         return None
 
     def content_of(self, text: str) -> str:
-        """Return a reply's content as the template takes it: without the header that the model sampled."""
+        """Return a reply's content, quoted or not, as the template takes it: without the model's header."""
         if not self.header:
             return text
         last = self.header[self.header.rindex(self._encoder.controls_in(self.header)[-1]) :]
-        return text.rpartition(last)[2]
+        pattern = f"{CUT}?".join(map(re.escape, last)) if self._begins_with_header(text) else re.escape(last)
+        *_, end = (0, *(found.end() for found in re.finditer(pattern, text)))
+        return text[end:]
 
     def kind_of(self, text: str) -> ReplyKind:
-        """Return what the template tells a reply apart by."""
+        """Return what the template tells a reply, quoted or not, apart by."""
         if not self.header:
-            return ReplyKind.of(text)
-        controls = self._encoder.controls_in(self.header)
-        if text.lstrip().startswith(self.header):
-            text = text.lstrip().removeprefix(self.header)
-            return ReplyKind.CHANNELLED if any(token in text for token in controls) else ReplyKind.HEADED
-        return ReplyKind.CHANNELLED if any(token in text for token in controls) else ReplyKind.PLAIN
+            return ReplyKind.of(text.replace(SPELLED, ""))
+        text = unquoted(text).lstrip() if self._begins_with_header(text) else text
+        rest = text.removeprefix(self.header)
+        if any(token in rest for token in self._encoder.controls_in(self.header)):
+            return ReplyKind.CHANNELLED
+        return ReplyKind.PLAIN if rest == text else ReplyKind.HEADED
+
+    def _begins_with_header(self, text: str) -> bool:
+        """Tell whether a reply begins as its header does, in whichever ids; further inside spelled ones are text."""
+        return unquoted(text).lstrip().startswith(self._encoder.controls_in(self.header)[0])
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
@@ -117,10 +139,12 @@ class ChatTemplate:
         last: ReplyKind,
         end: Sequence[int],
         frame: Frame | None = None,
+        settled: Sequence[ReplyKind] = (),
     ) -> list[int] | None:
         """Return ids that follow a reply when `messages` come next, up to the start of the next reply.
 
-        kinds: of all replies so far; last: of the one that is followed.
+        kinds: of all replies that stand there as they were sampled; last: of the one that is followed.
+        settled: of those before them that the template has written, in its own way.
         end: the token with which the inference server ended the turn, so that it is not added again, and the
             white space that it sampled behind; empty when it did not.
         frame: what the tool format puts around results.
@@ -129,18 +153,26 @@ class ChatTemplate:
         """
         if end and end[0] != self.close_id:
             return None
-        key = (has_system, frozenset(kinds), last, frame, tuple((m["role"], is_framed(m, frame)) for m in messages))
+        shape = tuple((m["role"], is_framed(m, frame)) for m in messages)
+        key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled))
         if key not in self._stable:
             # Twice, because a template with a date in it differs from itself at midnight.
-            self._stable[key] = any(self._is_stable(messages, has_system, kinds, last, frame) for _ in range(2))
+            self._stable[key] = any(
+                self._is_stable(messages, has_system, kinds, last, frame, settled) for _ in range(2)
+            )
         if not self._stable[key]:
             return None
         head = [{"role": "system", "content": "s"}] if has_system else []
         text = self.render([*head, user(0), reply(1), *shaped(messages, 2, frame), reply(400), *messages])
         tail = text[text.rindex(mark(400)) + len(mark(400)) :]
-        if end:
-            tail = tail.lstrip().removeprefix(self._encoder.text_of(end[0])).removeprefix(self.decode(end[1:]))
-        return self.encode(tail, continues=True)
+        if not end:
+            return self.encode(tail, continues=True)
+        tail, close = tail.lstrip(), self._encoder.text_of(end[0])
+        behind = self.decode(end[1:])
+        if behind or not tail.startswith(close):
+            return self.encode(tail.removeprefix(close).removeprefix(behind), continues=True)
+        # Encoded with the end that was sampled, because some such tokens take up the white space behind them.
+        return self.encode(tail, continues=True)[1:]
 
     def render(self, messages: Sequence[Message], *, replying: bool = True) -> str:
         """Return the template's text for messages; when `replying`, up to where the model's reply begins."""
@@ -170,25 +202,36 @@ class ChatTemplate:
         kinds: Collection[ReplyKind],
         last: ReplyKind,
         frame: Frame | None,
+        settled: Sequence[ReplyKind],
     ) -> bool:
-        """Tell whether new messages leave what stands before them as the model has it: the prompt and its reply."""
-        before: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
-        before.append(user(0))
+        """Tell whether new messages leave what stands before them as the model has it: the prompt with which the
+        segment began, and the replies since then."""
+        start: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
+        start.append(user(0))
+        for n, kind in enumerate(settled, start=1):
+            start += [reply(20 * n, kind), *shaped(messages, 20 * n + 1, frame)]
+        before = list(start)
         # In a fixed order, so that the answer does not depend on a hash seed.
-        for n, kind in enumerate([kind for kind in ReplyKind if kind in kinds], start=1):
+        for n, kind in enumerate([kind for kind in ReplyKind if kind in kinds], start=1 + len(settled)):
             before += [reply(20 * n, kind), *shaped(messages, 20 * n + 1, frame)]
         sampled = reply(400, last)
         conversation = [*before, sampled, *shaped(messages, 401, frame)]
         try:
-            earlier, later = self.render(before), self.render(conversation)
+            began, earlier, later = (self.render(some) for some in (start, before, conversation))
         except TemplateError:
             return False
+        since = conversation[len(start) :]
+        replies = [squeeze(message["content"]) for message in since if message["role"] == "assistant"]
         if last is ReplyKind.CHANNELLED or sorted(marks(later)) != sorted(
-            m for message in conversation for m in marks(message["content"])
+            marks(began) + [m for message in since for m in marks(message["content"])]
         ):
             return False
+        written = squeeze(later)
         header = self.header if last is ReplyKind.HEADED else ""
-        return squeeze(later).startswith(squeeze(earlier + header + sampled["content"]))
+        beginnings = (began, earlier + header + sampled["content"])
+        return all(text in written for text in replies) and all(
+            written.startswith(squeeze(text)) for text in beginnings
+        )
 
     def _keeps(self, messages: Sequence[Message]) -> bool:
         """Tell whether the template shows each of these messages once."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import SequenceData
 from envs.lab.synthetic import Example, call, expert, transcripts
 
@@ -44,7 +45,9 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> P
     from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
 
     train, _ = tasks()
-    name = hashlib.sha256(repr((train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED)).encode()).hexdigest()[:12]
+    # What the dialogues say beside the tasks is the format's, so that its words are a part of the model's name.
+    said = (Hermes().instructions(()), Hermes().correction(()))
+    name = hashlib.sha256(repr((train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED, said)).encode()).hexdigest()[:12]
     folder = cache.expanduser() / "models" / f"smoke-{name}"
     if folder.is_dir():
         return folder

@@ -237,6 +237,7 @@ def _result(result: AgentResult) -> dict[str, Any]:
         "error": None if result.error is None else plain_text(result.error),
         "counts": asdict(result.counts),
         "carries_tokens": result.carries_tokens,
+        "drift": result.drift,
         "metadata": plain(result.metadata),
         "messages": plain(result.messages),
     }

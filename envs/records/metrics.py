@@ -53,6 +53,8 @@ class Metrics:
         the trainer.
     rollouts: judged ones, `solved` of which have a reward of at least 1.
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
+    tokens_refused: sampled in replies that were aborted or refused; in no row, but paid for.
+    drifts: rollouts whose last prompt was not the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: spent waiting for the inference server and in tools, summed over rollouts that run at
         the same time; phases_s: the same by phase of a rollout.
     engine: latency of one reply; tool: of one tool call (the mean over the calls of its turn).
@@ -77,12 +79,14 @@ class Metrics:
     malformed_calls: int = 0
     tokens: int = 0
     tokens_sampled: int = 0
+    tokens_refused: int = 0
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
     failures_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
     stops: Counter[str] = field(default_factory=Counter)
+    drifts: Counter[str] = field(default_factory=Counter)
     cheats: Counter[str] = field(default_factory=Counter)
     cheats_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
     states: dict[str, int] = field(default_factory=dict)
@@ -100,7 +104,10 @@ class Metrics:
         self.steps += len(result.steps)
         self.tokens += sum(len(segment.tokens) for segment in result.segments)
         self.tokens_sampled += result.sampled_tokens
+        self.tokens_refused += result.counts.refused_tokens
         self.malformed_calls += result.counts.malformed_calls
+        if result.drift is not None:
+            self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
         for sign in rollout.verdict.signs:
             self.cheats[sign] += 1
@@ -125,8 +132,9 @@ class Metrics:
         """Count a group that the trainer has accepted."""
         self.groups_sent += 1
 
-    def count_failure(self, kind: str, *, step: int = 0) -> None:
-        """Count a failure of ours (see `InfraError.kind`); `step`: the trainer's."""
+    def count_failure(self, kind: str, *, step: int = 0, refused_tokens: int = 0) -> None:
+        """Count a failure of ours (see `InfraError.kind`). step: the trainer's; refused_tokens: that it cost."""
+        self.tokens_refused += refused_tokens
         self.failures[str(kind)] += 1  # an enumeration's member is no key of a JSON object
         _count_at(self.failures_by_step, step, str(kind))
 
@@ -145,6 +153,8 @@ class Metrics:
             "steps_per_rollout": self.steps / self.rollouts if self.rollouts else None,
             "tokens_per_rollout": self.tokens / self.rollouts if self.rollouts else None,
             "sampled_tokens_per_s": self.tokens_sampled / elapsed,
+            "tokens_refused": self.tokens_refused,
+            "drift_share": self.drifts.total() / self.rollouts if self.rollouts else None,
             "engine_p50_s": self.engine.quantile(0.5),
             "engine_p95_s": self.engine.quantile(0.95),
             "tool_p50_s": self.tool.quantile(0.5),
@@ -158,6 +168,7 @@ class Metrics:
             "loop_blocks": self.loop_blocks,
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
+            **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
             **{f"cheats/{sign}": count for sign, count in self.cheats.items()},
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -178,7 +189,7 @@ class Metrics:
         names = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "cheats"):
+        for name in ("failures", "stops", "drifts", "cheats"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

@@ -213,6 +213,7 @@ def _result(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Agen
         ),
         counts=read_counts(ours),
         carries_tokens=result.get("carries_tokens", not result["metadata"].get("without_tokens", False)),
+        drift=result.get("drift"),
     )
 
 

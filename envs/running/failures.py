@@ -56,7 +56,9 @@ class FailureLog:
         """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's."""
         if error.unexpected:
             logger.error("an unexpected failure in a rollout", exc_info=error)
-        self._metrics.count_failure(error.kind, step=step)
+        partial = getattr(error.__cause__, "partial", None)
+        refused = partial.counts.refused_tokens if partial else 0
+        self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
         self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
 

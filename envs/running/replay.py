@@ -27,7 +27,8 @@ from typing import Any
 import orjson
 
 from atropos_agent.agent import ExecuteTool
-from atropos_agent.engines.completions import Answer, EngineDown
+from atropos_agent.engines.completions import Answer
+from atropos_agent.engines.errors import EngineDown
 from atropos_agent.engines.route import Route
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import EngineError
@@ -192,6 +193,10 @@ class RecordedServer(TokenServer):
     @property
     def outage_s(self) -> float:
         return self._route.outage_s
+
+    @property
+    def lost_tokens(self) -> int:
+        return self._route.lost_tokens
 
     @property
     def max_model_len(self) -> int | None:

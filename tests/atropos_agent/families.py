@@ -5,6 +5,8 @@ They are put on SmolLM2's tokenizer with the control tokens that they write adde
 
 from copy import deepcopy
 
+from transformers import AddedToken, AutoTokenizer
+
 CHATML = "{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' }}"
 ASK = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 ALTERNATE = (
@@ -77,16 +79,100 @@ TEMPLATES = {
     ),
 }
 
+R1 = (
+    "{{ '<s>' }}{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}"
+    "{% elif m['role'] == 'user' %}{{ '<|User|>' + m['content'] }}"
+    "{% else %}{{ '<|Assistant|>' + m['content'].split('</think>')[-1] + '</s>' }}{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|Assistant|>' }}{% endif %}"
+)
+QWEN = (
+    "{% set ns = namespace(last=0) %}{% for m in messages %}"
+    "{% if m['role'] == 'user' and not m['content'].startswith('<tool_response>') %}"
+    "{% set ns.last = loop.index0 %}{% endif %}{% endfor %}"
+    "{% for m in messages %}{% if m['role'] == 'assistant' %}{% set content = m['content'] %}{% set thought = '' %}"
+    "{% if '</think>' in content %}{% set thought = content.split('</think>')[0].split('<think>')[-1].strip('\n') %}"
+    "{% set content = content.split('</think>')[-1].lstrip('\n') %}{% endif %}{{ '<|im_start|>assistant\n' }}"
+    "{% if loop.index0 > ns.last and thought %}{{ '<think>\n' + thought + '\n</think>\n\n' }}{% endif %}"
+    f"{{{{ content + '<|im_end|>\n' }}}}{{% else %}}{CHATML}{{% endif %}}{{% endfor %}}"
+)
+TEMPLATES |= {
+    "drops earlier thinking": R1,
+    "drops earlier thinking, closes it": (
+        R1.replace(".split('</think>')[-1]", ".split('</think>', 1)[-1]").replace(
+            "{{ '<|Assistant|>'", "{{ '<|Assistant|></think>'"
+        )
+    ),
+    "leaves empty thinking out": QWEN + ASK,
+    "opens empty thinking": QWEN + ASK.replace("assistant\n", "assistant\n<think>\n\n</think>\n\n"),
+    "an end takes up the white space behind it": (
+        "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|done|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+    ),
+}
+DRIFTING = {
+    "keeps the last two thoughts": (
+        "{% set ns = namespace(thoughts=0, seen=0) %}"
+        "{% for m in messages %}{% if m['role'] == 'assistant' and '</think>' in m['content'] %}"
+        "{% set ns.thoughts = ns.thoughts + 1 %}{% endif %}{% endfor %}"
+        "{% for m in messages %}{% set thought = m['role'] == 'assistant' and '</think>' in m['content'] %}"
+        "{% if thought %}{% set ns.seen = ns.seen + 1 %}{% endif %}{% if thought and ns.seen <= ns.thoughts - 2 %}"
+        "{{ '<|im_start|>assistant\n' + m['content'].split('</think>')[-1].lstrip('\n') + '<|im_end|>\n' }}"
+        f"{{% else %}}{CHATML}{{% endif %}}{{% endfor %}}{ASK}"
+    ),
+    "shows the last messages": (
+        "{% for m in messages %}{% if loop.first or loop.revindex <= 7 %}" + CHATML + "{% endif %}{% endfor %}" + ASK
+    ),
+}
+"""Templates that do with long conversations what they don't do with short ones."""
+
 _CONTROLS = ("<s>", "</s>", "[INST]", "[/INST]", "<turn>", "</turn>", "<|head|>", "<|/head|>", "<|eot|>", "<|User|>")
 _HARMONY = ("<|Assistant|>", "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>")
+_GREEDY = ("<|system|>", "<|user|>", "<|assistant|>", "<|tool|>", "<|done|>")
+"""Take up the white space behind them."""
+
+REAL = {
+    "qwen2_5": "qwen2_5",
+    "qwen3": "qwen3",
+    "llama3_1": "llama3_1",
+    "gemma2": "gemma2",
+    "deepseek_v3": "deepseek_v3",
+    "deepseek_v31": "deepseek_v31",
+    "mistral_v3": "mistral_v3",
+    "gptoss": "gptoss",
+    "deepseek_r1": "deepseek_v3",
+    "qwq": "qwen3",
+}
+"""Families whose tokenizers are other people's: the folder that each is in. Their own template, or one of these."""
+REAL_TEMPLATES = {
+    "deepseek_r1": (
+        "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}"
+        "{% elif m['role'] == 'user' %}{{ '<｜User｜>' + m['content'] }}{% else %}"
+        "{{ '<｜Assistant｜>' + m['content'].split('</think>')[-1] + '<｜end▁of▁sentence｜>' }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<｜Assistant｜>' }}{% endif %}"
+    ),
+    "qwq": (
+        "{% for m in messages %}{% if m['role'] == 'assistant' %}"
+        "{{ '<|im_start|>assistant\n' + m['content'].split('</think>')[-1].lstrip('\n') + '<|im_end|>\n' }}"
+        f"{{% else %}}{CHATML}{{% endif %}}{{% endfor %}}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n<think>\n' }}{% endif %}"
+    ),
+}
+
+
+def real(folder, name):
+    """A tokenizer of other people's, with its own template or one from above."""
+    tokenizer = AutoTokenizer.from_pretrained(folder / REAL[name])
+    tokenizer.chat_template = REAL_TEMPLATES.get(name, tokenizer.chat_template)
+    return tokenizer
 
 
 def family(smollm2, name):
     """SmolLM2's tokenizer with a template from above."""
     tokenizer = deepcopy(smollm2)
     tokenizer.add_special_tokens({"additional_special_tokens": [*_CONTROLS, *_HARMONY]})
-    tokenizer.chat_template = TEMPLATES[name]
-    for eos in ("<|return|>", "</s>", "</turn>", "<|eot|>"):
+    tokenizer.add_tokens([AddedToken(content, rstrip=True) for content in _GREEDY], special_tokens=True)
+    tokenizer.chat_template = (TEMPLATES | DRIFTING)[name]
+    for eos in ("<|return|>", "</s>", "</turn>", "<|eot|>", "<|done|>"):
         if eos in tokenizer.chat_template:
             tokenizer.eos_token = eos
             break

@@ -28,6 +28,9 @@ SCENARIOS = {
     "thinking": [call("one", think=True), call("two", think=True), "<think>\nhm\n</think>\n\ndone"],
     "thinking that the prompt began": [call("one", closed=True), call("two", closed=True), "hm</think>done"],
     "thinking now and then": [call("one"), call("two", think=True), call("three"), call("four", think=True), "done"],
+    "a plain reply behind a thinking one": [call("one", think=True), call("two"), call("three"), "done"],
+    "empty thinking": ["<think>\n\n</think>\n\n" + call("one"), "<think>\n\n</think>\n\n" + call("two"), "done"],
+    "thinking that is closed in a call": [call("a</think>b"), call("<think>\n"), call("two", think=True), "done"],
     "thinking without end": ["<think>\nnever closed", call("one"), "done"],
     "control tokens in a result": [call(HOSTILE), call(HOSTILE), "done"],
     "a long result": [call("0123456789 " * 20_000), "done"],
@@ -45,11 +48,23 @@ SCENARIOS = {
 }
 
 
+def forged(template, text="obey"):
+    """What the template writes for a user's turn behind a reply."""
+    first = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b\ufdd1"}]
+    whole = template.render([*first, {"role": "user", "content": text}])
+    return whole[whole.index("\ufdd1") + 1 :]
+
+
+def spelled(template, text):
+    """Ids that spell a text, control tokens and all, one character at a time."""
+    return [i for character in text for i in template.encode(character, continues=True)]
+
+
 def sampled(template, text, how):
     """A reply as an engine may return it. how: "stop", "withheld", "another stop", "odd"."""
     ids = template.encode(text, continues=True)
     if how == "odd":  # as the model may sample it, not as the tokenizer would encode it
-        ids = [i for character in text for i in template.encode(character, continues=True)]
+        ids = spelled(template, text)
     close = template.tokenizer.eos_token_id if template.close_id is None else template.close_id
     if how == "another stop":
         close = template.tokenizer.eos_token_id

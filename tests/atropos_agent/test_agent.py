@@ -2,11 +2,15 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from atropos_agent.agent import AtroposAgent
+from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, StopReason, TokenMismatch
 from tools.base import ToolError, ToolRegistry, ToolResult
 
@@ -107,6 +111,39 @@ async def test_a_malformed_call_is_corrected_once_counted_and_survived(tokenizer
     assert not any(r.content == "2" for step in result.steps for r in step.results)
 
 
+@pytest.mark.parametrize("reply", ["<tool_call>{oops</tool_call>", '<tool_call>{"name": "add"'])
+async def test_a_correction_shows_a_call_in_the_ids_that_the_model_must_write(any_tokenizer, reply):
+    agent, server = agent_for(any_tokenizer, reply, "</think>sorry")
+    result = await agent.run("Add.")
+    prompt = server.turns[1].prompt
+    for tag in ("<tool_call>", "</tool_call>"):
+        assert tag in told(result)[0]
+        one = any_tokenizer.get_vocab().get(tag)
+        if one in any_tokenizer.added_tokens_decoder:
+            assert agent.template.decode(prompt).count(tag) == list(prompt).count(one)
+    assert not Hermes().parse(told(result)[0]).calls
+
+
+async def test_what_a_problem_quotes_of_the_model_stays_text(any_tokenizer):
+    class Quoting(Hermes):
+        def parse(self, text, **options):
+            reply = super().parse(text, **options)
+            return replace(reply, problems=[f"what is {text}?" for _ in reply.problems])
+
+    template = ChatTemplate(any_tokenizer)
+    said = "<tool_call>{</tool_call></tool_call>"
+    server = ScriptedServer([said, "</think>sorry"], any_tokenizer)
+    agent = AtroposAgent(server, TOOLS, AgentConfig(), template=template, tool_format=Quoting())
+    result = await agent.run("Add.")
+    quoted = told(result)[0].count(f"what is {said}?")
+    assert quoted
+    added = {token.content for token in any_tokenizer.added_tokens_decoder.values()}
+    tags = [tag for tag in ("<tool_call>", "</tool_call>") if tag in added]
+    prompt, ids = server.turns[1].prompt, [any_tokenizer.get_vocab()[tag] for tag in tags]
+    written = sum(template.decode(prompt).count(tag) for tag in tags) - sum(i in ids for i in prompt)
+    assert written == quoted * sum(said.count(tag) for tag in tags)
+
+
 async def test_a_tool_error_is_shown_to_the_model_and_is_not_malformed(tokenizer):
     agent, _ = agent_for(tokenizer, call("fail", reason="no such file"), "ok")
     result = await agent.run("Fail.")
@@ -184,7 +221,6 @@ def broken(server, change):
         (lambda p, i, q, r: (p, i, [[1.0] * len(q[0])], r), "positive"),
         (lambda p, i, q, r: (p, i, [[float("nan")] * len(q[0])], r), "not finite"),
         (lambda p, i, q, r: (p, i, [[None] * len(q[0])], r), "missing"),
-        (lambda p, i, q, r: (p, i * 2, q * 2, r * 2), "instead of one"),
     ],
 )
 async def test_an_answer_that_can_not_be_trained_on_is_refused(tokenizer, change, said):
@@ -192,6 +228,38 @@ async def test_an_answer_that_can_not_be_trained_on_is_refused(tokenizer, change
     broken(server, change)
     with pytest.raises(TokenMismatch, match=said):
         await agent.run("Hi.")
+
+
+@pytest.mark.parametrize(
+    ("change", "defect"),
+    [
+        (lambda p, i, q, r: (p, i * 2, q * 2, r * 2), Defect.SEVERAL),
+        (lambda p, i, q, r: (p, [], [], []), Defect.MISSING),
+        (lambda p, i, q, r: (p, [[]], [[]], r), Defect.EMPTY),
+        (lambda p, i, q, r: (p, i, q, ["abort"]), Defect.ABORTED),
+        (lambda p, i, q, r: (p, i, q, [None]), Defect.ABORTED),
+        (lambda p, i, q, r: (p, i, q, ["error"]), Defect.FAILED),
+        (lambda p, i, q, r: (p, i, q, ["content_filter"]), Defect.FILTERED),
+        (lambda p, i, q, r: (p, [[999999, *i[0][1:]]], q, r), Defect.UNKNOWN_IDS),
+    ],
+)
+async def test_an_unsound_reply_is_the_inference_servers_failure(tokenizer, change, defect):
+    agent, server = agent_for(tokenizer, call("add", a=1, b=2), "hello")
+    good = server.tokens_and_logprobs_completion
+    broken(server, change)
+    spoiled = server.tokens_and_logprobs_completion
+
+    async def second_only(**kwargs):
+        return await (spoiled if server.turns else good)(**kwargs)
+
+    server.tokens_and_logprobs_completion = second_only
+    with pytest.raises(UnsoundReply) as caught:
+        await agent.run("Hi.")
+    assert caught.value.defect is defect
+    partial = caught.value.partial
+    assert partial.sampled_tokens == len(server.turns[0].ids)
+    lost = {Defect.MISSING: 0, Defect.EMPTY: 0, Defect.SEVERAL: 2 * len(server.turns[1].ids)}
+    assert partial.counts.refused_tokens == lost.get(defect, len(server.turns[1].ids))
 
 
 async def test_a_single_turn_serves_callers_with_their_own_loop(tokenizer):

@@ -1,6 +1,9 @@
 """What must hold of every rollout, checked from outside: what was sent, what was sampled, what is trained."""
 
+import re
+from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
@@ -8,6 +11,8 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.encoding import CUT
 from atropos_agent.tokens.record import problems
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentConfig
@@ -57,6 +62,7 @@ def assert_truth(tokenizer, result, exchanges, *, render=None):
     assert_rows_are_the_truth(result, exchanges)
     assert problems(result.segments, result.record) == [None] * len(result.segments)
     assert_prompts_are_what_the_template_writes(tokenizer, result, exchanges, render)
+    assert_no_turn_is_forged(tokenizer, result, exchanges)
     assert_no_end_is_doubled(tokenizer, exchanges)
     assert_nothing_is_cut_from_replies(tokenizer, result, exchanges)
 
@@ -83,14 +89,35 @@ def assert_rows_are_the_truth(result, exchanges):
 
 def assert_prompts_are_what_the_template_writes(tokenizer, result, exchanges, render=None):
     """Up to white space, which templates trim, and incomplete UTF-8, the prompt of every turn is the
-    rendering of the conversation so far."""
+    rendering of the conversation so far, in which thinking tags in a call's arguments are text."""
     template = ChatTemplate(tokenizer)
     render = render or template.render
-    messages = result.to_messages()
+    literals = partial(Hermes().literals, thinking_open=template.opens_thinking)
+    messages = [{**m, "content": _tags_cut(m["content"], literals(m["content"]))} for m in result.to_messages()]
     ends = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
     for exchange, end in zip(exchanges, ends, strict=True):
         rendered = render(messages[:end])
         assert _bare(template.decode(exchange.prompt)) == _bare(rendered)
+
+
+def assert_no_turn_is_forged(tokenizer, result, exchanges):
+    """Every control token of a prompt is the template's own, or one that the model sampled as such."""
+    template = ChatTemplate(tokenizer)
+    controls = {
+        i
+        for i, token in tokenizer.added_tokens_decoder.items()
+        if (token.special or (token.content.strip() and token.content in tokenizer.chat_template))
+        and not re.fullmatch(r"</?(think|tool\w*)>", token.content)
+    }
+    messages = result.to_messages()
+    ends = [i for i, m in enumerate(messages) if m["role"] == "assistant"]
+    sampled = Counter()
+    for exchange, end in zip(exchanges, ends, strict=True):
+        harmless = [m if m["role"] == "system" else {**m, "content": "x"} for m in messages[:end]]
+        own = Counter(i for i in template.prompt(harmless) if i in controls)
+        written = Counter(i for i in exchange.prompt if i in controls)
+        assert written <= own + sampled, written - own - sampled
+        sampled.update(i for i in exchange.ids if i in controls)
 
 
 def assert_no_end_is_doubled(tokenizer, exchanges):
@@ -112,4 +139,12 @@ def assert_nothing_is_cut_from_replies(tokenizer, result, exchanges):
 
 
 def _bare(text):
-    return "".join(text.replace("\ufffd", "").split())
+    return "".join(text.replace("\ufffd", "").replace(CUT, "").split())
+
+
+def _tags_cut(content, places):
+    """A reply whose calls, at these places, hold no thinking tags that the template would see."""
+    for start, end in reversed(places):
+        call = re.sub(r"<(/?think>)", rf"<{CUT}\1", content[start:end])
+        content = content[:start] + call + content[end:]
+    return content

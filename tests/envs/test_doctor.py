@@ -11,7 +11,7 @@ from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
 from envs.config import AgentEnvConfig
-from envs.doctor import TASKS, Certificate, Status, examine, examine_rows, examine_template
+from envs.doctor import TASKS, Certificate, Status, examine, examine_rows, examine_scripted, examine_template
 from envs.options import EngineConfig, Options
 from envs.swe import doctor
 
@@ -141,6 +141,20 @@ async def test_a_tool_role_that_the_template_drops_is_wrong(smollm2_tokenizer):
     assert [check.name for check in checks if check.status is Status.WRONG] == ["tool role"]
     assert checks[0].data["trims"]
     assert checks[0].data["opens_thinking"]
+
+
+async def test_prompts_that_are_not_the_templates_own_are_told(smollm2_tokenizer):
+    tokenizer = deepcopy(smollm2_tokenizer)
+    assert (await examine_scripted(ChatTemplate(tokenizer), Hermes(), "user")).status is Status.OK
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if loop.first or loop.revindex <= 9 %}"
+        "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    check = await examine_scripted(ChatTemplate(tokenizer), Hermes(), "user")
+    assert check.status is Status.NOTE
+    assert "in messages (" in check.text
+    assert check.data["drifts"]
 
 
 def test_options_of_the_template_reach_it_and_folding_is_advised_where_it_helps(smollm2_tokenizer):

@@ -1,15 +1,18 @@
 """vLLM's protocol: what is asked again, what is refused, and what is said about it."""
 
 import asyncio
+import json
 
 import httpx
 import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.engines import completions
-from atropos_agent.engines.completions import CompletionsServer, EngineDown, Load, ModelNotServed, backoff_s
+from atropos_agent.engines.completions import CompletionsServer, Load, backoff_s
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, ModelNotServed, OddAnswer
 from atropos_agent.engines.http import NoAnswer, Response
-from atropos_agent.types import EngineError, TokenMismatch
+from atropos_agent.engines.replies import UnsoundReply
+from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 CHOICE = {"token_ids": [5], "prompt_token_ids": [1], "finish_reason": "stop", "logprobs": {"token_logprobs": [-0.5]}}
 
@@ -19,11 +22,13 @@ class Wire:
 
     def __init__(self, url, handler):
         self._inner = httpx.AsyncClient(base_url=url, transport=httpx.MockTransport(handler))
+        self.timeouts = []
 
     async def get(self, path, *, timeout=None):
         return await self._ask("GET", path)
 
     async def post(self, path, *, json, timeout=None):
+        self.timeouts.append(timeout)
         return await self._ask("POST", path, json=json)
 
     async def _ask(self, *request, **more):
@@ -86,6 +91,140 @@ async def test_a_refusal_is_not_asked_again():
     with pytest.raises(EngineError, match="no such option"):
         await ask(server)
     assert len(asked) == 1
+
+
+def refused(status, text):
+    return lambda request: httpx.Response(status, text=text)
+
+
+def told(body):
+    return lambda request: httpx.Response(200, json=body)
+
+
+TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model length of 2048."
+
+
+@pytest.mark.parametrize(
+    ("handler", "expected"),
+    [
+        (refused(503, "busy"), EngineDown),
+        (refused(502, "<html>bad gateway</html>"), EngineDown),
+        (refused(504, "upstream took too long"), EngineDown),
+        (refused(429, "too many requests: queue too long"), EngineDown),
+        (refused(500, "request took too long"), OddAnswer),
+        (refused(500, "Internal Server Error"), OddAnswer),
+        (refused(500, TOO_LONG), ContextOverflow),
+        (refused(400, TOO_LONG), ContextOverflow),
+        (refused(400, "no such option"), EngineError),
+        (refused(404, "no such model"), EngineError),
+        (refused(200, "<html>please wait</html>"), OddAnswer),
+        (refused(200, ""), OddAnswer),
+        (told({"error": {"message": TOO_LONG}}), ContextOverflow),
+        (told({"error": {"message": "overloaded", "code": 503}}), EngineDown),
+        (told({"error": {"message": "no such option", "code": 400}}), EngineError),
+        (told({"object": "error", "message": "no such model", "code": 404}), EngineError),
+        (told({"detail": "Engine not initialized", "status_code": 503}), EngineDown),
+        (told({"error": "something"}), OddAnswer),
+        (told({"status": "ok"}), OddAnswer),
+        (told([]), OddAnswer),
+        (told(None), OddAnswer),
+        (told({"choices": "none"}), OddAnswer),
+        (told({"choices": [{}]}), OddAnswer),
+        (told({"choices": [CHOICE | {"finish_reason": None}]}), UnsoundReply),
+    ],
+)
+async def test_each_answer_that_is_none_means_one_thing(handler, expected):
+    with pytest.raises(AgentError) as caught:
+        await server_with(handler).once(input_ids=[1], max_tokens=4, n=1)
+    assert type(caught.value) is expected
+
+
+async def test_an_aborted_reply_without_ids_is_told_as_aborted_and_asked_for_again(pauses):
+    aborted = {"token_ids": [], "prompt_token_ids": [1], "finish_reason": "abort", "logprobs": None}
+    bodies = [{"choices": [aborted]}, {"choices": [CHOICE]}]
+    server = server_with(lambda request: httpx.Response(200, json=bodies.pop(0)))
+    assert (await ask(server))[1] == [[5]]
+
+
+async def test_the_tokens_of_a_refused_answer_are_counted():
+    choice = {"token_ids": [5, 6, 7], "prompt_token_ids": [1], "finish_reason": "error", "logprobs": None}
+    with pytest.raises(UnsoundReply) as caught:
+        await server_with(told({"choices": [choice]})).once(input_ids=[1], max_tokens=4, n=1)
+    assert caught.value.lost_tokens == 3
+    answer = {"choices": [{**CHOICE, "logprobs": None}], "usage": {"completion_tokens": 9}}
+    with pytest.raises(TokenMismatch) as caught:
+        await server_with(told(answer)).once(input_ids=[1], max_tokens=4, n=1)
+    assert caught.value.lost_tokens == 9
+
+
+def bounded(most, *, works=True):
+    """A server that answers 500 without a word to prompts of more than `most` ids, or to everything."""
+
+    def answer(request):
+        prompt = json.loads(request.content)["prompt"]
+        if not works or len(prompt) > most or 13 in prompt:
+            return httpx.Response(500, text="Internal Server Error")
+        return httpx.Response(200, json={"choices": [CHOICE | {"prompt_token_ids": prompt}]})
+
+    return answer
+
+
+async def test_an_error_that_only_a_long_prompt_gets_is_a_full_context_window_which_is_then_known():
+    server = server_with(bounded(100))
+    found = await server.settle(OddAnswer("500", broken=True), list(range(20, 420)))
+    assert isinstance(found, ContextOverflow)
+    assert server.max_model_len == 101
+
+
+async def test_an_error_that_only_this_prompt_gets_is_refused_for_good():
+    server = server_with(bounded(100))
+    found = await server.settle(OddAnswer("500", broken=True), [1, 13, 2])
+    assert type(found) is EngineError
+    assert server.max_model_len is None
+
+
+async def test_an_error_that_is_over_when_it_is_looked_into_has_passed():
+    error = OddAnswer("500", broken=True)
+    assert await server_with(bounded(100)).settle(error, [1, 2]) is error
+
+
+async def test_an_error_that_every_prompt_gets_may_pass():
+    error = OddAnswer("500", broken=True)
+    assert await server_with(bounded(100, works=False)).settle(error, [1, 2]) is error
+
+
+async def test_what_is_no_completion_each_time_is_refused_for_good():
+    assert type(await server_with(told({})).settle(OddAnswer("HTML"), [1, 2])) is EngineError
+
+
+async def test_a_question_is_asked_again_while_nobody_answers(pauses):
+    asked = []
+
+    def answer(request):
+        asked.append(request)
+        if len(asked) < 3:
+            raise httpx.ReadTimeout("slow") if len(asked) == 1 else httpx.ConnectError("refused")
+        return httpx.Response(200, json={"choices": [CHOICE]})
+
+    server = server_with(answer)
+    assert await server.prompt_ids_of("x") == [1]
+    assert server._http.timeouts == [10.0, 20.0, 40.0]
+
+
+@pytest.mark.parametrize(("status", "tries"), [(400, 1), (500, 4), (200, 4)])
+async def test_a_question_that_is_refused_is_not_asked_for_ever(pauses, status, tries):
+    asked = []
+    server = server_with(lambda request: asked.append(request) or httpx.Response(status, text="<html>"))
+    with pytest.raises(EngineError):
+        await server.prompt_ids_of("x")
+    assert len(asked) == tries
+
+
+async def test_a_question_is_given_up_after_its_time(pauses):
+    server = server_with(lambda request: httpx.Response(503))
+    server.question_s = 0.0
+    with pytest.raises(EngineError, match="503"):
+        await server.prompt_ids_of("x")
 
 
 async def test_an_answer_without_logprobs_is_refused_at_once():

@@ -8,11 +8,13 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.completions import CompletionsServer, ContextOverflow
+from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.engines.protocols import GenerateServer, SGLangServer
+from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.tokens.record import problems
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import TokenMismatch
+from atropos_agent.types import EngineError, TokenMismatch
 from tools.base import ToolRegistry
 
 CALL = '<tool_call>{"name": "look", "arguments": {}}</tool_call>'
@@ -127,6 +129,43 @@ async def test_what_can_not_be_trained_on_is_refused_on_the_first_reply(httpserv
     with pytest.raises(TokenMismatch, match=said):
         await engine.rollout()
     assert len(engine.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("protocol", "change", "defect"),
+    [
+        ("vllm", lambda a: a["choices"].clear(), Defect.MISSING),
+        ("vllm", lambda a: a["choices"].append(a["choices"][0]), Defect.SEVERAL),
+        ("vllm", lambda a: a["choices"][0].update(finish_reason="content_filter"), Defect.FILTERED),
+        ("vllm", lambda a: a["choices"][0].update(token_ids=[], logprobs=None), Defect.EMPTY),
+        ("sglang", lambda a: a["output_ids"].clear() or a["meta_info"]["output_token_logprobs"].clear(), Defect.EMPTY),
+        ("atropos", lambda a: a["finish_reasons"].__setitem__(0, "content_filter"), Defect.FILTERED),
+        (
+            "atropos",
+            lambda a: [a[name].clear() for name in ("token_ids", "logprobs", "finish_reasons")],
+            Defect.MISSING,
+        ),
+    ],
+)
+async def test_unsound_replies_are_named_in_every_protocol(httpserver, tokenizer, protocol, change, defect):
+    engine = Engine(httpserver, protocol, tokenizer, change)
+    with pytest.raises(UnsoundReply) as caught:
+        await engine.rollout()
+    assert caught.value.defect is defect
+    assert len(engine.bodies) == 1
+
+
+async def test_sglangs_abort_says_what_http_would(httpserver, tokenizer):
+    message = "The input (4000 tokens) is longer than the model's context length (2048 tokens)."
+    reason = {"type": "abort", "message": message, "status_code": 400}
+    engine = Engine(httpserver, "sglang", tokenizer, lambda a: a["meta_info"].update(finish_reason=reason))
+    with pytest.raises(ContextOverflow):
+        await engine.server.tokens_and_logprobs_completion(input_ids=[1], max_tokens=5)
+    reason.update(message="no such option")
+    with pytest.raises(EngineError, match="no such option"):
+        await engine.server.tokens_and_logprobs_completion(input_ids=[1], max_tokens=5)
+    assert len(engine.bodies) == 2
+    await engine.server.close()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ import time
 import pytest
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
-from atropos_agent.engines.completions import Answer, CompletionsServer, EngineDown
+from atropos_agent.engines.completions import Answer, CompletionsServer
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer
+from atropos_agent.engines.replies import UnsoundReply
 from atropos_agent.engines.route import Route
 from atropos_agent.types import EngineError, TokenMismatch
 
@@ -80,6 +82,89 @@ async def test_a_refusal_of_every_server_is_raised():
     first, second = Fake("a", EngineError("odd request")), Fake("b", EngineError("odd request, too"))
     with pytest.raises(EngineError, match="too"):
         await ask(Route([first, second]))
+
+
+async def test_an_interrupted_reply_is_asked_for_again_and_its_tokens_are_counted():
+    class Pausing(Fake):
+        async def once(self, **kwargs):
+            answer = await super().once(**kwargs)
+            if self.asked == 1:
+                return Answer((answer[0], [[5, 6]], [[-0.5, -0.5]], ["abort"]))
+            return answer
+
+    only = Pausing("a")
+    route = Route([only])
+    assert (await ask(route))[1] == [[5]]
+    assert (only.asked, route.lost_tokens) == (2, 2)
+
+
+async def test_a_server_that_aborts_every_reply_is_not_asked_for_ever():
+    class Aborting(Fake):
+        async def once(self, **kwargs):
+            self.asked += 1
+            return Answer((kwargs["input_ids"], [[5]], [[-0.5]], [None]))
+
+        def mark(self, error):
+            """Is asked again at once."""
+
+    only = Aborting("a")
+    route = Route([only])
+    with pytest.raises(EngineError, match=r"aborted the request \(20 times\)") as caught:
+        await ask(route)
+    assert route.lost_tokens + caught.value.lost_tokens == only.asked == 20
+
+
+@pytest.mark.parametrize("ids", [[], [999999]], ids=["empty", "unknown id"])
+async def test_a_server_whose_reply_is_unsound_is_left_for_another(ids):
+    class Odd(Fake):
+        async def once(self, **kwargs):
+            return Answer((kwargs["input_ids"], [ids], [[-0.5] * len(ids)], ["stop"]))
+
+    unknown = Vocabulary(range(100)).unknown_id
+    route = Route([Odd("a"), Fake("b")], unknown_id=unknown)
+    assert (await ask(route))[1] == [[5]]
+    assert route.lost_tokens == len(ids)
+    with pytest.raises(UnsoundReply):
+        await ask(Route([Odd("a")], unknown_id=unknown))
+
+
+class Vocabulary:
+    """A vocabulary."""
+
+    def __init__(self, ids):
+        self.ids = ids
+
+    def unknown_id(self, ids):
+        return next((i for i in ids if i not in self.ids), None)
+
+
+async def test_an_odd_answer_that_comes_again_and_again_is_looked_into():
+    class Odd(Fake):
+        attempts = 2
+        looked = 0
+
+        async def settle(self, error, prompt):
+            self.looked += 1
+            return error if self.looked == 1 else EngineError("for good")
+
+    only = Odd("a", *[OddAnswer("HTML")] * 9)
+    with pytest.raises(EngineError, match="for good"):
+        await ask(Route([only]))
+    assert (only.asked, only.looked) == (4, 2)
+
+
+async def test_a_context_that_is_full_is_not_asked_about_elsewhere():
+    class Full(Fake):
+        attempts = 1
+
+        async def settle(self, error, prompt):
+            return ContextOverflow("4096")
+
+    other = Fake("b")
+    other.in_flight = 1
+    with pytest.raises(ContextOverflow):
+        await ask(Route([Full("a", OddAnswer("500", broken=True)), other]))
+    assert other.asked == 0
 
 
 async def test_a_server_that_was_given_other_ids_is_left():

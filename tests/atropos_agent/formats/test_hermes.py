@@ -36,6 +36,7 @@ def test_no_text_makes_the_parser_crash(text):
     reply = hermes.parse(text)
     if CALL in text:
         assert reply.calls or reply.problems
+    assert all(text[start:end].startswith(CALL) for start, end in hermes.literals(text))
 
 
 @given(calls, st.data())
@@ -85,6 +86,25 @@ def test_tags_inside_json_strings_are_text():
     reply = hermes.parse(written("terminal", arguments))
     assert reply.calls[0].arguments == arguments
     assert not reply.problems
+
+
+def test_calls_are_found_where_thinking_tags_in_them_are_text():
+    first, second = written("a", {"x": "</think>"}), written("b", {})
+    thinking = f"<think>{second}</think>\n"
+    behind = hermes.literals(f"{thinking}{first} and {second}")
+    assert behind[0] == (len(thinking), len(thinking + first))
+    assert len(behind) == 2
+    for text in (f"{first}{second}", f"hm {first}", "no call", "<tool_call>{</think>"):
+        assert [text[start:end] for start, end in hermes.literals(text)] == [
+            call for call in (first, second) if call in text
+        ]
+    assert hermes.literals(f"hm</think>{first}", thinking_open=True) == [(10, 10 + len(first))]
+    assert hermes.literals(f"hm {second}", thinking_open=True) == []
+
+
+def test_what_is_shown_of_a_call_is_none_that_could_be_copied():
+    assert not hermes.parse(hermes.correction(["it is odd"])).calls
+    assert not hermes.parse(hermes.instructions([])).calls
 
 
 def test_thinking_is_kept_apart_whether_the_prompt_opened_it_or_not():

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 from families import family
-from scenarios import SCENARIOS, call, sampled, say
+from scenarios import SCENARIOS, call, forged, sampled, say, spelled
 from truth import PlaybackServer, Turn, assert_rows_are_the_truth, assert_truth, play
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.completions import ContextOverflow
+from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, EngineError, StopReason
 from tools.base import ToolRegistry
@@ -22,6 +23,9 @@ async def test_rows_and_prompts_are_the_truth(any_tokenizer, scenario, how):
     if scenario == "a long result" and how != "stop":
         # It is there for its length, which is the same however the reply ends, and it takes long.
         pytest.skip("one long result a family is enough")
+    if scenario == "an empty reply" and how == "withheld":
+        # A reply without any token is the inference server's failure.
+        pytest.skip("then there is no reply")
     template = ChatTemplate(any_tokenizer)
     turns = [sampled(template, text, how) for text in SCENARIOS[scenario]]
     result, exchanges = await play(any_tokenizer, turns, [say], template=template)
@@ -195,6 +199,109 @@ def test_a_tool_role_that_the_template_drops_is_refused_at_once(smollm2_tokenize
     tokenizer.chat_template = tokenizer.chat_template.replace("{% else %}", "{% elif m['role'] == 'assistant' %}")
     with pytest.raises(ValueError, match="takes no messages of role 'tool'"):
         AtroposAgent(PlaybackServer([]), config=AgentConfig(tool_role="tool"), tokenizer=tokenizer)
+
+
+THINKERS = ("drops earlier thinking", "drops earlier thinking, closes it", "drops earlier thinking, opens it")
+
+
+@pytest.mark.parametrize("name", THINKERS)
+async def test_plain_replies_behind_a_thinking_one_go_on_in_its_row(smollm2_tokenizer, name):
+    tokenizer = family(smollm2_tokenizer, name)
+    template = ChatTemplate(tokenizer)
+    texts = [call("one", think=True, closed=template.opens_thinking), call("two"), call("three"), call("four"), "done"]
+    result, exchanges = await play(
+        tokenizer, [sampled(template, text, "stop") for text in texts], [say], template=template
+    )
+    assert_truth(tokenizer, result, exchanges)
+    # Where the prompt opens thinking, each turn's is taken back.
+    assert len(result.segments) == (5 if template.opens_thinking else 2)
+
+
+async def test_what_plain_replies_add_behind_a_thinking_one_is_all_that_is_encoded(smollm2_tokenizer, monkeypatch):
+    tokenizer = family(smollm2_tokenizer, "drops earlier thinking")
+    template = ChatTemplate(tokenizer)
+    whole = []
+    prompt = ChatTemplate.prompt
+    monkeypatch.setattr(ChatTemplate, "prompt", lambda *args: whole.append(1) or prompt(*args))
+    texts = [call("one", think=True), *[call("two")] * 6, "done"]
+    await play(tokenizer, [sampled(template, text, "stop") for text in texts], [say], template=template)
+    assert len(whole) == 2
+
+
+@pytest.mark.parametrize("tags", ["a</think>b", "<think>", "<think>x</think>", "</think></think>"])
+@pytest.mark.parametrize("how", ["stop", "odd"])
+async def test_thinking_tags_in_a_call_are_text(any_tokenizer, tags, how):
+    template = ChatTemplate(any_tokenizer)
+    if template.opens_thinking:
+        # Then all of a reply is thinking up to the first such tag.
+        pytest.skip("the prompt opens thinking")
+    plain, _ = await play(
+        any_tokenizer, [sampled(template, text, how) for text in (call("x"), "done")], [say], template=template
+    )
+    turns = [sampled(template, text, how) for text in (call(tags), "done")]
+    result, exchanges = await play(any_tokenizer, turns, [say], template=template)
+    assert_truth(any_tokenizer, result, exchanges)
+    assert len(result.segments) == len(plain.segments)
+    assert call(tags) in template.decode(exchanges[1].prompt)
+
+
+async def test_a_turn_that_the_model_spells_stays_text_when_the_template_writes_it(any_tokenizer):
+    template = ChatTemplate(any_tokenizer)
+    # Thinking tags are asked about elsewhere: a template may drop what stands before them.
+    said = f"Hello.{forged(template)}And:".replace("<think>", "").replace("</think>", "")
+    conversation = Conversation(template, [{"role": "user", "content": "Go."}])
+    plain = Conversation(template, [{"role": "user", "content": "Go."}])
+    spelled_out = spelled(template, said)
+    conversation.add_reply(Completion(spelled_out, [-1.0] * len(spelled_out), "length"))
+    ids = template.encode("Hello.", continues=True)
+    plain.add_reply(Completion(ids, [-1.0] * len(ids), "length"))
+    after = [{"role": "user", "content": "x"}]
+    controls = {i for i, token in any_tokenizer.added_tokens_decoder.items() if token.content.strip()}
+
+    def written(conversation):
+        prompt = template.prompt([*conversation.messages, *after])
+        return Counter(i for i in prompt if i in controls), template.decode(prompt)
+
+    assert written(conversation)[0] == written(plain)[0]
+    assert "".join(said.split()) in "".join(written(conversation)[1].split())
+
+
+async def test_a_control_token_that_the_model_sampled_stays_one_when_the_template_writes_it(any_tokenizer):
+    template = ChatTemplate(any_tokenizer)
+    special = next(i for i, t in any_tokenizer.added_tokens_decoder.items() if t.special and i not in template.stop_ids)
+    conversation = Conversation(template, [{"role": "user", "content": "Go."}])
+    before = conversation.prompt.count(special)
+    ids = [*template.encode("a", continues=True), special, *template.encode("b", continues=True)]
+    conversation.add_reply(Completion(ids, [-1.0] * 3, "length"))
+    again = template.prompt([*conversation.messages, {"role": "user", "content": "x"}])
+    assert again.count(special) >= before + 1
+
+
+async def test_thinking_that_is_spelled_is_dropped_like_any_other_and_writes_no_tag(any_tokenizer):
+    template = ChatTemplate(any_tokenizer)
+    tags = {any_tokenizer.get_vocab().get(tag) for tag in ("<think>", "</think>")} - {None}
+    thinking = "<think>\nhm\n</think>\n\nyes"
+    kept = {}
+    for how in ("stop", "odd"):
+        conversation = Conversation(template, [{"role": "user", "content": "Go."}])
+        ids = sampled(template, thinking, how).ids
+        conversation.add_reply(Completion(ids, [-1.0] * len(ids), "stop"))
+        again = template.prompt([*conversation.messages, {"role": "user", "content": "x"}])
+        kept[how] = "".join(template.decode(again).split())
+        if how == "odd":
+            own = template.prompt([{"role": "user", "content": "Go."}]) * 2
+            assert sum(i in tags for i in again) <= sum(i in tags for i in own)
+    assert kept["stop"] == kept["odd"]
+
+
+async def test_an_end_that_takes_up_white_space_leaves_none_behind_it(smollm2_tokenizer):
+    tokenizer = family(smollm2_tokenizer, "an end takes up the white space behind it")
+    template = ChatTemplate(tokenizer)
+    turns = [sampled(template, text, "stop") for text in SCENARIOS["three turns"]]
+    result, exchanges = await play(tokenizer, turns, [say], template=template)
+    assert_truth(tokenizer, result, exchanges)
+    for exchange, end in zip(exchanges, (2, 4, 6), strict=True):
+        assert exchange.prompt == tokenizer.encode(template.render(result.to_messages()[:end]))
 
 
 async def test_a_system_prompt_that_moves_costs_a_row_a_turn_unless_it_is_folded(smollm2_tokenizer):

@@ -4,10 +4,10 @@ the field, put back in, makes them fail."""
 import asyncio
 
 import pytest
-from families import TEMPLATES, family
+from families import REAL, TEMPLATES, family, real
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scenarios import HOSTILE, SCENARIOS, call, sampled, say
+from scenarios import HOSTILE, SCENARIOS, call, forged, sampled, say, spelled
 from truth import Turn, assert_truth, play
 
 from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
@@ -18,15 +18,23 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, Seque
 
 
 @pytest.fixture(scope="session")
-def families(smollm2_tokenizer):
-    """Tokenizers and their templates by name."""
+def families(smollm2_tokenizer, tokenizers_dir):
+    """Tokenizers and their templates by name: small ones always, other people's where there is a folder."""
     tokenizers = {name: family(smollm2_tokenizer, name) for name in TEMPLATES}
+    if tokenizers_dir is not None:
+        tokenizers |= {name: real(tokenizers_dir, name) for name in REAL if (tokenizers_dir / REAL[name]).is_dir()}
     return {name: (tokenizer, ChatTemplate(tokenizer)) for name, tokenizer in tokenizers.items()}
 
 
+FORGED = "\0"
+"""Stands for a user's turn, as the template would write it."""
+
 pieces = st.lists(
     st.sampled_from(
-        [call("one"), call(HOSTILE), "<tool_call>{", "<think>\n", "</think>", "\n", "  ", "word ", "漢字", "naïve", "."]
+        [
+            *(call("one"), call(HOSTILE), call("</think>"), call("one", think=True), "<tool_call>{"),
+            *("<think>\n", "</think>", "<think>\n\n</think>", FORGED, "\n", "  ", "word ", "漢字", "naïve", "."),
+        ]
     ),
     max_size=5,
 ).map("".join)
@@ -44,16 +52,20 @@ def rollouts(draw):
     return turns, draw(st.integers(1, 60)), draw(st.sampled_from(["stop", "length"]))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(name=st.sampled_from(sorted(TEMPLATES)), rollout=rollouts())
-def test_any_conversation_makes_true_rows(families, name, rollout):
-    tokenizer, template = families[name]
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(number=st.integers(0, 1000), rollout=rollouts())
+def test_any_conversation_makes_true_rows(families, number, rollout):
+    tokenizer, template = list(families.values())[number % len(families)]
     drawn, limit, reason = rollout
     # What the tokenizer makes of ids at random is no control token.
     turns = []
     for text, how, noise in drawn:
-        turn = sampled(template, text, how)
-        turns.append(Turn([i for i in noise if i not in tokenizer.added_tokens_decoder] + turn.ids, turn.reason))
+        turn = sampled(template, text.replace(FORGED, ""), how)
+        forging = spelled(template, forged(template)) if FORGED in text else []
+        random = [i for i in noise if i not in tokenizer.added_tokens_decoder]
+        # A reply without any token is the inference server's failure.
+        ids = random + forging + turn.ids or template.encode("x", continues=True)
+        turns.append(Turn(ids, turn.reason))
     if reason == "length":
         turns = [Turn(turn.ids[:limit], "length") for turn in turns]
     result, exchanges = asyncio.run(play(tokenizer, turns, [say], template=template))
@@ -85,6 +97,48 @@ def test_the_record_of_any_exchanges_is_met_by_exactly_the_rows_made_of_them(fam
         if end:
             kept.append(SequenceData("", tokens[:end], mask[:end], logprobs[:end]))
     assert problems(kept, record) == [None] * len(kept)
+
+
+def row_of(tokens, *replies, segment=0):
+    """A row that trains the replies, given as (start, end), with the logprob -0.5."""
+    trained = [any(start <= i < end for start, end in replies) for i in range(len(tokens))]
+    masks = [t if yes else IGNORED for t, yes in zip(tokens, trained, strict=True)]
+    return SequenceData("", tokens, masks, [-0.5 if yes else NO_LOGPROB for yes in trained], segment)
+
+
+TWO = (Exchange(False, (1, 2), (3,), (-0.5,)), Exchange(True, (4,), (5, 6), (-0.5, -0.5)))
+"""Two requests, of which the second extends the first."""
+
+
+def test_rows_are_met_by_their_content_wherever_they_were_split():
+    whole, first, second = [1, 2, 3, 4, 5, 6], row_of([1, 2, 3], (2, 3)), row_of([1, 2, 3, 4, 5, 6], (4, 6))
+    assert problems([row_of(whole, (2, 3), (4, 6))], TWO) == [None]
+    assert problems([first, second], TWO) == [None, None]
+    assert problems([second, first], TWO) == [None, None]
+
+
+def test_a_row_that_differs_does_not_condemn_the_others():
+    other = Exchange(False, (1, 9), (7,), (-0.5,))
+    good, bad = row_of([1, 2, 3, 4, 5, 6], (2, 3), (4, 6)), row_of([1, 8, 7], (2, 3))
+    assert problems([good, bad], [*TWO, other]) == [None, "tokens: place 1 of 3: [1, 8, 7] instead of [1, 9, 7]"]
+    assert problems([good, good], TWO)[0] is None
+    assert "trained in another row" in problems([good, good], TWO)[1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [row_of([1, 2, 3], (2, 3))],
+        [row_of([1, 2, 3, 4, 5, 6], (4, 6))],
+        [row_of([1, 2, 3, 4, 5, 6], (2, 3), (4, 5))],
+        [row_of([1, 2, 3, 4, 5], (2, 3), (4, 5))],
+        [row_of([1, 2, 3, 4, 5, 6], (2, 4), (4, 6))],
+        [row_of([1, 2, 3, 4, 5, 6])],
+    ],
+    ids=["the last reply lost", "the first untrained", "cut mask", "cut row", "context trained", "nothing trained"],
+)
+def test_rows_that_lose_or_add_a_token_are_refused(rows):
+    assert all(problems(rows, TWO))
 
 
 def doubled_end_of_turn(patch):

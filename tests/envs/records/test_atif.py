@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from samples import renamed, rollout, row, task
 
+from atropos_agent.tokens.drift import Drift
 from atropos_agent.types import AgentResult, AgentStep, Counts, SequenceData, StopReason
 from envs.records import atif
 from envs.records.atif import KEY, RolloutWriter, parts, to_atif
@@ -307,6 +308,7 @@ def rollouts(draw: st.DrawFn) -> Rollout:
             metadata=draw(objects),
             counts=Counts(*draw(st.lists(st.integers(0, 10**6), min_size=5, max_size=5))),
             carries_tokens=draw(st.booleans()),
+            drift=draw(st.none() | st.sampled_from(Drift)),
         ),
         verdict=Verdict(
             draw(finite),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from samples import rollout
 
-from atropos_agent.types import StopReason
+from atropos_agent.tokens.drift import Drift
+from atropos_agent.types import Counts, StopReason
 from envs.records.metrics import KEPT, Latency, Metrics
 
 
@@ -45,6 +47,21 @@ def test_the_scalars_are_shares_and_rates() -> None:
     assert scalars["engine_p50_s"] == 0.25
     assert scalars["engine_p95_s"] == 0.5
     assert scalars["failures/sandbox"] == 2
+
+
+def test_prompts_that_are_not_the_templates_own_and_refused_tokens_are_counted() -> None:
+    metrics = counted()
+    assert metrics.scalars()["drift_share"] == 0.0
+    other = rollout("c")
+    result = replace(other.result, drift=Drift.MESSAGES, counts=Counts(refused_tokens=5))
+    metrics.count_rollout(replace(other, result=result))
+    metrics.count_rollout(rollout("d"))
+    metrics.count_failure("engine", refused_tokens=7)
+    assert metrics.drifts == {"messages": 1}
+    scalars = metrics.scalars()
+    assert (scalars["drift_share"], scalars["drift_share/messages"]) == (0.25, 0.25)
+    assert scalars["tokens_refused"] == counted().tokens_refused + rollout().result.counts.refused_tokens + 12
+    assert Metrics.from_json(metrics.to_json()).drifts == metrics.drifts
 
 
 def test_scalars_without_a_value_are_left_out() -> None:

@@ -2,6 +2,7 @@
 
 import orjson
 
+from atropos_agent.types import AgentResult, Counts, EngineError
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
@@ -19,6 +20,20 @@ def test_a_failure_that_is_told_apart_already_stays_as_it_is():
 def test_what_nobody_tells_apart_is_the_environments_and_unexpected():
     error = attribute(KeyError("x"))
     assert (error.kind, error.unexpected) == (Failure.ENVIRONMENT, True)
+
+
+def test_tokens_of_replies_that_were_refused_are_counted_though_the_rollout_failed(tmp_path):
+    metrics = Metrics()
+    log = FailureLog(tmp_path / "quarantined.jsonl", metrics, CircuitBreaker(0.5), Redactor([]))
+    partial = AgentResult(False, "", (), None, (), (), counts=Counts(refused_tokens=9))
+    try:
+        try:
+            raise EngineError("the inference server aborted the request", partial)
+        except EngineError as error:
+            raise attribute(error) from error
+    except InfraError as error:
+        log.note(TASK, error, step=1)
+    assert metrics.tokens_refused == 9
 
 
 async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path):

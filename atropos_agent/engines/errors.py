@@ -1,0 +1,84 @@
+"""What an inference server's errors mean: which pass, which stay, which say that a prompt is too long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from atropos_agent.types import AgentError, EngineError
+
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+
+MAY_BE_TOO_LONG = frozenset({400, 413, 422, 500})
+"""Statuses with which inference servers say that a prompt is too long: 500 where the error comes from their depth."""
+
+_TOO_LONG = re.compile(
+    r"context (length|window|size)|max_model_len|(maximum|max) (model|sequence|input) length|model's (maximum )?length"
+    r"|(prompt|input|sequence|tokens)\b[^.]{0,80}\btoo long|too many (input |prompt )?tokens",
+    re.IGNORECASE,
+)
+"""Words with which they say it."""
+
+
+class ContextOverflow(AgentError):
+    """The prompt and the reply do not fit the inference server's context window."""
+
+
+class EngineDown(EngineError):
+    """The inference server did not answer, or can't now; the same request may succeed later or on another."""
+
+    passing = True
+
+
+class OddAnswer(EngineDown):
+    """The inference server answered with an error of its own or with something that is no completion.
+
+    It may pass, or be this request's or the server's for good: see `CompletionsServer.settle`.
+    broken: the server says itself that it failed.
+    """
+
+    def __init__(self, message: str, *, broken: bool = False) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+class ModelNotServed(EngineError):
+    """The inference server answers, but serves other models than the one that is asked for."""
+
+
+def refusal(label: str, status: int | None, text: str) -> AgentError:
+    """Return what an answer means that is an error: whether another try may succeed.
+
+    label: how messages call the server. status: HTTP's, or the one that the answer's body names; None where it names
+    none."""
+    said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
+    if (status is None or status in MAY_BE_TOO_LONG) and _TOO_LONG.search(text):
+        return ContextOverflow(said)
+    if status is None:
+        return OddAnswer(said)
+    if status == 500:
+        return OddAnswer(said, broken=True)
+    return EngineDown(said) if status in RETRIED else EngineError(said)
+
+
+def said_error(body: Any) -> tuple[int | None, str] | None:
+    """Return the status, if any, and the text of an error that an answer's body is, whatever HTTP says; else None."""
+    if not isinstance(body, dict):
+        return None
+    error = body.get("error") or (body if body.get("object") == "error" else None) or body.get("detail")
+    if not error:
+        return None
+    text = str(error.get("message") or error) if isinstance(error, dict) else str(error)
+    parts = [part for part in (error, body) if isinstance(part, dict)]
+    codes = [str(part.get(name)) for part in parts for name in ("code", "status_code")]
+    status = next((int(code) for code in codes if code.isdecimal() and 400 <= int(code) < 600), None)
+    return status, text
+
+
+def counted(count: Callable[[Any], int], body: Any) -> int:
+    """Return how many tokens an answer holds; 0 where it is too odd to tell."""
+    try:
+        return count(body)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return 0

@@ -1,0 +1,53 @@
+"""Whether a prompt is still the chat template's own.
+
+A conversation is encoded piece by piece, by what short probes tell of the template. A template may do with a long
+conversation what it does not do with a short one: keep the last thoughts only, or the last messages. Rows stay the
+truth then, but their prompts are others than the template would make. So it is asked once, at the end.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+
+from atropos_agent.tokens.encoding import unquoted
+from atropos_agent.tokens.probes import squeeze
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import THINK, THINK_END, Message
+
+_THOUGHT = re.compile(rf"{THINK}.*?{THINK_END}|[^>]*{THINK_END}|{THINK}", re.DOTALL)
+
+
+class Drift(enum.StrEnum):
+    """How the prompt that was sent differs from the template's own."""
+
+    WHITE_SPACE = "white space"
+    """In white space alone, which most templates trim."""
+    THINKING = "thinking"
+    """In the thinking of earlier replies."""
+    MESSAGES = "messages"
+    """Messages that were sent are left out."""
+    TEXT = "text"
+    """In anything else."""
+
+
+def drift_of(template: ChatTemplate, sent: Sequence[int], messages: Sequence[Message]) -> Drift | None:
+    """Return how a prompt differs from the template's own rendering of its messages; None where it does not."""
+    # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
+    ours, theirs = (template.decode(ids).replace("\ufffd", "") for ids in (sent, template.prompt(messages)))
+    if ours == theirs:
+        return None
+    ours, theirs = squeeze(ours), squeeze(theirs)
+    if ours == theirs:
+        return Drift.WHITE_SPACE
+    if _thoughtless(ours) == _thoughtless(theirs):
+        return Drift.THINKING
+    contents = [squeeze(_thoughtless(unquoted(message["content"]))) for message in messages]
+    if any(content in ours and content not in theirs for content in contents):
+        return Drift.MESSAGES
+    return Drift.TEXT
+
+
+def _thoughtless(text: str) -> str:
+    return _THOUGHT.sub("", text)

@@ -1,0 +1,71 @@
+"""A prompt that is no longer the template's own is noticed, and what about it."""
+
+import pytest
+from families import family
+from scenarios import call, sampled, say
+from truth import assert_rows_are_the_truth, play
+
+from atropos_agent.tokens.drift import Drift
+from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.template import ChatTemplate
+
+THINKING = [*[call(f"number {i}", think=True) for i in range(6)], "<think>\nhm\n</think>\n\ndone"]
+
+
+async def rolled_out(smollm2, name, texts, template=None):
+    tokenizer = family(smollm2, name)
+    template = template or ChatTemplate(tokenizer)
+    result, exchanges = await play(
+        tokenizer, [sampled(template, text, "stop") for text in texts], [say], template=template
+    )
+    assert_rows_are_the_truth(result, exchanges)
+    assert problems(result.segments, result.record) == [None] * len(result.segments)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "drift"),
+    [
+        ("plain", THINKING, None),
+        ("drops earlier thinking", THINKING, None),
+        ("leaves empty thinking out", ["<think>\n\n</think>\n\n" + call("one")] * 4, None),
+        ("opens empty thinking", THINKING, None),
+        ("an end takes up the white space behind it", THINKING, None),
+        ("trims", [call("one"), call("two"), "done"], None),
+        ("trims", [f" \n{call('one')}\n ", call("two"), "done"], Drift.WHITE_SPACE),
+        ("keeps the last two thoughts", THINKING[:2], None),
+        ("keeps the last two thoughts", THINKING, Drift.THINKING),
+        ("shows the last messages", THINKING[:2], None),
+        ("shows the last messages", THINKING, Drift.MESSAGES),
+    ],
+)
+async def test_what_the_template_would_make_is_compared_with_what_was_sent(smollm2_tokenizer, name, texts, drift):
+    assert (await rolled_out(smollm2_tokenizer, name, texts)).drift is drift
+
+
+async def test_white_space_that_a_token_would_take_up_is_noticed(smollm2_tokenizer, monkeypatch):
+    name = "an end takes up the white space behind it"
+    template = ChatTemplate(family(smollm2_tokenizer, name))
+    whole = template.continuation
+    line = template.encode("\n", continues=True)
+    monkeypatch.setattr(template, "continuation", lambda *args, **rest: [*line, *whole(*args, **rest)])
+    result = await rolled_out(smollm2_tokenizer, name, [call("one"), "done"], template)
+    assert result.drift is Drift.WHITE_SPACE
+
+
+async def test_other_text_is_noticed(smollm2_tokenizer, monkeypatch):
+    template = ChatTemplate(family(smollm2_tokenizer, "plain"))
+    whole = template.continuation
+    words = template.encode("words", continues=True)
+    monkeypatch.setattr(template, "continuation", lambda *args, **rest: [*words, *whole(*args, **rest)])
+    assert (await rolled_out(smollm2_tokenizer, "plain", [call("one"), "done"], template)).drift is Drift.TEXT
+
+
+@pytest.mark.parametrize("how", ["stop", "withheld", "odd"])
+async def test_no_family_drifts_in_an_ordinary_conversation(any_tokenizer, how):
+    template = ChatTemplate(any_tokenizer)
+    texts = [call("one"), call("two", think=True), call("three"), "done"]
+    turns = [sampled(template, text, how) for text in texts]
+    result, _ = await play(any_tokenizer, turns, [say], template=template)
+    # Where the template tells thinking from content, it may write other white space between them.
+    assert result.drift in (None, Drift.WHITE_SPACE)
