@@ -42,7 +42,7 @@ from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
 from envs.running.commands import CountPace
 from envs.running.run import open_run
-from envs.running.sinks import FileSink, GroupFile
+from envs.running.sinks import FileSink, open_group_file
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.images import ensure_base_image
@@ -196,7 +196,7 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
         run.rollouts.limiter.climb.limit = rollouts
-        file = GroupFile(folder / f"groups-{rollouts}.jsonl")
+        file = await open_group_file(run, folder / f"groups-{rollouts}.jsonl")
         with parts.counting():
             await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), [])
         turns = run.metrics.rollouts * options.turns
