@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,14 @@ from rich.console import Console
 
 from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
-from envs.lab.parts import PartError, Parts, answers, healthy, side_by_side, until_signalled
+from envs.lab.parts import PartError, Parts, answers, healthy, until_signalled
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY, THREADS, adapter
 from envs.records.metrics import Metrics
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
-
-_SANDBOXES, _WARM_START, _TRAINER_API = "Docker daemon and sandbox image", "warm start", "trainer API"
-"""What is made ready side by side."""
+from sandboxes.shielding import together
 
 
 def main(argv: list[str]) -> int:
@@ -78,29 +76,37 @@ async def _demo(options: argparse.Namespace) -> int:
 async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
     """Start everything, what is independent side by side, and show how far it is. Return the trainer API's address."""
     begun, log = time.monotonic(), options.run_dir / "warmstart.log"
-    waiting: dict[str, asyncio.Task[Any]] = {}
+    states = dict.fromkeys(("Docker daemon and sandbox image", "warm start", "trainer API"), "…")
 
     def preparation() -> Preparation:
-        states = {name: "ready" if task.done() else "…" for name, task in waiting.items()}
-        if states.get(_WARM_START) == "…" and log.is_file():
-            states[_WARM_START] = (log.read_text(errors="replace").splitlines() or ["…"])[-1]
-        return Preparation(time.monotonic() - begun, states)
+        now = dict(states)
+        if now["warm start"] == "…" and log.is_file():
+            now["warm start"] = (log.read_text(errors="replace").splitlines() or ["…"])[-1].removeprefix("warm start: ")
+        return Preparation(time.monotonic() - begun, now)
 
-    async with _shown(console, preparation), side_by_side() as group:
-        waiting[_SANDBOXES] = group.create_task(_sandboxes(daemon))
-        warm = group.create_task(_warm_start(options, log))
-        api = group.create_task(parts.trainer_api())
-        waiting |= {_WARM_START: warm, _TRAINER_API: api}
-        await asyncio.wait(waiting.values())
+    async def told(name: str, work: Coroutine[Any, Any, Any]) -> Any:
+        states[name] = "…"
+        result = await work
+        states[name] = "ready"
+        return result
+
+    async with _shown(console, preparation):
+        _, warm, api = await together(
+            [
+                told("Docker daemon and sandbox image", _sandboxes(daemon)),
+                told("warm start", _warm_start(options, log)),
+                told("trainer API", parts.trainer_api()),
+            ]
+        )
         if options.engine_url:
             engine, server = options.engine_url, answers(f"{options.engine_url}/models")
         else:
-            engine = await parts.engine(options.model, *warm.result(), "--threads", str(THREADS))
+            engine = await parts.engine(options.model, *warm, "--threads", str(THREADS))
             server = healthy(engine)
         # It waits for the inference server, too.
-        await parts.environment(_settings(options, api.result(), engine))
-        waiting["inference server"] = group.create_task(parts.alongside(server))
-    return api.result()
+        await parts.environment(_settings(options, api, engine))
+        await told("inference server", parts.alongside(server))
+    return str(api)
 
 
 async def _sandboxes(daemon: AsyncExitStack) -> None:

@@ -12,8 +12,7 @@ import os
 import socket
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -165,16 +164,6 @@ async def output_of(name: str, *arguments: str, log: Path | None = None) -> str:
         shown = f"; the end of {log}:\n{_tail(log)}" if log else ""
         raise PartError(f"{name} ended with status {process.status}{shown}")
     return printed.decode().splitlines()[-1]
-
-
-@asynccontextmanager
-async def side_by_side() -> AsyncIterator[asyncio.TaskGroup]:
-    """Open a group of tasks. The first that fails ends the others, and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            yield group
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
 
 
 async def healthy(engine: str) -> None:

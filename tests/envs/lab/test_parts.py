@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.lab.parts import PartError, Parts, flags, output_of, run, side_by_side
+from envs.lab.parts import PartError, Parts, flags, output_of, run
 
 COUNTS = "import pathlib, sys, time; f = pathlib.Path(sys.argv[1]); f.open('a').write('x'); "
 
@@ -71,22 +71,3 @@ async def test_its_messages_go_to_a_log_whose_end_says_why_it_failed(tmp_path: P
     assert log.read_text() == "half done\n"
     with pytest.raises(PartError, match=r"made ended with status 3(.|\n)*half done"):
         await output_of("made", "-c", says + "raise SystemExit(3)", log=log)
-
-
-async def test_what_is_done_side_by_side_ends_with_the_first_that_fails() -> None:
-    async def fail() -> None:
-        raise PartError("the reason")
-
-    ended = []
-
-    async def last() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append("last")
-
-    with pytest.raises(PartError, match="the reason"):
-        async with side_by_side() as group:
-            group.create_task(last())
-            group.create_task(fail())
-    assert ended == ["last"]
