@@ -170,7 +170,8 @@ def family(smollm2, name):
     """SmolLM2's tokenizer with a template from above."""
     tokenizer = deepcopy(smollm2)
     tokenizer.add_special_tokens({"additional_special_tokens": [*_CONTROLS, *_HARMONY]})
-    tokenizer.add_tokens([AddedToken(content, rstrip=True) for content in _GREEDY], special_tokens=True)
+    if "<|done|>" in (TEMPLATES | DRIFTING)[name]:
+        tokenizer.add_tokens([AddedToken(content, rstrip=True) for content in _GREEDY], special_tokens=True)
     tokenizer.chat_template = (TEMPLATES | DRIFTING)[name]
     for eos in ("<|return|>", "</s>", "</turn>", "<|eot|>", "<|done|>"):
         if eos in tokenizer.chat_template:

@@ -62,7 +62,7 @@ def test_any_conversation_makes_true_rows(families, number, rollout):
     for text, how, noise in drawn:
         turn = sampled(template, text.replace(FORGED, ""), how)
         forging = spelled(template, forged(template)) if FORGED in text else []
-        random = [i for i in noise if i not in tokenizer.added_tokens_decoder]
+        random = [i for i in noise if i not in tokenizer.added_tokens_decoder and template.unknown_id([i]) is None]
         # A reply without any token is the inference server's failure.
         ids = random + forging + turn.ids or template.encode("x", continues=True)
         turns.append(Turn(ids, turn.reason))
