@@ -79,6 +79,7 @@ class ScriptedEngine:
         else:
             prompt = body["prompt"]
         self.requests += 1
+        number = self.requests  # others may come before the answer
         if self.faults:
             return JSONResponse({"error": {"message": "planned"}}, self.faults.pop(0))
         if len(prompt) + body["max_tokens"] > self.window:
@@ -99,5 +100,5 @@ class ScriptedEngine:
             "logprobs": {"token_logprobs": [-0.25] * len(ids)},
             "finish_reason": "stop" if ids[-1] == self.template.close_id else "length",
         }
-        self.edit(self.requests, choice)
+        self.edit(number, choice)
         return JSONResponse({"choices": [choice]})

@@ -219,7 +219,7 @@ async def test_beside_an_engine_whose_window_has_shrunk_another_does_its_work(en
 async def test_replies_from_before_a_restart_with_a_smaller_window_are_not_gone_on_with(engine, make_env):
     def lose_the_second(number, choice):
         if number == 2:
-            choice["finish_reason"] = "abort"
+            choice["finish_reason"] = "content_filter"
 
     engine.edit = lose_the_second
     env = await started(engine, make_env, attempts=1, group_size=1)

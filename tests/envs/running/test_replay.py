@@ -73,27 +73,29 @@ def changed(values):
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "attempts"),
     [
-        {"finish_reason": "abort"},
-        {"finish_reason": None},
-        {"logprobs": {"token_logprobs": [-0.25]}},
-        {"logprobs": {"token_logprobs": [0.5] * 3}, "token_ids": [1, 2, 3]},
+        # An interrupted reply is asked for again by the same rollout.
+        ({"finish_reason": "abort"}, 1),
+        ({"finish_reason": None}, 1),
+        ({"finish_reason": "content_filter"}, 2),
+        ({"logprobs": {"token_logprobs": [-0.25]}}, 2),
+        ({"logprobs": {"token_logprobs": [0.5] * 3}, "token_ids": [1, 2, 3]}, 2),
     ],
-    ids=["abort", "no reason", "too few logprobs", "positive logprobs"],
+    ids=["abort", "no reason", "filtered", "too few logprobs", "positive logprobs"],
 )
-async def test_a_reply_that_was_refused_is_not_given_again(engine, make_env, values):
+async def test_a_reply_that_was_refused_is_not_given_again(engine, make_env, values, attempts):
     engine.edit = changed(values)
     env = make_env(group_size=1, attempts=2)
     async with open_run(env) as run:
         _, wire = await fill(run)
     assert wire is not None
     assert wire["scores"] == [1.0]
-    assert env.attempts.total() == 2
+    assert env.attempts.total() == attempts
 
 
 async def test_a_refused_reply_is_not_given_again_after_a_restart_either(engine, make_env):
-    engine.edit = changed({"finish_reason": "abort"})
+    engine.edit = changed({"finish_reason": "content_filter"})
     env = make_env(group_size=1, attempts=1)
     async with open_run(env) as run:
         group, wire = await fill(run)
