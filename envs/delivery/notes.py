@@ -35,13 +35,9 @@ class KnownAPI:
         return cls(answer.env_id, answer.earlier + 1, foreign, batch, answer.starting_step)
 
     def is_that_of(self, answer: Registered) -> bool:
-        """Tell whether the API that answered a registration is this one: it remembers our earlier registrations,
-        those of others, and the steps."""
-        return (
-            answer.earlier >= self.registrations
-            and answer.env_id - answer.earlier >= self.foreign
-            and answer.starting_step >= self.step
-        )
+        """Tell whether the API that answered a registration is this one: it remembers our earlier registrations
+        and those of others."""
+        return answer.earlier >= self.registrations and answer.env_id - answer.earlier >= self.foreign
 
 
 @dataclass(frozen=True, slots=True)

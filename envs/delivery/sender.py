@@ -251,7 +251,8 @@ class Sender:
         self.batch_size, self.max_token_len = info.batch_size, info.max_token_len
         known = KnownAPI.met(answer, info.batch_size // registration.group_size)
         if before is not None and before.is_that_of(answer):
-            known = replace(known, step=before.step, alone=before.alone, leaving=_former(before, known))
+            step = min(before.step, known.step)
+            known = replace(known, step=step, alone=before.alone, leaving=_former(before, known))
         else:
             if before is not None:
                 # One that was only emptied tells of what it had.
@@ -287,28 +288,33 @@ class Sender:
                 uncertain,
             )
 
-    async def _glance(self) -> tuple[KnownAPI, dict[int, int]]:
-        """Ask for the step and the queue. Returns what is known now, and our packets in the queue by our ids."""
+    async def _glance(self) -> tuple[EnvStatus, KnownAPI, dict[int, int]]:
+        """Ask for the step and the queue. Returns the answer, what is known now, and our packets in the queue by our
+        ids."""
         if self._known is None:
             raise RuntimeError("an API is followed only after registering")
-        self.status = await self._api.status(self.env_id)
-        left = {self.env_id: self.status.self_queue_size}
+        status = await self._api.status(self.env_id)
+        left = {self.env_id: status.self_queue_size}
         for former in await self._outbox.environments():
             if former not in left:
                 left[former] = (await self._api.status(former)).self_queue_size
         self._heard = time.monotonic()
         queued = sum(left.values())
-        alone = self.status.env_weight > ALONE and self.status.queue_size <= queued
-        return replace(self._known, step=self.step, alone=alone), left
+        alone = status.env_weight > ALONE and status.queue_size <= queued
+        return status, replace(self._known, step=status.current_step, alone=alone), left
 
     async def _follow(self) -> None:
         """Look at the step and the queue, and forget the packets that a trainer has."""
-        known, left = await self._glance()
-        formed, queued = known.step - (self._known or known).step, sum(left.values())
-        if formed < 0 or (formed == 0 and self._queued is not None and queued < self._queued):
-            raise BadAnswer(f"{self._api.url} has forgotten steps or groups; it may be another API")
+        status, known, left = await self._glance()
+        before = self._known or known
+        formed, queued = known.step - before.step, sum(left.values())
+        if self._queued is not None:
+            # Nobody else can have filled these batches.
+            too_many = before.alone and known.alone and formed * known.batch > self._queued
+            if formed < 0 or too_many or (formed == 0 and queued < self._queued):
+                raise BadAnswer(f"{self._api.url} tells of steps and groups that don't agree; it may be another API")
         await self._outbox.handed_on(left, formed=formed, api=known)
-        self._known, self._queued = known, queued
+        self.status, self._known, self._queued = status, known, queued
 
     async def _latest(self) -> str | None:
         """Return the name of the packet that the API stored last; None when it does not tell."""
@@ -368,7 +374,7 @@ class Sender:
         if not doubts:
             return
         await asyncio.sleep(self.settle_s)
-        known, left = await self._glance()
+        _, known, left = await self._glance()
         now = Attempt(self.env_id, known.step, sum(left.values()), known.foreign, known.alone)
         for packet, attempt in doubts:
             stored = arrived(attempt, now, batch=known.batch)

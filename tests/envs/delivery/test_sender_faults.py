@@ -163,6 +163,47 @@ async def test_nonsense_ends_nothing_and_is_not_believed(tmp_path, run_api, path
             await side.reaches(delivered=4)
 
 
+async def test_a_step_that_can_not_be_is_not_believed(tmp_path, run_api):
+    lie = b'{"current_step": 900000, "queue_size": 0, "self_queue_size": 0, "env_weight": 1.0}'
+    async with (
+        Proxy(run_api.url) as proxy,
+        Side(tmp_path / "run", proxy.url) as side,
+        Trainer(run_api.url, 2) as trainer,
+    ):
+        proxy.only = b"/status-env"
+        await side.add(3)
+        steps = set()
+        async with side.sending():
+            await side.reaches(delivered=3)
+            for _ in range(3):
+                proxy.plan.append(lie)
+                for _ in range(15):
+                    await asyncio.sleep(0.1)
+                    steps.add(side.sender.step)
+            await side.add(1)
+            await trainer.has("g0", "g1", "g2", "g3")
+            await side.reaches(delivered=4)
+        assert max(steps) < 10
+
+
+async def test_a_wrong_step_that_was_believed_is_got_over(tmp_path, run_api):
+    lie = b'{"current_step": 900000, "queue_size": 5, "self_queue_size": 1, "env_weight": 0.5}'
+    async with (
+        Proxy(run_api.url) as proxy,
+        Side(tmp_path / "run", proxy.url) as side,
+        Trainer(run_api.url, 2) as trainer,
+    ):
+        proxy.only = b"/status-env"
+        await side.add(3)
+        async with side.sending():
+            await side.reaches(delivered=3)
+            proxy.plan.extend([lie, lie, lie])
+            await asyncio.sleep(3.0)
+            await side.add(1)
+            await trainer.has("g0", "g1", "g2", "g3")
+            await side.reaches(delivered=4)
+
+
 async def test_an_answer_without_end_is_cut_off(tmp_path, run_api, monkeypatch):
     monkeypatch.setattr(TrainerAPI, "answer_s", 0.5)
     async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
