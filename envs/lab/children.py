@@ -13,7 +13,15 @@ from typing import IO
 STOP_S = 30.0
 """How long a program may take to end when it is asked to."""
 
-_GUARD = 'read -r _; kill -s TERM -- "-$1"; sleep 10; kill -s KILL -- "-$1"'
+_GUARD = """
+read -r _
+kill -s TERM -- "-$1"
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    sleep 1
+    kill -s 0 -- "-$1" || exit 0
+done
+kill -s KILL -- "-$1"
+"""
 """Ends a program when our end of its pipe is closed, as it is when we die of whatever; what the program has started
 is of its process group, and ends with it."""
 
