@@ -23,7 +23,7 @@ from envs.lab.consumer import Consumer, ConsumerError
 from envs.lab.dashboard import Dashboard, Preparation, Progress, View
 from envs.lab.parts import PartError, Parts, answers, healthy, until_signalled
 from envs.lab.synthetic import TOOLS
-from envs.lab.warm_start import EASY, THREADS, adapter
+from envs.lab.warm_start import EASY, adapter
 from envs.records.metrics import Metrics
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
@@ -101,7 +101,7 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
         if options.engine_url:
             engine, server = options.engine_url, answers(f"{options.engine_url}/models")
         else:
-            engine = await parts.engine(options.model, *warm, "--threads", str(THREADS))
+            engine = await parts.engine(options.model, *warm)
             server = healthy(engine)
         # It waits for the inference server, too.
         await parts.environment(_settings(options, api, engine))

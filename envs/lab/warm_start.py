@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CACHE = Path("~/.cache/atropos-agent")
 """Where models and adapters are kept."""
 
-THREADS = min(4, os.cpu_count() or 1)
+_THREADS = min(4, os.cpu_count() or 1)
 """Of one operation of a small model that has the machine to itself."""
 
 _TEST_SEED = 1_000_003
@@ -103,7 +103,7 @@ async def adapter(name: str, *, given: Path | None = None, cache: Path = CACHE, 
     known = find(name, given, cache)
     if known is None:
         # A process of its own can be stopped, and gives its memory back.
-        options = ("--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(THREADS))
+        options = ("--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(_THREADS))
         known = Path(await output_of("warmstart", "-m", "envs.lab.warm_start", *options, log=log))
     return known
 
