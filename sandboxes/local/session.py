@@ -66,9 +66,7 @@ class LocalSession(Session):
             if self._closed:
                 raise SandboxDied("the session was closed")
             start = time.monotonic()
-            shell = await self._ready()
-            shell.pump.take_what_is_there()
-            shell.pump.output = output
+            shell = await self._ready(output)
             moment = Moment.now(shell.process.pid)
             timed_out = False
             try:
@@ -120,16 +118,21 @@ class LocalSession(Session):
             shell.close()
             self._shell = None
 
-    async def _ready(self) -> _Shell:
+    async def _ready(self, output: BoundedOutput) -> _Shell:
+        """Return a shell that waits for a command, whose output goes to `output`. What a new one says at its start, as
+        that a directory is gone, belongs to the command; what was written since the last command does not."""
         if self._shell is not None and self._shell.process.returncode is not None:
             self._forget(self._shell)  # something killed it between two commands
         if self._shell is None:
-            self._shell = await self._start()
+            self._shell = await self._start(output)
             if self._saved is not None:
                 os.write(self._shell.control, f"-{self._saved}\n".encode())
+        else:
+            self._shell.pump.take_what_is_there()
+            self._shell.pump.output = output
         return self._shell
 
-    async def _start(self) -> _Shell:
+    async def _start(self, said: BoundedOutput) -> _Shell:
         self._directory.mkdir(parents=True, exist_ok=True)
         control, report = self._directory / "control", self._directory / "report"
         for pipe in (control, report):
@@ -137,7 +140,7 @@ class LocalSession(Session):
             os.mkfifo(pipe, 0o600)
         writes, reads = os.open(control, os.O_RDWR | os.O_CLOEXEC), os.open(report, os.O_RDONLY | os.O_NONBLOCK)
         output, out = os.pipe()
-        pump = Pump(output)
+        pump = Pump(output, said)
         self._pumps.append(pump)
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
