@@ -34,6 +34,8 @@ class ReplyKind(enum.Enum):
     """Closes at once what the prompt opened: white space, then `</think>`."""
     EMPTY = "empty"
     """Holds `<think>` and `</think>` with nothing between, which some templates leave out of earlier turns."""
+    SCATTERED = "scattered"
+    """Has thinking tags elsewhere than once at its start: some templates keep the last of such a reply alone."""
     HEADED = "headed"
     """Starts with the header that the template writes before a reply's content."""
     CHANNELLED = "channelled"
@@ -43,12 +45,16 @@ class ReplyKind(enum.Enum):
     def of(cls, text: str) -> ReplyKind:
         """Return the kind of a reply in a template without headers."""
         before, opened, rest = text.partition(THINK)
-        thought, closed, _ = (rest if opened else before).partition(THINK_END)
+        thought, closed, behind = (rest if opened else before).partition(THINK_END)
+        if (opened and THINK_END in before) or (closed and (THINK in behind or THINK_END in behind)):
+            return cls.SCATTERED
         match bool(opened), bool(closed):
+            case True, True if before.strip():
+                return cls.SCATTERED
             case True, True:
                 return cls.THOUGHT if thought.strip() else cls.EMPTY
             case True, False:
-                return cls.OPENED if THINK_END not in before else cls.THOUGHT
+                return cls.OPENED
             case False, True:
                 return cls.CLOSED if thought.strip() else cls.EMPTIED
         return cls.PLAIN
@@ -60,6 +66,9 @@ _REPLIES = {
     ReplyKind.THOUGHT: f"{THINK}\n{{thought}}\n{THINK_END}\n\n{{mark}}",
     ReplyKind.EMPTIED: f"\n{THINK_END}\n\n{{mark}}",
     ReplyKind.EMPTY: f"{THINK}\n\n{THINK_END}\n\n{{mark}}",
+    ReplyKind.SCATTERED: (
+        f"{{first}}\n{THINK}\n{{thought}}\n{THINK_END}\n\n{{second}}\n{THINK}\n{{more}}\n{THINK_END}\n\n{{mark}}"
+    ),
 }
 
 
@@ -78,9 +87,10 @@ def user(i: int) -> Message:
 
 
 def reply(i: int, kind: ReplyKind = ReplyKind.PLAIN) -> Message:
-    """Return a reply whose content ends with mark i; its thoughts have the mark 500 + i."""
+    """Return a reply whose content ends with mark i, at most 400; what stands before has marks from 500 + i on."""
     form = _REPLIES.get(kind, "{mark}")
-    return {"role": "assistant", "content": form.format(mark=mark(i), thought=mark(500 + i))}
+    parts = {name: mark(500 + i + n) for n, name in enumerate(("thought", "first", "second", "more"))}
+    return {"role": "assistant", "content": form.format(mark=mark(i), **parts)}
 
 
 def shaped(messages: Sequence[Message], i: int, frame: Frame | None) -> list[Message]:

@@ -31,6 +31,12 @@ SCENARIOS = {
     "a plain reply behind a thinking one": [call("one", think=True), call("two"), call("three"), "done"],
     "empty thinking": ["<think>\n\n</think>\n\n" + call("one"), "<think>\n\n</think>\n\n" + call("two"), "done"],
     "thinking that is closed in a call": [call("a</think>b"), call("<think>\n"), call("two", think=True), "done"],
+    "words before thinking": [
+        call("one") + call("two", think=True),
+        "hm <think>\nx\n</think>\n\n" + call("two"),
+        "done",
+    ],
+    "thinking twice": [call("one", think=True) + call("two", think=True), call("three", closed=True) * 2, "done"],
     "thinking without end": ["<think>\nnever closed", call("one"), "done"],
     "control tokens in a result": [call(HOSTILE), call(HOSTILE), "done"],
     "a long result": [call("0123456789 " * 20_000), "done"],

@@ -17,13 +17,20 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, SequenceData
 
 
+class Families(dict):
+    """Tokenizers and their templates by name, too long to be shown with a counterexample."""
+
+    def __repr__(self):
+        return f"families of {', '.join(self)}"
+
+
 @pytest.fixture(scope="session")
 def families(smollm2_tokenizer, tokenizers_dir):
     """Tokenizers and their templates by name: small ones always, other people's where there is a folder."""
     tokenizers = {name: family(smollm2_tokenizer, name) for name in TEMPLATES}
     if tokenizers_dir is not None:
         tokenizers |= {name: real(tokenizers_dir, name) for name in REAL if (tokenizers_dir / REAL[name]).is_dir()}
-    return {name: (tokenizer, ChatTemplate(tokenizer)) for name, tokenizer in tokenizers.items()}
+    return Families({name: (tokenizer, ChatTemplate(tokenizer)) for name, tokenizer in tokenizers.items()})
 
 
 FORGED = "\0"
