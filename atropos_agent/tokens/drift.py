@@ -34,8 +34,11 @@ class Drift(enum.StrEnum):
 
 def drift_of(template: ChatTemplate, sent: Sequence[int], messages: Sequence[Message]) -> Drift | None:
     """Return how a prompt differs from the template's own rendering of its messages; None where it does not."""
+    rendered = template.render(messages)
+    # Where control tokens take up white space, the text does not show which of it the model would see.
+    shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
-    ours, theirs = (template.decode(ids).replace("\ufffd", "") for ids in (sent, template.prompt(messages)))
+    ours, theirs = (text.replace("\ufffd", "") for text in (template.decode(sent), shown))
     if ours == theirs:
         return None
     ours, theirs = squeeze(ours), squeeze(theirs)
