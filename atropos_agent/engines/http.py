@@ -18,11 +18,13 @@ KEPT_S = 4.0
 lost."""
 CONNECT_S = 10.0
 """How long opening a connection may take, in seconds."""
+LARGEST = 256 << 20
+"""Bytes of an answer, unpacked, beyond which it is none. A million tokens with their logprobs take some 50 MB."""
 _LARGE = 1 << 20
 
 
 class NoAnswer(Exception):
-    """No whole answer came: no connection, one that broke, or none in time."""
+    """No whole answer came: no connection, one that broke, none in time, or one without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class HttpClient:
             async with self._session.request(
                 method, self._url + path, data=data, timeout=limits, allow_redirects=False
             ) as answer:
-                return Response(answer.status, await answer.read(), answer.charset or "utf-8")
+                return Response(answer.status, await _body(answer), answer.charset or "utf-8")
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
@@ -108,6 +110,15 @@ class HttpClient:
         if parts.username is not None:  # which stands for the key
             headers.pop("Authorization", None)
         return aiohttp.ClientSession(connector=connector, headers=headers, proxy=proxy_of(self._url))
+
+
+async def _body(answer: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST:
+            raise NoAnswer(f"it answered with more than {LARGEST} bytes")
+    return bytes(body)
 
 
 def proxy_of(url: str) -> str | None:

@@ -184,3 +184,16 @@ async def test_requests_go_by_way_of_the_proxy(monkeypatch):
 
 def test_unused_connections_end_before_the_servers_end_them():
     assert http.KEPT_S < 5.0
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_without_end_is_none(monkeypatch, packed):
+    async def endless(request):
+        body = b" " * 3_000_000
+        headers = {"Content-Encoding": "gzip"} if packed else {}
+        return web.Response(body=gzip.compress(body) if packed else body, headers=headers)
+
+    monkeypatch.setattr(http, "LARGEST", 1_000_000)
+    async with served(endless) as (client, _):
+        with pytest.raises(NoAnswer, match="more than 1000000 bytes"):
+            await client.get("/")
