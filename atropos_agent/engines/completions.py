@@ -259,25 +259,14 @@ class CompletionsServer(TokenServer):
         kwargs.pop("prompt", None)
         options = {key: value for key, value in kwargs.items() if value is not None}
         body = self.request(prompt, options)
+        answer = await self._asked(self.path, body)
         try:
-            response = await self._client().post(self.path, json=body)
-        except NoAnswer as error:
-            raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
-        if response.status_code != 200:
-            raise refusal(self.label, response.status_code, response.text)
-        try:
-            body = response.json()
-        except ValueError as error:
-            raise OddAnswer(f"{self.label} answered with something else than JSON: {response.text[:200]!r}") from error
-        if (said := said_error(body)) is not None:
-            raise refusal(self.label, *said)
-        try:
-            return self.read(body, prompt)
+            return self.read(answer, prompt)
         except AgentError as error:
-            error.lost_tokens = error.lost_tokens or counted(self.sampled_in, body)
+            error.lost_tokens = error.lost_tokens or counted(self.sampled_in, answer)
             raise
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise OddAnswer(f"{self.label}'s answer is no completion: {response.text[:200]!r}") from error
+            raise OddAnswer(f"{self.label}'s answer is no completion: {str(answer)[:200]!r}") from error
 
     async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
         """Find out what an odd answer means that has come again and again: what else is answered tells.
@@ -390,7 +379,8 @@ class CompletionsServer(TokenServer):
                     raise EngineError(f"{error} ({tries} attempts)") from error
             await asyncio.sleep(pause)
 
-    async def _asked(self, path: str, body: dict[str, Any], seconds: float) -> Any:
+    async def _asked(self, path: str, body: dict[str, Any], seconds: float | None = None) -> Any:
+        """Post to a path once. seconds: for the answer; None for the configured silence. Raises AgentError."""
         try:
             response = await self._client().post(path, json=body, timeout=seconds)
         except NoAnswer as error:
@@ -400,7 +390,7 @@ class CompletionsServer(TokenServer):
         try:
             answer = response.json()
         except ValueError as error:
-            raise OddAnswer(f"{self.label} answered with something else than JSON") from error
+            raise OddAnswer(f"{self.label} answered with something else than JSON: {response.text[:200]!r}") from error
         if (said := said_error(answer)) is not None:
             raise refusal(self.label, *said)
         return answer
