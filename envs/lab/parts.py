@@ -131,6 +131,7 @@ class Parts:
                     f"{part.name} ended by itself with status {status}; the end of {part.log}:\n{_tail(part.log)}"
                 )
             logger.warning("%s ended by itself with status %d and is started again", part.name, status)
+            await part.process.stop()  # what it had started
             part.process = await _spawn(part.arguments, part.log, part.env)
 
 

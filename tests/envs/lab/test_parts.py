@@ -25,8 +25,10 @@ async def test_a_killed_part_is_started_again_with_the_same_arguments(tmp_path: 
     async with Parts(tmp_path, restarts=3) as parts:
         await parts.start("worker", "-c", COUNTS + "time.sleep(60)", str(file))
         await parts.alongside(until(file, 1))
-        os.kill(parts._parts["worker"].process.pid, signal.SIGKILL)
+        killed = parts._parts["worker"].process
+        os.kill(killed.pid, signal.SIGKILL)
         await parts.alongside(until(file, 2))
+        assert killed._guard.returncode is not None
         assert parts.ends == {"worker": 1}
         process = parts._parts["worker"].process
     assert process.status == -signal.SIGTERM
