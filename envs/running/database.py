@@ -191,8 +191,17 @@ def _salvage(path: Path) -> sqlite3.Connection:
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + suffix).rename(old.with_name(old.name + suffix))
     _suspected(path).unlink(missing_ok=True)
-    db = _connect(path)
-    source = sqlite3.connect(old, isolation_level=None)
+    with contextlib.ExitStack() as unfinished:
+        db = unfinished.enter_context(contextlib.closing(_connect(path)))
+        with contextlib.closing(sqlite3.connect(old, isolation_level=None)) as source:
+            copied, lost = _take_over(db, source)
+        unfinished.pop_all()
+    logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
+    return db
+
+
+def _take_over(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int, int]:
+    """Copy what can be read of `source`. Returns the rows copied and the groups lost."""
     copied = 0
     with db:
         for table in _KEYS:
@@ -210,9 +219,7 @@ def _salvage(path: Path) -> sqlite3.Connection:
         if not db.execute("SELECT 1 FROM groups LIMIT 1").fetchone():
             logger.error("nothing could be taken over: a new run begins, whose groups are numbered from 0")
             db.execute("INSERT OR REPLACE INTO run VALUES ('id', ?)", (uuid.uuid4().hex[:12],))
-    source.close()
-    logger.error("%s: %d rows taken over, %d groups lost; the old file is %s", path, copied, lost, old)
-    return db
+    return copied, lost
 
 
 def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:

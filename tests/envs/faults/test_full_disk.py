@@ -1,5 +1,6 @@
 """A disk that is full: everything waits, and nothing keeps the process from ending when it is asked to."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -57,6 +58,11 @@ def wait_for(condition, process, seconds=60):
         time.sleep(0.05)
 
 
+def groups(run):
+    with contextlib.closing(sqlite3.connect(run / "state.db")) as db:
+        return db.execute("SELECT * FROM groups").fetchall()
+
+
 def lines(path):
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
@@ -101,7 +107,7 @@ def test_a_start_on_a_full_disk_says_so_and_takes_nothing_for_damaged(start, dis
     process = start(2)
     assert process.wait(120) == 0
     run, log = disk.path / "run", tmp_path / "log"
-    before = sqlite3.connect(run / "state.db").execute("SELECT * FROM groups").fetchall()
+    before = groups(run)
     disk.fill()
     process = start(4)
     deadline = time.monotonic() + 60
@@ -111,7 +117,7 @@ def test_a_start_on_a_full_disk_says_so_and_takes_nothing_for_damaged(start, dis
     assert process.poll() is None or "make room" in log.read_text(), "it waits, or says what to do"
     disk.make_room()
     assert not list(run.glob("state.damaged*"))
-    assert sqlite3.connect(run / "state.db").execute("SELECT * FROM groups").fetchall()[: len(before)] == before
+    assert groups(run)[: len(before)] == before
     if process.poll() is not None:
         process = start(4)
     assert process.wait(120) == 0
