@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atropos_agent.engines.completions import Load
+from atropos_agent.engines.load import Load
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 import time
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt
@@ -30,16 +28,15 @@ from atropos_agent.engines.errors import (
     said_error,
 )
 from atropos_agent.engines.http import HttpClient, NoAnswer
+from atropos_agent.engines.liveness import while_alive
+from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import check_ended, sound
+from atropos_agent.engines.settling import settled
 from atropos_agent.engines.token_server import TokenServer
-from atropos_agent.engines.versions import version_of
+from atropos_agent.engines.versions import ServedAdapter, version_of
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-_LOAD_METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total")
 
 
 class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
@@ -50,15 +47,6 @@ class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
     """
 
     versions: list[int | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Requests that a server works on, that wait in it, and that it has ever put back for lack of memory."""
-
-    running: float
-    waiting: float
-    preempted: float
 
 
 class CompletionsServer(TokenServer):
@@ -75,8 +63,6 @@ class CompletionsServer(TokenServer):
     """Seconds without an answer after which the server is asked whether it lives."""
     alive_s = 30.0
     """Seconds that that answer may take."""
-    adapter_s = 2.0
-    """Seconds for which it is believed which adapter is served."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -86,9 +72,8 @@ class CompletionsServer(TokenServer):
         """Context window in tokens, known after `connect`."""
         self.root: str | None = None
         """The model's folder or name as the inference server loaded it, an adapter's base; known after `connect`."""
-        self._is_adapter = False
-        self._adapter: tuple[float, int | None] = (-math.inf, None)
-        """When the served adapter was last asked for (`time.monotonic`), and its version then."""
+        self.adapter: ServedAdapter | None = None
+        """The adapter that is served, where the model is one; known after `connect`."""
         self.longest = 0
         """Prompt and reply together, in tokens, of the longest request that it ever took."""
         self.in_flight = 0
@@ -128,7 +113,7 @@ class CompletionsServer(TokenServer):
         window, root = model.get("max_model_len") or base.get("max_model_len"), base.get("root")
         self.max_model_len = window if type(window) is int and window > 0 else None
         self.root = root if isinstance(root, str) else None
-        self._is_adapter = base is not model
+        self.adapter = ServedAdapter(self._client(), self.config.model_name) if base is not model else None
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
         """Sample `n` replies to `input_ids`.
@@ -165,8 +150,8 @@ class CompletionsServer(TokenServer):
             self.in_flight += 1
             try:
                 # Before the request, as a reply's version is that of the oldest weights that had a part in it.
-                served = await self._adapter_version() if self._is_adapter else None
-                answer = await self._while_alive(self._tokens_and_logprobs_completion_wrapper(**kwargs))
+                served = await self.adapter.version() if self.adapter is not None else None
+                answer = await self._tokens_and_logprobs_completion_wrapper(**kwargs)
             except ContextOverflow as error:
                 if length > (known := self.max_model_len or self.longest):
                     raise
@@ -180,7 +165,7 @@ class CompletionsServer(TokenServer):
             answer.versions = [served if version is None else version for version in answer.versions]
             self.longest = max(self.longest, length)
             self.sampled += sum(map(len, answer[1]))
-            self._note(split, time.monotonic() - start)
+            self.note(split, time.monotonic() - start)
             return answer
 
     def mark(self, error: Exception | None) -> None:
@@ -209,57 +194,14 @@ class CompletionsServer(TokenServer):
             response = await self._client().get("/metrics", timeout=5.0)
         except NoAnswer:
             return None
-        return _read_load(response.text) if response.status_code == 200 else None
-
-    async def _adapter_version(self) -> int | None:
-        """Return the step that the folder of the served adapter names, at most `adapter_s` old: vLLM's
-        `/v1/completions` does not say which weights sampled a reply."""
-        asked, version = self._adapter
-        if time.monotonic() - asked > self.adapter_s:
-            self._adapter = (time.monotonic(), version)  # so that of many requests one asks
-            try:
-                models = (await self._client().get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
-                version = next(version_of(m.get("root")) for m in models if m["id"] == self.config.model_name)
-                self._adapter = (time.monotonic(), version)
-            except (NoAnswer, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-                logger.debug("%s does not say which adapter it serves: %r", self.label, error)
-        return version
-
-    async def _while_alive(self, work: Awaitable[T]) -> T:
-        """Await an answer while the server lives: one that is slow is waited for, one that hangs is not."""
-        watches: list[asyncio.Task[None]] = []
-        try:
-            async with asyncio.timeout(None) as limit:
-                # A task only for answers that are slow: most are not.
-                watch = self._end_when_dead
-                look = asyncio.get_running_loop().call_later(
-                    self.probe_s, lambda: watches.append(asyncio.create_task(watch(limit)))
-                )
-                try:
-                    return await work
-                finally:
-                    look.cancel()
-        except TimeoutError as error:
-            raise EngineDown(f"{self.label} has stopped answering") from error
-        finally:
-            for task in watches:
-                task.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
-
-    async def _end_when_dead(self, limit: asyncio.Timeout) -> None:
-        """Ask the server again and again whether it lives; when it does not, let the time be over."""
-        while True:
-            if not await self.alive():
-                break
-            await asyncio.sleep(self.probe_s)
-        limit.reschedule(asyncio.get_running_loop().time())
+        return read_load(response.text) if response.status_code == 200 else None
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Answer:
         prompt = kwargs.pop("input_ids")
         kwargs.pop("prompt", None)
         options = {key: value for key, value in kwargs.items() if value is not None}
         body = self.request(prompt, options)
-        answer = await self._asked(self.path, body)
+        answer = await while_alive(self._asked(self.path, body), self.alive, every_s=self.probe_s, label=self.label)
         try:
             return self.read(answer, prompt)
         except AgentError as error:
@@ -269,33 +211,13 @@ class CompletionsServer(TokenServer):
             raise OddAnswer(f"{self.label}'s answer is no completion: {str(answer)[:200]!r}") from error
 
     async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
-        """Find out what an odd answer means that has come again and again: what else is answered tells.
+        """Return what an odd answer means that has come again and again, see `settled`."""
+        return await settled(self, error, prompt)
 
-        Returns ContextOverflow where the prompt's length alone is the reason, EngineError where this request or this
-        server is refused for good, else the error itself: the server is broken, which may pass."""
-        if not error.broken:
-            return EngineError(f"{error} (each time)")
-        filler = prompt[:1]
-        if not await self._answers(filler) or await self._answers(prompt):
-            return error
-        if self.max_model_len is None and not await self._answers(filler * len(prompt)):
-            fits, fails = 1, len(prompt)
-            while fails - fits > 1:
-                middle = (fits + fails) // 2
-                fits, fails = (middle, fails) if await self._answers(filler * middle) else (fits, middle)
-            if not await self._answers(filler * fits):
-                return error  # it has broken meanwhile
-            # With the token that was asked for.
-            self.max_model_len = fits + 1
-            return ContextOverflow(f"{self.label} takes prompts of up to {fits} tokens, not of {len(prompt)}: {error}")
-        return EngineError(f"{error} (each time, while it answers other requests)")
-
-    async def _answers(self, prompt: list[int]) -> bool:
+    async def answers(self, prompt: list[int]) -> bool:
         """Tell whether the server samples a token behind this prompt."""
         try:
-            await self._while_alive(
-                self._tokens_and_logprobs_completion_wrapper(input_ids=prompt, max_tokens=1, temperature=1.0, n=1)
-            )
+            await self._tokens_and_logprobs_completion_wrapper(input_ids=prompt, max_tokens=1, temperature=1.0, n=1)
         except AgentError:
             return False
         return True
@@ -413,24 +335,12 @@ class CompletionsServer(TokenServer):
         """Close the connections."""
         if self._http is not None:
             await self._http.aclose()
-            self._http = None
 
     def _client(self) -> HttpClient:
         if self._http is None:
             headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
             self._http = HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
         return self._http
-
-    def _note(self, split: str, seconds: float) -> None:
-        """Keep atroposlib's request statistics, which it never bounds."""
-        timings, tries = (
-            (self.request_timings, self.attempts_list)
-            if split == "train"
-            else (self.eval_request_timings, self.eval_attempts_list)
-        )
-        for values, value in ((timings, seconds), (tries, 1)):
-            values.append(value)
-            del values[: -self.config.rolling_buffer_length]
 
 
 def backoff_s(doublings: int, *, most: float) -> float:
@@ -454,24 +364,6 @@ def answer_of(
 def _label(choice: Mapping[str, Any]) -> Any:
     """The embedded server names the oldest weights, vLLM's `/inference/v1/generate` all of them."""
     return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
-
-
-def _read_load(page: str) -> Load | None:
-    """Return the load that a page of Prometheus metrics tells; None when it does not, or is torn."""
-    found: dict[str, float] = {}
-    for line in page.splitlines():
-        name, _, rest = line.partition(" ")
-        name = name.partition("{")[0]
-        if name not in _LOAD_METRICS:
-            continue
-        try:
-            value = float(rest.rpartition(" ")[2])
-        except ValueError:
-            return None
-        if not 0 <= value < math.inf:
-            return None
-        found[name] = found.get(name, 0.0) + value
-    return Load(*(found.get(name, 0.0) for name in _LOAD_METRICS)) if found else None
 
 
 def _cause(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class EngineDown(EngineError):
 class OddAnswer(EngineDown):
     """The inference server answered with an error of its own or with something that is no completion.
 
-    It may pass, or be this request's or the server's for good: see `CompletionsServer.settle`.
+    It may pass, or be this request's or the server's for good: see `atropos_agent.engines.settling`.
     broken: the server says itself that it failed.
     """
 

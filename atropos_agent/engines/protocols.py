@@ -12,9 +12,10 @@ from typing import Any
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
-from atropos_agent.engines.completions import Answer, CompletionsServer, Load, answer_of
+from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
 from atropos_agent.engines.errors import refusal
 from atropos_agent.engines.http import NoAnswer
+from atropos_agent.engines.load import Load
 from atropos_agent.engines.replies import check_ended
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError, TokenMismatch

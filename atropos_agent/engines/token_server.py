@@ -27,3 +27,14 @@ class TokenServer(APIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Any:
         return await self.tokens_and_logprobs_completion(**kwargs)
+
+    def note(self, split: str, seconds: float) -> None:
+        """Keep atroposlib's statistics of a request, which it never bounds."""
+        timings, tries = (
+            (self.request_timings, self.attempts_list)
+            if split == "train"
+            else (self.eval_request_timings, self.eval_attempts_list)
+        )
+        for values, value in ((timings, seconds), (tries, 1)):
+            values.append(value)
+            del values[: -self.config.rolling_buffer_length]

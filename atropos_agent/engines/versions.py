@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
+
+from atropos_agent.engines.http import HttpClient, NoAnswer
+
+logger = logging.getLogger(__name__)
 
 _LABEL = re.compile(r"(?:^|(?:^|[^a-z0-9])(?:(?:global_?)?step|checkpoint|version|v)[-_]?)(\d{1,15})/?$", re.IGNORECASE)
 
@@ -25,3 +32,31 @@ def version_of(label: Any) -> int | None:
         return min(known) if known and len(known) == len(found) else None
     match = _LABEL.search(label) if isinstance(label, str) else None
     return int(match[1]) if match else None
+
+
+class ServedAdapter:
+    """The adapter that a server serves under a name: vLLM's `/v1/completions` does not say which weights sampled a
+    reply, but `/v1/models` names the adapter's folder."""
+
+    believed_s = 2.0
+    """Seconds for which an answer is believed."""
+
+    def __init__(self, http: HttpClient, name: str) -> None:
+        self._http = http
+        self._name = name
+        self._asked = -math.inf
+        """When the server was last asked (`time.monotonic`)."""
+        self._version: int | None = None
+
+    async def version(self) -> int | None:
+        """Return the step that the adapter's folder names, at most `believed_s` old; None where it names none."""
+        version = self._version
+        if time.monotonic() - self._asked > self.believed_s:
+            self._asked = time.monotonic()  # so that of many requests one asks
+            try:
+                models = (await self._http.get("/v1/models", timeout=5.0)).raise_for_status().json()["data"]
+                version = next(version_of(m.get("root")) for m in models if m["id"] == self._name)
+                self._asked, self._version = time.monotonic(), version
+            except (NoAnswer, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+                logger.debug("the server does not say which adapter it serves as %s: %r", self._name, error)
+        return version

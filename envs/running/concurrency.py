@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from atropos_agent.engines.completions import Load
+from atropos_agent.engines.load import Load
 from envs.types import InfraError
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from atropos_agent.engines.completions import Load
+from atropos_agent.engines.load import Load
 from envs.config import AgentEnvConfig
 from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records.atif import RolloutWriter

@@ -7,7 +7,7 @@ import random
 import pytest
 from skipping_loop import SkippingLoop
 
-from atropos_agent.engines.completions import Load
+from atropos_agent.engines.load import Load
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter, HillClimb
 from envs.types import InfraError
 

@@ -1,0 +1,48 @@
+"""Find out what an odd answer means that comes again and again: what else the server answers tells."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from atropos_agent.engines.errors import ContextOverflow, OddAnswer
+from atropos_agent.types import AgentError, EngineError
+
+
+class Probed(Protocol):
+    """What is asked of a server.
+
+    max_model_len: its context window in tokens; None until it is known."""
+
+    max_model_len: int | None
+
+    @property
+    def label(self) -> str:
+        """Return how messages call it."""
+        ...
+
+    async def answers(self, prompt: list[int]) -> bool:
+        """Tell whether the server samples a token behind this prompt."""
+        ...
+
+
+async def settled(server: Probed, error: OddAnswer, prompt: list[int]) -> AgentError:
+    """Return ContextOverflow where the prompt's length alone is the reason of an odd answer, EngineError where this
+    request or this server is refused for good, else the error itself: the server is broken, which may pass.
+
+    A context window that is found out is noted in `server.max_model_len`."""
+    if not error.broken:
+        return EngineError(f"{error} (each time)")
+    filler = prompt[:1]
+    if not await server.answers(filler) or await server.answers(prompt):
+        return error
+    if server.max_model_len is None and not await server.answers(filler * len(prompt)):
+        fits, fails = 1, len(prompt)
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            fits, fails = (middle, fails) if await server.answers(filler * middle) else (fits, middle)
+        if not await server.answers(filler * fits):
+            return error  # it has broken meanwhile
+        # With the token that was asked for.
+        server.max_model_len = fits + 1
+        return ContextOverflow(f"{server.label} takes prompts of up to {fits} tokens, not of {len(prompt)}: {error}")
+    return EngineError(f"{error} (each time, while it answers other requests)")
