@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import pytest
-from engine_client import complete, full_logprobs, serve
+from engine_client import complete, full_logprobs, serve, until
 
 from atropos_agent.cpu_engine.model import LoadedModel
+from atropos_agent.cpu_engine.sampling import SamplingParams
+from atropos_agent.cpu_engine.scheduler import Done, Engine, EngineStopped, Ticket
+from atropos_agent.cpu_engine.server import Server
 
 PROMPT = [1, 4093, 198, 504, 2365, 6354]
 
@@ -159,3 +163,24 @@ async def test_another_models_name_is_not_found(client: httpx.AsyncClient) -> No
     response = await client.post("/v1/completions", json={"prompt": PROMPT, "model": "gpt"})
     assert response.status_code == 404
     assert response.json()["error"]["message"] == "The model `gpt` does not exist."
+
+
+class Failing(Engine):
+    """Fails every sequence of a request but the first."""
+
+    def submit(self, prompt: Sequence[int], params: SamplingParams, done: Done, index: int = 0) -> Ticket:
+        ticket = super().submit(prompt, params, done, index)
+        if index:
+            done(EngineStopped("planned"))
+        return ticket
+
+
+async def test_where_one_sequence_of_a_request_fails_the_others_are_not_computed_further(tiny: LoadedModel) -> None:
+    engine = Failing(tiny.model, tiny.tokenizer, tiny.eos_ids)
+    app = Server(engine, "tiny", tiny.path).app()
+    async with app.router.lifespan_context(app):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://engine") as client:
+            body = {"prompt": PROMPT, "n": 3, "max_tokens": 500, "ignore_eos": True}
+            assert (await client.post("/v1/completions", json=body)).status_code == 503
+        await until(lambda: engine.running == engine.waiting == 0)
+        assert engine.generated_tokens < 500

@@ -206,6 +206,14 @@ def test_the_page_grows_by_little_with_every_rollout_beyond_the_limit(tmp_path: 
     assert (len(many.source) - len(few.source)) / 100 < 1500
 
 
+def test_in_a_narrow_window_names_of_tasks_are_broken_and_bands_are_not(tmp_path: Path) -> None:
+    shown = page(tmp_path, rollout())
+    headers = [text for tag, text in shown.texts if tag == "th"]
+    rules = re.findall(r"td:nth-child\((\d)\)[^{]*{ (overflow-wrap: break-word|white-space: nowrap)", shown.source)
+    assert {headers[int(column) - 1] for column, _ in rules} == {"band", "ended by"}
+    assert "td { overflow-wrap: anywhere; }" in shown.source
+
+
 def test_no_rollouts_make_a_page_too(tmp_path: Path) -> None:
     assert len(page(tmp_path).all("tr")) == 1
 
