@@ -105,6 +105,15 @@ class Registration:
     weight: float
     group_size: int
 
+    def check(self, info: Info) -> None:
+        """Raise NeverFills where groups of this size would never fill the trainer's batches."""
+        size = self.group_size
+        if size > info.batch_size or info.batch_size % size:
+            raise NeverFills(
+                f"group_size ({size}) must divide the trainer's batch_size ({info.batch_size}), or its batches "
+                "never fill; set --env.group_size"
+            )
+
 
 class Sender:
     """The run's side of the trainer API: registers, sends what is ready, keeps `status` up to date.
@@ -238,7 +247,7 @@ class Sender:
         """Register, and find out what became of what was sent before. Raises NeverFills."""
         self._known, connection = None, self._renewed
         info = await self._api.info()
-        self._check(info)
+        self._registration.check(info)
         before = await self._outbox.known_api()
         registration = self._registration
         self.answer = answer = await self._api.register(
@@ -266,14 +275,6 @@ class Sender:
         await self._clear_doubts()
         await self._follow()
         logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
-
-    def _check(self, info: Info) -> None:
-        size = self._registration.group_size
-        if size > info.batch_size or info.batch_size % size:
-            raise NeverFills(
-                f"group_size ({size}) must divide the trainer's batch_size ({info.batch_size}), or its batches "
-                "never fill; set --env.group_size"
-            )
 
     async def _lost(self, before: KnownAPI, *, stored: str | None) -> None:
         """Find out what an API that is no more has lost of what it took. stored: the packet that the new one has."""

@@ -13,23 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import json
 import logging
 import sqlite3
 import time
-import uuid
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Self, TypeVar
-
-import orjson
+from typing import Any, Self, TypeVar
 
 from envs.records.disk import may_pass
 from envs.running.database import RunDirectoryError, open_database, read_database, suspect
+from envs.running.identity import is_known, name_run
 
 logger = logging.getLogger(__name__)
 
@@ -96,24 +93,7 @@ class Journal:
     async def identify(self, identity: Mapping[str, Any]) -> bool:
         """Return whether the directory holds an earlier part of this run. Raises RunDirectoryError when it
         holds another run: one that differs in a value of `identity`."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            known = dict(db.execute("SELECT key, value FROM run WHERE key LIKE 'is:%'"))
-            differs = [
-                f"{key} is {value!r}, it was {json.loads(known['is:' + key])!r}"
-                for key, value in identity.items()
-                if "is:" + key in known and known["is:" + key] != json.dumps(value)
-            ]
-            if differs:
-                raise RunDirectoryError(
-                    f"{self.path.parent} holds a run that can't be continued with these options: "
-                    f"{'; '.join(differs)}. Set them back, or give another --env.run_dir"
-                )
-            for key, value in identity.items():
-                db.execute("INSERT OR IGNORE INTO run VALUES (?, ?)", ("is:" + key, json.dumps(value)))
-            return bool(known)
-
-        return await self.write(work)
+        return await self.write(lambda db: is_known(db, identity, self.path.parent))
 
     async def run_id(self) -> str:
         """Return the id of the run, which it has from its first start."""
@@ -218,36 +198,8 @@ class Journal:
                 ) from None
             self._db = open_database(self.path)
             opening.callback(self._db.close)
-            self._name(lock)
+            name_run(self._db, lock, self.path)
             self._open_files = opening.pop_all()
-
-    def _name(self, lock: BinaryIO) -> None:
-        """Give a new run its id, which stands in the file of the lock as well. Raises RunDirectoryError when that
-        names a run of which the database knows nothing."""
-        lock.seek(0)
-        named = lock.read(100).decode("ascii", "replace").strip()
-        found = self._db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
-        nothing = found is None and not self._db.execute("SELECT 1 FROM groups LIMIT 1").fetchone()
-        if nothing and (named or _counted(self.path.parent)):
-            raise RunDirectoryError(
-                f"{self.path} is empty, although {self.path.parent} holds what a run has made. Bring the file back "
-                "from a copy to go on with that run; for a new one give another --env.run_dir"
-            )
-        name = str(found[0]) if found is not None else named or uuid.uuid4().hex[:12]
-        self._db.execute("INSERT OR IGNORE INTO run VALUES ('id', ?)", (name,))
-        if named != name:
-            lock.truncate(0)
-            lock.write(name.encode())
-            lock.flush()
-
-
-def _counted(directory: Path) -> bool:
-    """Tell whether a run has counted groups in the directory, of whose number its metrics tell."""
-    try:
-        states = orjson.loads((directory / "metrics.json").read_bytes())["states"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
-    return bool(states)
 
 
 def _log_failure(write: Any) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from families import REAL, TEMPLATES, family, real
 
+from atropos_agent.tokens.template import ChatTemplate
+
 
 @pytest.fixture(scope="session")
 def tokenizer(smollm2_tokenizer):
@@ -22,3 +24,9 @@ def any_tokenizer(request, smollm2_tokenizer, tokenizers_dir: Path | None):
         # Other people's tokenizers are not ours to ship; SmolLM2's, from a package, is always tested.
         pytest.skip(f"no folder {REAL[request.param]} in the tokenizers' directory (--tokenizers DIR)")
     return real(tokenizers_dir, request.param)
+
+
+@pytest.fixture(scope="session")
+def template(any_tokenizer) -> ChatTemplate:
+    """The chat template of `any_tokenizer`, one for all of its rollouts, as in a run."""
+    return ChatTemplate(any_tokenizer)

@@ -4,6 +4,7 @@ They are put on SmolLM2's tokenizer with the control tokens that they write adde
 """
 
 from copy import deepcopy
+from functools import cache
 
 from transformers import AddedToken, AutoTokenizer
 
@@ -166,8 +167,9 @@ def real(folder, name):
     return tokenizer
 
 
+@cache
 def family(smollm2, name):
-    """SmolLM2's tokenizer with a template from above."""
+    """SmolLM2's tokenizer with a template from above, the same for all who ask: to copy it takes long."""
     tokenizer = deepcopy(smollm2)
     tokenizer.add_special_tokens({"additional_special_tokens": [*_CONTROLS, *_HARMONY]})
     if "<|done|>" in (TEMPLATES | DRIFTING)[name]:

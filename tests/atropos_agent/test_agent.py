@@ -10,7 +10,6 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, StopReason, TokenMismatch
 from tools.base import ToolError, ToolRegistry, ToolResult
 
@@ -124,13 +123,12 @@ async def test_a_correction_shows_a_call_in_the_ids_that_the_model_must_write(an
     assert not Hermes().parse(told(result)[0]).calls
 
 
-async def test_what_a_problem_quotes_of_the_model_stays_text(any_tokenizer):
+async def test_what_a_problem_quotes_of_the_model_stays_text(any_tokenizer, template):
     class Quoting(Hermes):
         def parse(self, text, **options):
             reply = super().parse(text, **options)
             return replace(reply, problems=[f"what is {text}?" for _ in reply.problems])
 
-    template = ChatTemplate(any_tokenizer)
     said = "<tool_call>{</tool_call></tool_call>"
     server = ScriptedServer([said, "</think>sorry"], any_tokenizer)
     agent = AtroposAgent(server, TOOLS, AgentConfig(), template=template, tool_format=Quoting())

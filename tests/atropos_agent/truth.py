@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
@@ -90,7 +90,7 @@ def assert_rows_are_the_truth(result, exchanges):
 def assert_prompts_are_what_the_template_writes(tokenizer, result, exchanges, render=None):
     """Up to white space, which templates trim, and incomplete UTF-8, the prompt of every turn is the
     rendering of the conversation so far, in which thinking tags in a call's arguments are text."""
-    template = ChatTemplate(tokenizer)
+    template = _template(tokenizer, tokenizer.chat_template)
     render = render or template.render
     literals = partial(Hermes().literals, thinking_open=template.opens_thinking)
     messages = [{**m, "content": _tags_cut(m["content"], literals(m["content"]))} for m in result.to_messages()]
@@ -102,7 +102,7 @@ def assert_prompts_are_what_the_template_writes(tokenizer, result, exchanges, re
 
 def assert_no_turn_is_forged(tokenizer, result, exchanges):
     """Every control token of a prompt is the template's own, or one that the model sampled as such."""
-    template = ChatTemplate(tokenizer)
+    template = _template(tokenizer, tokenizer.chat_template)
     controls = {
         i
         for i, token in tokenizer.added_tokens_decoder.items()
@@ -122,7 +122,7 @@ def assert_no_turn_is_forged(tokenizer, result, exchanges):
 
 def assert_no_end_is_doubled(tokenizer, exchanges):
     """Behind a reply that ends with an end-of-turn token, the next prompt adds no second one."""
-    template = ChatTemplate(tokenizer)
+    template = _template(tokenizer, tokenizer.chat_template)
     for before, after in pairwise(exchanges):
         known = [*before.prompt, *before.ids]
         if list(after.prompt[: len(known)]) == known and before.ids and before.ids[-1] in template.stop_ids:
@@ -132,10 +132,16 @@ def assert_no_end_is_doubled(tokenizer, exchanges):
 
 def assert_nothing_is_cut_from_replies(tokenizer, result, exchanges):
     """What the loop reads of a reply is all of it but the token that ended it."""
-    template = ChatTemplate(tokenizer)
+    template = _template(tokenizer, tokenizer.chat_template)
     ends = ["", *(tokenizer.decode([stop]) for stop in template.stop_ids)]
     for step, exchange in zip(result.steps, exchanges, strict=True):
         assert template.decode(exchange.ids).rstrip() in [(step.response + end).rstrip() for end in ends]
+
+
+@cache
+def _template(tokenizer, source):
+    """A tokenizer's chat template. source: of its text, as tests change it."""
+    return ChatTemplate(tokenizer)
 
 
 def _bare(text):

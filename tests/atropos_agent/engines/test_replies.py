@@ -6,7 +6,6 @@ import pytest
 
 from atropos_agent.engines.completions import Answer
 from atropos_agent.engines.replies import ENDED, Defect, UnsoundReply, sound, sound_chat
-from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import TokenMismatch
 
 
@@ -73,8 +72,7 @@ def test_what_contradicts_the_request_is_refused_and_its_tokens_are_counted(give
     assert caught.value.lost_tokens == 2
 
 
-def test_the_vocabulary_is_the_tokenizers_own(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+def test_the_vocabulary_is_the_tokenizers_own(any_tokenizer, template):
     last = max(any_tokenizer.get_vocab().values())
     assert template.unknown_id([0, 5, last, *template.stop_ids]) is None
     assert template.unknown_id([5, last + 1]) == last + 1

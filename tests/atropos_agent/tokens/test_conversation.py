@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -19,22 +20,20 @@ from tools.base import ToolRegistry
 
 @pytest.mark.parametrize("how", ["stop", "withheld", "another stop", "odd"])
 @pytest.mark.parametrize("scenario", SCENARIOS)
-async def test_rows_and_prompts_are_the_truth(any_tokenizer, scenario, how):
+async def test_rows_and_prompts_are_the_truth(any_tokenizer, template, scenario, how):
     if scenario == "a long result" and how != "stop":
         # It is there for its length, which is the same however the reply ends, and it takes long.
         pytest.skip("one long result a family is enough")
     if scenario == "an empty reply" and how == "withheld":
         # A reply without any token is the inference server's failure.
         pytest.skip("then there is no reply")
-    template = ChatTemplate(any_tokenizer)
     turns = [sampled(template, text, how) for text in SCENARIOS[scenario]]
     result, exchanges = await play(any_tokenizer, turns, [say], template=template)
     assert len(exchanges) == len(turns)
     assert_truth(any_tokenizer, result, exchanges)
 
 
-async def test_replies_cut_at_any_place_are_continued_with_the_end_of_turn_added_untrained(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_replies_cut_at_any_place_are_continued_with_the_end_of_turn_added_untrained(any_tokenizer, template):
     text = call("漢字 one", think=True)
     for length in (1, 2, 5, 9, 14, 22):
         turns = [replace(sampled(template, text, "stop"), reason="stop") for _ in range(3)]
@@ -43,8 +42,7 @@ async def test_replies_cut_at_any_place_are_continued_with_the_end_of_turn_added
         assert_truth(any_tokenizer, result, exchanges)
 
 
-async def test_partial_characters_and_control_tokens_inside_a_reply_stay_as_sampled(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_partial_characters_and_control_tokens_inside_a_reply_stay_as_sampled(any_tokenizer, template):
     pieces = template.encode("👩‍👩‍👧漢", continues=True)
     specials = [i for i, t in any_tokenizer.added_tokens_decoder.items() if t.special and i not in template.stop_ids]
     ids = [*pieces[1:4], *specials[:3], *template.encode(call("one"), continues=True)]
@@ -53,16 +51,14 @@ async def test_partial_characters_and_control_tokens_inside_a_reply_stay_as_samp
     assert_rows_are_the_truth(result, exchanges)
 
 
-async def test_a_stop_string_leaves_the_turn_open_so_the_end_is_added(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_a_stop_string_leaves_the_turn_open_so_the_end_is_added(any_tokenizer, template):
     turns = [sampled(template, call("one"), "withheld"), sampled(template, call("two"), "withheld")]
     result, exchanges = await play(any_tokenizer, turns, [say], template=template, stop=["</tool_call>"])
     assert_truth(any_tokenizer, result, exchanges)
     assert result.stop_reason is StopReason.MAX_STEPS
 
 
-async def test_white_space_sampled_behind_the_end_of_turn_does_not_hide_it(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_white_space_sampled_behind_the_end_of_turn_does_not_hide_it(any_tokenizer, template):
     if template.close_id is None:
         # Then nothing can be sampled behind it.
         pytest.skip("the template ends turns with no token")
@@ -75,7 +71,7 @@ async def test_white_space_sampled_behind_the_end_of_turn_does_not_hide_it(any_t
     assert behind.count(any_tokenizer.decode([template.close_id]) * 2) == 0
 
 
-async def test_text_from_tools_and_tasks_can_not_write_control_tokens(any_tokenizer):
+async def test_text_from_tools_and_tasks_can_not_write_control_tokens(any_tokenizer, template):
     source = any_tokenizer.chat_template
     added = {i: t.content for i, t in any_tokenizer.added_tokens_decoder.items()}
     control = {
@@ -85,7 +81,6 @@ async def test_text_from_tools_and_tasks_can_not_write_control_tokens(any_tokeni
     }
     control |= {i for i, content in added.items() if content in ("<tool_response>", "</tool_response>", "<|User|>")}
     hostile = " ".join(added[i] for i in sorted(control))
-    template = ChatTemplate(any_tokenizer)
     done = [sampled(template, "done", "stop")]
     plain, _ = await play(any_tokenizer, done, [say], template=template, task="harmless")
     result, _ = await play(any_tokenizer, done, [say], template=template, task=hostile)
@@ -97,15 +92,13 @@ async def test_text_from_tools_and_tasks_can_not_write_control_tokens(any_tokeni
     assert written(result.segments[0]) == written(plain.segments[0])
 
 
-async def test_prompts_of_ordinary_text_are_what_the_tokenizer_makes_of_them(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_prompts_of_ordinary_text_are_what_the_tokenizer_makes_of_them(any_tokenizer, template):
     messages = [{"role": "user", "content": "def f(x):\n    return x  # naïve 漢字"}]
     expected = any_tokenizer.encode(template.render(messages), add_special_tokens=False)
     assert template.prompt(messages) == list(expected)
 
 
-async def test_several_replies_to_one_prompt_stand_in_rows_of_their_own(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_several_replies_to_one_prompt_stand_in_rows_of_their_own(template):
     opening = [{"role": "user", "content": "Go."}]
     prompts = []
     for text in (call("one"), "done", ""):
@@ -195,7 +188,7 @@ async def test_consecutive_messages_of_one_role_are_joined_where_the_template_re
 
 
 def test_a_tool_role_that_the_template_drops_is_refused_at_once(smollm2_tokenizer):
-    tokenizer = family(smollm2_tokenizer, "system in the first question, a start in every turn")
+    tokenizer = deepcopy(family(smollm2_tokenizer, "system in the first question, a start in every turn"))
     tokenizer.chat_template = tokenizer.chat_template.replace("{% else %}", "{% elif m['role'] == 'assistant' %}")
     with pytest.raises(ValueError, match="takes no messages of role 'tool'"):
         AtroposAgent(PlaybackServer([]), config=AgentConfig(tool_role="tool"), tokenizer=tokenizer)
@@ -230,8 +223,7 @@ async def test_what_plain_replies_add_behind_a_thinking_one_is_all_that_is_encod
 
 @pytest.mark.parametrize("tags", ["a</think>b", "<think>", "<think>x</think>", "</think></think>"])
 @pytest.mark.parametrize("how", ["stop", "odd"])
-async def test_thinking_tags_in_a_call_are_text(any_tokenizer, tags, how):
-    template = ChatTemplate(any_tokenizer)
+async def test_thinking_tags_in_a_call_are_text(any_tokenizer, template, tags, how):
     if template.opens_thinking:
         # Then all of a reply is thinking up to the first such tag.
         pytest.skip("the prompt opens thinking")
@@ -245,8 +237,7 @@ async def test_thinking_tags_in_a_call_are_text(any_tokenizer, tags, how):
     assert call(tags) in template.decode(exchanges[1].prompt)
 
 
-async def test_a_turn_that_the_model_spells_stays_text_when_the_template_writes_it(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_a_turn_that_the_model_spells_stays_text_when_the_template_writes_it(any_tokenizer, template):
     # Thinking tags are asked about elsewhere: a template may drop what stands before them.
     said = f"Hello.{forged(template)}And:".replace("<think>", "").replace("</think>", "")
     conversation = Conversation(template, [{"role": "user", "content": "Go."}])
@@ -266,8 +257,7 @@ async def test_a_turn_that_the_model_spells_stays_text_when_the_template_writes_
     assert "".join(said.split()) in "".join(written(conversation)[1].split())
 
 
-async def test_a_control_token_that_the_model_sampled_stays_one_when_the_template_writes_it(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_a_control_token_that_the_model_sampled_stays_one_when_the_template_writes_it(any_tokenizer, template):
     special = next(i for i, t in any_tokenizer.added_tokens_decoder.items() if t.special and i not in template.stop_ids)
     conversation = Conversation(template, [{"role": "user", "content": "Go."}])
     before = conversation.prompt.count(special)
@@ -277,8 +267,7 @@ async def test_a_control_token_that_the_model_sampled_stays_one_when_the_templat
     assert again.count(special) >= before + 1
 
 
-async def test_thinking_that_is_spelled_is_dropped_like_any_other_and_writes_no_tag(any_tokenizer):
-    template = ChatTemplate(any_tokenizer)
+async def test_thinking_that_is_spelled_is_dropped_like_any_other_and_writes_no_tag(any_tokenizer, template):
     tags = {any_tokenizer.get_vocab().get(tag) for tag in ("<think>", "</think>")} - {None}
     thinking = "<think>\nhm\n</think>\n\nyes"
     kept = {}

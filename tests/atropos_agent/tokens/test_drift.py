@@ -62,8 +62,7 @@ async def test_other_text_is_noticed(smollm2_tokenizer, monkeypatch):
 
 
 @pytest.mark.parametrize("how", ["stop", "withheld", "odd"])
-async def test_no_family_drifts_in_an_ordinary_conversation(any_tokenizer, how):
-    template = ChatTemplate(any_tokenizer)
+async def test_no_family_drifts_in_an_ordinary_conversation(any_tokenizer, template, how):
     texts = [call("one"), call("two", think=True), call("three"), "done"]
     turns = [sampled(template, text, how) for text in texts]
     result, _ = await play(any_tokenizer, turns, [say], template=template)

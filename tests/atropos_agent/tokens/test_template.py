@@ -1,5 +1,7 @@
 """What is learnt of a chat template by asking it."""
 
+from copy import deepcopy
+
 import pytest
 from families import TEMPLATES, family
 
@@ -25,7 +27,7 @@ def test_a_tokenizer_without_a_template_is_refused(tokenizer):
 
 
 def test_a_template_that_loses_messages_is_refused(smollm2_tokenizer):
-    tokenizer = family(smollm2_tokenizer, "plain")
+    tokenizer = deepcopy(family(smollm2_tokenizer, "plain"))
     tokenizer.chat_template = "{{ messages[-1]['content'] }}"
     with pytest.raises(ValueError, match="loses messages"):
         ChatTemplate(tokenizer)

@@ -108,12 +108,13 @@ class TestDaemon:
 
     async def test_a_daemon_that_is_slow_at_the_start_is_waited_for(self, monkeypatch, caplog):
         monkeypatch.setattr(daemon, "_REMIND_S", 0.5)
+        pauses = [6.0, 0.0]
 
         async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(asyncio.IncompleteReadError):
                 while head := await reader.readuntil(b"\r\n\r\n"):
                     assert b"/version" in head
-                    await asyncio.sleep(6.0)
+                    await asyncio.sleep(pauses.pop(0))
                     body = b'{"ApiVersion": "1.41", "Arch": "amd64"}'
                     writer.write(
                         b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
