@@ -84,6 +84,14 @@ class ExecResult:
         return self.exit_code == 0
 
 
+def argv_of(command: str | Sequence[str]) -> list[str]:
+    """Return the program and arguments of a command: a string is the shell's. Raises ValueError for an empty one."""
+    argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
+    if not argv:
+        raise ValueError("an empty command")
+    return argv
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a sandbox may use. Memory is without swap; disk counts what is written.

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import aiodocker
 
-from sandboxes.base import ExecResult, Sandbox, SandboxError, SandboxSpec, Session
+from sandboxes.base import ExecResult, Sandbox, SandboxError, SandboxSpec, Session, argv_of
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.daemon import daemon_errors
 from sandboxes.docker.launch import Machine
@@ -100,9 +100,7 @@ class DockerSandbox(Sandbox):
         stdin: bytes = b"",
         max_output: int = 1_000_000,
     ) -> ExecResult:
-        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        if not argv:
-            raise ValueError("an empty command")
+        argv = argv_of(command)
         if max_output < 0:
             raise ValueError(f"max_output must not be negative, got {max_output}")
         identity = await self._identity(user)

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec
+from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec, argv_of
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
@@ -141,9 +141,7 @@ class LocalSandbox(Sandbox):
         _refuse_other_user(user)
         if self._stopped:
             raise SandboxDied(f"sandbox {self.id} was stopped")
-        argv = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        if not argv:
-            raise ValueError("an empty command")
+        argv = argv_of(command)
         output = BoundedOutput(max_output)
         marker = self._marker()
         environ = self._environment(env) | {_MARKER: marker.partition("=")[2]}

@@ -130,6 +130,17 @@ class Other:
             await http.post("/scored_data", json={**group, "env_id": self.env_id})
 
 
+@asynccontextmanager
+async def at_work(directory, api, *, batch=1):
+    """A proxy before the trainer API, our side that sends to it, and a trainer behind it."""
+    async with (
+        Proxy(api.url) as proxy,
+        Side(directory / "run", proxy.url) as side,
+        Trainer(api.url, batch) as trainer,
+    ):
+        yield proxy, side, trainer
+
+
 HTML = b"<html><body>Bad gateway</body></html>"
 
 
@@ -137,7 +148,7 @@ HTML = b"<html><body>Bad gateway</body></html>"
     "answer", [HTML, b"null", b"{}", b"[]", b'{"status": "error"}', b'{"detail": "busy"}', b'{"status": ["received"]}']
 )
 async def test_an_answer_that_confirms_nothing_is_no_confirmation(tmp_path, run_api, answer):
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/scored_data"
         proxy.plan.extend([answer, None, answer, answer])
         await side.add(4)
@@ -151,7 +162,7 @@ NONSENSE = [HTML, b"null", b"{}", b'{"current_step": -1}', b'{"env_id": "0"}', b
 
 @pytest.mark.parametrize("path", [b"/status-env", b"/info", b"/register-env", b"/disconnect-env", b"/latest_example"])
 async def test_nonsense_ends_nothing_and_is_not_believed(tmp_path, run_api, path):
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = path
         proxy.plan.extend(NONSENSE)
         await side.add(2)
@@ -165,11 +176,7 @@ async def test_nonsense_ends_nothing_and_is_not_believed(tmp_path, run_api, path
 
 async def test_a_step_that_can_not_be_is_not_believed(tmp_path, run_api):
     lie = b'{"current_step": 900000, "queue_size": 0, "self_queue_size": 0, "env_weight": 1.0}'
-    async with (
-        Proxy(run_api.url) as proxy,
-        Side(tmp_path / "run", proxy.url) as side,
-        Trainer(run_api.url, 2) as trainer,
-    ):
+    async with at_work(tmp_path, run_api, batch=2) as (proxy, side, trainer):
         proxy.only = b"/status-env"
         await side.add(3)
         steps = set()
@@ -188,11 +195,7 @@ async def test_a_step_that_can_not_be_is_not_believed(tmp_path, run_api):
 
 async def test_a_wrong_step_that_was_believed_is_got_over(tmp_path, run_api):
     lie = b'{"current_step": 900000, "queue_size": 5, "self_queue_size": 1, "env_weight": 0.5}'
-    async with (
-        Proxy(run_api.url) as proxy,
-        Side(tmp_path / "run", proxy.url) as side,
-        Trainer(run_api.url, 2) as trainer,
-    ):
+    async with at_work(tmp_path, run_api, batch=2) as (proxy, side, trainer):
         proxy.only = b"/status-env"
         await side.add(3)
         async with side.sending():
@@ -208,7 +211,7 @@ async def test_a_wrong_step_that_was_believed_is_got_over(tmp_path, run_api):
 
 async def test_an_answer_without_end_is_cut_off(tmp_path, run_api, monkeypatch):
     monkeypatch.setattr(TrainerAPI, "answer_s", 0.5)
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.plan.extend(["drip", "flood", "hang", "drip", "flood"])
         await side.add(1)
         async with side.sending():
@@ -220,11 +223,7 @@ async def test_an_answer_without_end_is_cut_off(tmp_path, run_api, monkeypatch):
 async def test_a_lost_answer_is_cleared_up_though_another_environment_stores_a_group_meanwhile(
     tmp_path, run_api, batch
 ):
-    async with (
-        Proxy(run_api.url) as proxy,
-        Side(tmp_path / "run", proxy.url) as side,
-        Trainer(run_api.url, batch) as trainer,
-    ):
+    async with at_work(tmp_path, run_api, batch=batch) as (proxy, side, trainer):
         other = Other(run_api.url)
         await other.join()
         proxy.only = b"/scored_data"
@@ -246,11 +245,7 @@ async def test_a_lost_answer_is_cleared_up_though_another_environment_stores_a_g
 
 
 async def test_where_no_other_environment_stores_nothing_is_ever_uncertain(tmp_path, run_api):
-    async with (
-        Proxy(run_api.url) as proxy,
-        Side(tmp_path / "run", proxy.url) as side,
-        Trainer(run_api.url, 2) as trainer,
-    ):
+    async with at_work(tmp_path, run_api, batch=2) as (proxy, side, trainer):
         proxy.only = b"/scored_data"
         proxy.plan.extend(["lost answer", "refuse", None, 500, "reset", "garbage", "truncate", "lost answer"])
         await side.add(8)
@@ -327,7 +322,7 @@ async def test_an_api_that_was_replaced_between_two_questions_is_noticed(tmp_pat
 
 
 async def test_a_run_that_registers_again_has_no_second_weight(tmp_path, run_api):
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/register-env"
         proxy.plan.extend(["lost answer", "lost answer", None, "lost answer"])
         await side.add(1)
@@ -393,7 +388,7 @@ async def test_at_the_start_batches_that_never_fill_are_an_error(tmp_path, run_a
 
 
 async def test_a_packet_that_always_fails_holds_up_no_other(tmp_path, run_api):
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/scored_data"
         await side.add(4)
         poison = (await side.outbox.next_ready()).body[-200:]
@@ -407,7 +402,7 @@ async def test_a_packet_that_always_fails_holds_up_no_other(tmp_path, run_api):
 
 @pytest.mark.parametrize("status", [401, 403, 404, 405, 502])
 async def test_a_status_that_speaks_of_the_way_there_refuses_nothing(tmp_path, run_api, status):
-    async with Proxy(run_api.url) as proxy, Side(tmp_path / "run", proxy.url) as side, Trainer(run_api.url) as trainer:
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/scored_data"
         proxy.plan.extend([status, status])
         await side.add(2)

@@ -20,13 +20,17 @@ def engine(smollm2_tokenizer):
         yield engine
 
 
+async def work(run, sink, groups):
+    for _ in range(groups):
+        await run.work(await run.next_group(), CountPace(run, 9), sink)
+
+
 async def test_a_group_that_was_written_before_the_end_is_not_written_again(engine, make_env):
     env = make_env(group_size=2)
     path = env.run_dir / "groups.jsonl"
     async with open_run(env) as run:
         sink = FileSink(run, await open_group_file(run, path))
-        for _ in range(3):
-            await run.work(await run.next_group(), CountPace(run, 9), sink)
+        await work(run, sink, 3)
         scored = await run.fill(await run.next_group(), CountPace(run, 9))
         await (await open_group_file(run, path)).append(scored)  # and here the process is killed
     with path.open("ab") as file:
@@ -35,8 +39,7 @@ async def test_a_group_that_was_written_before_the_end_is_not_written_again(engi
         file = await open_group_file(run, path)
         sink, left = FileSink(run, file), run.queue._put_back[0]
         assert left.number == 3
-        for _ in range(2):
-            await run.work(await run.next_group(), CountPace(run, 9), sink)
+        await work(run, sink, 2)
     written = [json.loads(line)["generation_params"]["group_id"] for line in path.read_bytes().splitlines()[:4]]
     assert written == [f"{run.id}-{n}" for n in range(4)]
     lines = path.read_bytes().splitlines()
@@ -50,8 +53,7 @@ async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, 
     path = env.run_dir / "groups.jsonl"
     async with open_run(env) as run:
         sink = FileSink(run, await open_group_file(run, path))
-        for _ in range(3):
-            await run.work(await run.next_group(), CountPace(run, 9), sink)
+        await work(run, sink, 3)
         last = path.read_bytes().splitlines(keepends=True)[-1]
         since = await run.journal.read(
             lambda db: db.execute("SELECT value FROM run WHERE key LIKE 'written:%'").fetchone()

@@ -85,35 +85,30 @@ def terminal(root, image):
     return task
 
 
-def swe(root, image):
+def row_task(root, name, image, patch, *dialect):
+    """The task of a row whose hidden test asks for the area of nothing."""
+    added = "\n+".join(HIDDEN.splitlines())
     row = {
-        "instance_id": "owner__shapes-1",
-        "image": image,
+        "instance_id": name,
+        "image_name" if dialect else "image": image,
         "problem_statement": "area is wrong",
-        "patch": f"--- a/shapes.py\n+++ b/shapes.py\n@@ -1 +1,2 @@\n+# {MARK}\n def area(width, height):\n",
-        "test_patch": "--- /dev/null\n+++ b/tests/test_area.py\n@@ -0,0 +1,6 @@\n"
-        + "+"
-        + "\n+".join(HIDDEN.splitlines()),
+        "patch": patch,
+        "test_patch": f"--- /dev/null\n+++ b/tests/test_area.py\n@@ -0,0 +1,6 @@\n+{added}",
         "FAIL_TO_PASS": ["tests/test_area.py::test_no_area"],
     }
-    (task,) = swebench.load(write(root, {"rows.jsonl": json.dumps(row)}) / "rows.jsonl", root / "out")
+    (task,) = swebench.load(write(root, {"rows.jsonl": json.dumps(row)}) / "rows.jsonl", root / "out", *dialect)
     return task
+
+
+def swe(root, image):
+    patch = f"--- a/shapes.py\n+++ b/shapes.py\n@@ -1 +1,2 @@\n+# {MARK}\n def area(width, height):\n"
+    return row_task(root, "owner__shapes-1", image, patch)
 
 
 def smith(root, image):
     """The bug removes the mark, so the image that it is planted in has it, and so has what was built there."""
-    row = {
-        "instance_id": "shapes.1.bug",
-        "image_name": image,
-        "problem_statement": "area is wrong",
-        "patch": f"--- a/fixed.py\n+++ b/fixed.py\n@@ -1 +1 @@\n-mark = '{MARK}'\n+mark = ''\n",
-        "test_patch": "--- /dev/null\n+++ b/tests/test_area.py\n@@ -0,0 +1,6 @@\n"
-        + "+"
-        + "\n+".join(HIDDEN.splitlines()),
-        "FAIL_TO_PASS": ["tests/test_area.py::test_no_area"],
-    }
-    (task,) = swebench.load(write(root, {"rows.jsonl": json.dumps(row)}) / "rows.jsonl", root / "out", "smith")
-    return task
+    patch = f"--- a/fixed.py\n+++ b/fixed.py\n@@ -1 +1 @@\n-mark = '{MARK}'\n+mark = ''\n"
+    return row_task(root, "shapes.1.bug", image, patch, "smith")
 
 
 def r2e_gym(root, image):
