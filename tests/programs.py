@@ -1,9 +1,10 @@
 """Programs of the project as processes of their own.
 
 To import atroposlib, transformers and PyTorch takes five seconds of a processor. Tests start some hundred programs that
-do, so they are forked from one process that has imported them and nothing else. It serves all workers of a test run:
-the first program that is asked for starts it, and it ends with the run. What a program does from its first own line on
-is as if a user had typed it: arguments, environment, working directory, streams, signals, exit status.
+do, so they are forked from one process that has imported them and nothing else, as are the workers of a test run (see
+`worker.py`). It serves all workers: the first program that is asked for starts it, and it ends with the run. What a
+program does from its first own line on is as if a user had typed it: arguments, environment, working directory,
+streams, signals, exit status.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -34,6 +37,8 @@ IMPORTED = (
     "envs.swe.environment",
     "atropos_agent.cpu_engine.__main__",
 )
+OWNER = "TEST_RUN"
+"""The variable in which a forked worker finds the process id of its test run."""
 
 
 class Program:
@@ -54,7 +59,7 @@ class Program:
         words = [str(argument) for argument in arguments]
         place, variables = str(cwd or Path.cwd()), dict(os.environ if env is None else env)
         streams = (str(stdout), str(stderr or stdout))
-        self._server = _connect()
+        self._server = _connect(_owner())
         self._server.send_bytes(json.dumps((words, place, variables, streams)).encode())
         self.pid = int(self._server.recv_bytes())
         self._status: int | None = None
@@ -113,9 +118,27 @@ def lines_of(file: Path, program: Program, timeout: float = 120) -> Iterator[str
         time.sleep(0.05)
 
 
-def _connect() -> Connection:
-    """Connect to the process that programs are forked from; start it where it isn't there."""
-    owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+def stand_in(words: Sequence[str]) -> int:
+    """Have Python's command line `words` run in a process forked for it, with this one's streams. Returns its exit
+    status. Our parent is the test run."""
+    owner = os.getppid()
+    with _connect(owner) as server:
+        server.send_bytes(json.dumps((words, str(Path.cwd()), {**os.environ, OWNER: str(owner)}, ())).encode())
+        with socket.socket(fileno=os.dup(server.fileno())) as way:
+            socket.send_fds(way, [b"."], [0, 1, 2])
+        server.recv_bytes()
+        return int(server.recv_bytes())
+
+
+def _owner() -> int:
+    """Return the process id of the test run."""
+    if OWNER in os.environ:
+        return int(os.environ[OWNER])
+    return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+
+
+def _connect(owner: int) -> Connection:
+    """Connect to the process that a test run's programs are forked from; start it where it isn't there."""
     started = 0
     while True:
         place = socket.socket(socket.AF_UNIX)
@@ -127,6 +150,8 @@ def _connect() -> Connection:
             if not started:
                 # Where two workers start one each, the second finds the address taken and ends.
                 started = os.posix_spawn(sys.executable, [sys.executable, __file__, str(owner)], os.environ)
+            elif os.waitpid(started, os.WNOHANG)[1]:
+                raise RuntimeError("the process that programs are forked from could not start") from None
             time.sleep(0.05)
 
 
@@ -145,8 +170,12 @@ def _serve(owner: int) -> None:
         except OSError:
             return
         listener.listen(64)
-        for name in IMPORTED:
-            importlib.import_module(name)
+        with warnings.catch_warnings():
+            # As pytest has it, where workers import modules by themselves.
+            warnings.simplefilter("error")
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"atroposlib.*")
+            for name in IMPORTED:
+                importlib.import_module(name)
         gc.freeze()
         listener.settimeout(1)
         while Path(f"/proc/{owner}").exists():
@@ -163,21 +192,31 @@ def _attend(asking: socket.socket, listener: socket.socket) -> None:
     """Start one program, and tell when it has ended."""
     listener.close()
     with Connection(asking.detach()) as client:
-        request = json.loads(client.recv_bytes())
-        program = multiprocessing.get_context("fork").Process(target=_run, args=(client, *request))
+        words, cwd, env, streams = json.loads(client.recv_bytes())
+        if not streams:
+            with socket.socket(fileno=os.dup(client.fileno())) as way:
+                _, streams, _, _ = socket.recv_fds(way, 1, 3)
+        program = multiprocessing.get_context("fork").Process(target=_run, args=(client, words, cwd, env, streams))
         program.start()
+        for handed in streams:
+            if isinstance(handed, int):
+                os.close(handed)
         with contextlib.suppress(BrokenPipeError):
             client.send_bytes(str(program.pid).encode())
             program.join()
             client.send_bytes(str(program.exitcode).encode())
 
 
-def _run(client: Connection, words: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[str]) -> None:
+def _run(
+    client: Connection, words: Sequence[str], cwd: str, env: Mapping[str, str], streams: Sequence[str | int]
+) -> None:
+    """Become the program. streams: files for what it says, or its three streams."""
     client.close()
-    for number, path in enumerate(streams, 1):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for number, stream in enumerate(streams, 3 - len(streams)):
+        file = os.open(stream, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if isinstance(stream, str) else stream
         os.dup2(file, number)
         os.close(file)
+    sys.stdin = os.fdopen(0, closefd=False)
     sys.stdout = os.fdopen(os.dup(1), "w", buffering=1)
     sys.stderr = os.fdopen(os.dup(2), "w", buffering=1)
     os.chdir(cwd)
@@ -192,6 +231,10 @@ def _run(client: Connection, words: Sequence[str], cwd: str, env: Mapping[str, s
         is_package = hasattr(sys.modules.get(words[1]), "__path__")
         sys.modules.pop(f"{words[1]}.__main__" if is_package else words[1], None)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words[0] == "-c":
+        sys.argv = ["-c"]
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(words[1], main.__dict__)
     else:
         sys.argv = list(words)
         sys.path.insert(0, str(Path(words[0]).parent))
