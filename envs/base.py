@@ -132,12 +132,12 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
 
     @property
     def carries_tokens(self) -> bool:
-        """Whether rollouts have token ids, and so rows to train on."""
+        """Tell whether rollouts have token ids, and so rows to train on."""
         return self.template is not None
 
     @property
     def servers(self) -> Sequence[InferenceServer]:
-        """The inference servers."""
+        """Return the inference servers."""
         return list(self.server.servers)
 
     def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:

@@ -133,12 +133,12 @@ class Verdict:
 
     @property
     def solved(self) -> bool:
-        """Whether the task was solved, however the rollout is rewarded."""
+        """Tell whether the task was solved, however the rollout is rewarded."""
         return self.reward >= 1.0
 
     @property
     def signs(self) -> tuple[str, ...]:
-        """The signs of cheating among the metrics (see `envs.judging.cheating`)."""
+        """Return the signs of cheating among the metrics (see `envs.judging.cheating`)."""
         return tuple(name.removeprefix(SIGN) for name in sorted(self.metrics) if name.startswith(SIGN))
 
 

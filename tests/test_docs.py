@@ -45,3 +45,19 @@ def test_the_walk_of_one_task_names_functions_that_exist() -> None:
     for path, functions in walk:
         for function in re.findall(r"`([\w.]+)`", functions):
             pkgutil.resolve_name(f"{path.replace('/', '.')}:{function}")
+
+
+def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:
+    """As CONTRIBUTING.md says; `test_tool_base.py` is one for `tools/base.py`, as other rooms have a base too."""
+
+    def is_tested(module: Path) -> bool:
+        name, room = module.stem.strip("_"), ROOT / "tests" / module.parent.relative_to(ROOT)
+        return any(re.fullmatch(rf"test_(\w+_)?{name}\.py", file.name) for file in room.glob("test_*.py"))
+
+    modules = [
+        module
+        for package in ("atropos_agent", "envs", "sandboxes", "tools")
+        for module in (ROOT / package).rglob("*.py")
+    ]
+    ours = [module for module in modules if module.stem != "__init__" and "starter" not in module.parts]
+    assert [str(module.relative_to(ROOT)) for module in ours if not is_tested(module)] == []

@@ -44,7 +44,7 @@ def _same_but_for_whitespace(wanted: str, lines: list[str]) -> tuple[int, int] |
 
 
 def _similar(wanted: str, lines: list[str]) -> tuple[int, int] | None:
-    """Looks for the longest wanted line and puts the others around it."""
+    """Look for the longest wanted line and put the others around it."""
     sought = wanted.strip("\n").split("\n")
     anchor = max(range(len(sought)), key=lambda number: len(sought[number].strip()))
     candidates = {line.strip()[:_MAX_WIDTH]: number for number, line in reversed(list(enumerate(lines)))}

@@ -362,7 +362,7 @@ def answer_of(
 
 
 def _label(choice: Mapping[str, Any]) -> Any:
-    """The embedded server names the oldest weights, vLLM's `/inference/v1/generate` all of them."""
+    """Return a label of a reply's weights: the embedded server names the oldest, vLLM all of them."""
     return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
 
 

@@ -10,7 +10,7 @@ from atropos_agent.types import IGNORED, NO_LOGPROB
 
 
 def check_group(group: Mapping[str, Any]) -> list[str]:
-    """Problems of a group as `GET /batch` returns it; an empty list when it can be trained on.
+    """Return the problems of a group as `GET /batch` gives it; an empty list when it can be trained on.
 
     Parallel lists `tokens`, `masks`, `scores`, `inference_logprobs` and, where there are any,
     `advantages`, with `generation_params["rollout_ids"]` naming the rollout of each row. At most

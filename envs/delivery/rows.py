@@ -79,7 +79,7 @@ class ScoredGroup:
 
     @property
     def has_signal(self) -> bool:
-        """Whether something can be learnt from it: rewards or a row's advantages that differ."""
+        """Tell whether something can be learnt from it: rewards or a row's advantages that differ."""
         if any(row.advantages is not None for row in self.rows):
             return any(value != 0.0 for row in self.rows for value in row.advantages or ())
         return len({row.score for row in self.rows}) > 1
@@ -248,5 +248,5 @@ def _advantages(chosen: _Chosen, rewards: Sequence[float]) -> list[float]:
 
 
 def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:
-    """The values of all rows, or None where none has any."""
+    """Return the values of all rows, or None where none has any."""
     return None if all(value is None for value in values) else [list(value or ()) for value in values]

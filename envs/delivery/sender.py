@@ -162,12 +162,12 @@ class Sender:
 
     @property
     def env_id(self) -> int:
-        """Our number at the API."""
+        """Return our number at the API."""
         return self.answer.env_id
 
     @property
     def step(self) -> int:
-        """The trainer's, as the API counts: batches formed."""
+        """Return the trainer's step, as the API counts: batches formed."""
         return self.status.current_step
 
     @property

@@ -73,7 +73,7 @@ class Registered(Answer):
 
     @property
     def earlier(self) -> int:
-        """Registrations under our name before this one; 0 also tells that the API was restarted or emptied."""
+        """Return the registrations under our name before this one; 0 also where the API was restarted or emptied."""
         return int(self.wandb_name.rpartition("_")[2])
 
 
@@ -151,7 +151,7 @@ class TrainerAPI:
         return await self._wait(ask, "a trainer to register with it and ask for a batch")
 
     async def info(self) -> Info:
-        """What the trainer wants, waiting until it has registered."""
+        """Return what the trainer wants, waiting until it has registered."""
 
         async def ask() -> Info | None:
             answer = await self._ask(Info, "GET", "/info")
@@ -166,7 +166,7 @@ class TrainerAPI:
         return await self._wait(ask, "a trainer to register with it")
 
     async def status(self, env_id: int) -> EnvStatus:
-        """Queue size, step and weight as the API sees them. An API that does not know the environment fails."""
+        """Return queue size, step and weight as the API sees them. An API that does not know the environment fails."""
         return await self._ask(EnvStatus, "GET", "/status-env", json={"env_id": env_id})
 
     async def disconnect(self, env_id: int) -> None:
@@ -189,7 +189,7 @@ class TrainerAPI:
         return receipt.status == "received"
 
     async def latest(self) -> str | None:
-        """The `delivery_id` of the group that the API stored last; None when it tells of none."""
+        """Return the `delivery_id` of the group that the API stored last; None when it tells of none."""
         body = await self._bytes("GET", "/latest_example", most=LARGE)
         try:
             found = await asyncio.to_thread(orjson.loads, body)

@@ -68,7 +68,7 @@ class Statistics:
 
     @property
     def score_mean(self) -> float | None:
-        """Per good row; None before the first."""
+        """Return the mean per good row; None before the first."""
         return self.score_sum / self.good_rows if self.good_rows else None
 
 
@@ -116,7 +116,7 @@ class Consumer:
         await self._http.aclose()
 
     async def batches(self, n: int | None = None) -> AsyncIterator[Batch]:
-        """Batches as they come, `n` of them or without end. Raises ConsumerError."""
+        """Yield batches as they come, `n` of them or without end. Raises ConsumerError."""
         while n is None or self.statistics.batches < n:
             groups = await self._pull()
             if groups:
@@ -126,7 +126,7 @@ class Consumer:
                 await asyncio.sleep(self.poll_s)
 
     async def _pull(self) -> Sequence[Mapping[str, Any]]:
-        """The groups of the next batch; none when there is no batch yet."""
+        """Return the groups of the next batch; none when there is no batch yet."""
         try:
             if not self._registered:
                 await self._register()
@@ -224,7 +224,7 @@ class Consumer:
         statistics.trained_tokens += sum(value != -100 for masks in group["masks"] for value in masks)
 
     def _count_duplicates(self, group: Mapping[str, Any]) -> int:
-        """Rows delivered before: the API stores a group again when its sender missed the answer."""
+        """Count the rows delivered before: the API stores a group again when its sender missed the answer."""
         found = 0
         for name, tokens in zip(group["generation_params"]["rollout_ids"], group["tokens"], strict=True):
             row = hash((name, tuple(tokens)))

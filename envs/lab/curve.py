@@ -33,7 +33,7 @@ class RolloutTail:
         self.rollouts: dict[str, Replies] = {}
 
     def read(self) -> Mapping[str, Replies]:
-        """All rollouts so far, by id."""
+        """Return all rollouts so far, by id."""
         if self._path.is_file():
             with self._path.open("rb") as file:
                 file.seek(self._offset)
@@ -72,13 +72,13 @@ class Evaluation:
 
 
 def gain(before: Evaluation, after: Evaluation) -> tuple[float, tuple[float, float]]:
-    """The mean difference over tasks, and its 95% interval: the same tasks are compared."""
+    """Return the mean difference over tasks, and its 95% interval: the same tasks are compared."""
     differences = [after.rates[name] - before.rates[name] for name in before.rates if name in after.rates]
     return statistics.fmean(differences), bootstrap(differences)
 
 
 def bootstrap(values: Sequence[float], draws: int = 10_000) -> tuple[float, float]:
-    """The 95% percentile interval of the mean, tasks drawn with replacement from a fixed seed."""
+    """Return the 95% percentile interval of the mean, tasks drawn with replacement from a fixed seed."""
     rng = random.Random(0)
     means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(draws))
     return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
@@ -95,7 +95,7 @@ class Rise:
 
 
 def rise(steps: Sequence[Mapping[str, Any]], draws: int = 10_000) -> Rise | None:
-    """One-sided permutation test over groups, whose rollouts share a task; None with under 3 steps."""
+    """Do a one-sided permutation test over groups, whose rollouts share a task; None with under 3 steps."""
     third = len(steps) // 3
     if not third:
         return None
@@ -139,7 +139,7 @@ class Curve:
         self.evaluations = [Evaluation.read(paths[step], step) for step in sorted(paths)]
 
     def series(self, name: str) -> list[tuple[float, float]]:
-        """(step, value) of a figure, where it has a value; "seconds/train" reaches into `seconds`."""
+        """Return (step, value) of a figure, where it has a value; "seconds/train" reaches into `seconds`."""
         points = []
         for line in self.steps:
             outer, _, inner = name.partition("/")

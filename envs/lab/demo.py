@@ -159,7 +159,7 @@ async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Da
 
 
 def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
-    """Options of the environment that suit a small model on a small machine."""
+    """Return options of the environment that suit a small model on a small machine."""
     return {
         "env.rollout_server_url": api,
         "openai.base_url": engine,

@@ -136,7 +136,7 @@ class Parts:
 
 
 def flags(settings: Mapping[str, object]) -> list[str]:
-    """Settings as options of a command line."""
+    """Return settings as options of a command line."""
     return [f"--{name}={value}" for name, value in settings.items()]
 
 

@@ -98,13 +98,13 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
 
 
 def _names(example: Example) -> set[str]:
-    """Every name in a path of the example's, before or after its command, but that which many folders hold."""
+    """Return every name in a path of the example's, before or after its command, but that which many folders hold."""
     before, after = _outcome(example, example.files)
     return {part for path in [*before, *after] for part in path.split("/")} - {"README"}
 
 
 def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is there before and after the example's command."""
+    """Return what is there before and after the example's command."""
     with tempfile.TemporaryDirectory() as place:
         _fill(Path(place), files)
         before = _state(Path(place))
@@ -145,7 +145,7 @@ def _fill(place: Path, files: Mapping[str, str]) -> None:
 
 
 def _state(place: Path) -> dict[str, Any]:
-    """Everything below a folder, by relative path."""
+    """Return everything below a folder, by relative path."""
     state: dict[str, Any] = {}
     for path in sorted(place.rglob("*")):
         name = str(path.relative_to(place))

@@ -33,14 +33,14 @@ _STEPS = 150
 
 
 def tasks() -> tuple[list[Example], list[Example]]:
-    """The tasks to train on, and a third of all to evaluate on."""
+    """Return the tasks to train on, and a third of all to evaluate on."""
     every = [Example("create_empty_file", f"{verb} {what}", "touch ready") for verb in VERBS for what in OBJECTS]
     random.Random(0).shuffle(every)
     return every[6:], every[:6]
 
 
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> Path:
-    """The folder of the model, made in half a minute where it is not there."""
+    """Return the folder of the model, made in half a minute where it is not there."""
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
 
@@ -64,7 +64,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> P
 
 
 def _clumsy(task: Example, rng: random.Random) -> list[str]:
-    """The expert's replies, or others that begin with a flawed one."""
+    """Return the expert's replies, or others that begin with a flawed one."""
     right, submission = expert(task)
     if rng.random() >= FLAWED:
         return [right, submission]

@@ -44,27 +44,27 @@ class Example:
 
 
 def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
-    """`count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty."""
+    """Make `count` tasks, the kinds by turns, the same for the same seed. kinds: all when empty."""
     rng = random.Random(seed)
     chosen = [kind for kind in KINDS if not kinds or kind.name in kinds]
     return [_example(chosen[i % len(chosen)], rng) for i in range(count)]
 
 
 def expert(task: Example) -> list[str]:
-    """The replies of one who solves the task, and says first how, where the task has a plan."""
+    """Return the replies of one who solves the task, and says first how, where the task has a plan."""
     plan = f"Plan: {task.plan}\n" if task.plan else ""
     return [plan + call("terminal", command=task.command), call("submit")]
 
 
 def hasty(task: Example, rng: random.Random) -> list[str]:
-    """The replies of one who acts at once, and is right no more often than by drawing lots."""
+    """Return the replies of one who acts at once, and is right no more often than by drawing lots."""
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 
 async def transcripts(
     tasks: Sequence[Example], tokenizer: Any, replies: Callable[[Example], Sequence[str]] = expert
 ) -> AsyncIterator[SequenceData]:
-    """A row of tokens for each task: its prompt, the replies and what the tools really answered.
+    """Yield a row of tokens for each task: its prompt, the replies and what the tools really answered.
     Only the replies are trained. Raises RuntimeError when an expert's solution fails."""
     template = ChatTemplate(tokenizer)
     async with LocalBackend() as backend:
@@ -83,7 +83,7 @@ async def transcripts(
 
 
 def call(name: str, **arguments: Any) -> str:
-    """A reply that makes one call."""
+    """Return a reply that makes one call."""
     return Hermes().write(ToolCall(name, arguments))
 
 
@@ -129,7 +129,7 @@ class _Draw(dict[str, str]):
         return self[name]
 
     def content(self, place: str, sort: str) -> list[tuple[str, str]]:
-        """The files, with their texts, that a sort of content makes at a place."""
+        """Return the files, with their texts, that a sort of content makes at a place."""
         rng, word = self._rng, self._plain
         lines = [f"{word()}\n" for _ in range(rng.randint(5, 8))]
         match sort:
@@ -210,5 +210,5 @@ class _Draw(dict[str, str]):
 
 
 def _plural(word: str) -> str:
-    """The word itself where its plural is not made by an s alone."""
+    """Return the word itself where its plural is not made by an s alone."""
     return word if word[-1] in "shxy" else f"{word}s"

@@ -102,7 +102,7 @@ def rows_of(
 
 
 def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
-    """Per row, the advantage of its tokens; where they differ, the largest."""
+    """Return, per row, the advantage of its tokens; where they differ, the largest."""
     if group.get("advantages"):
         return [max(values, key=abs) for values in group["advantages"]]
     rewards = dict(zip(group["generation_params"]["rollout_ids"], group["scores"], strict=True))
@@ -112,7 +112,7 @@ def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
 
 
 def _lag(group: Group, place: int, step: int) -> int:
-    """Steps since the row's oldest token; the step at which its group was made where no version is known."""
+    """Return the steps since the row's oldest token; the step at which its group was made where no version is known."""
     params = group["generation_params"]
     version = params["policy_versions"][place] if params.get("policy_versions") else params.get("step")
     return step if version is None else step - int(version)
@@ -186,7 +186,7 @@ class Policy:
 
 
 def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) -> Any:
-    """The network with a new adapter, or with the one in PEFT's folder or a single file."""
+    """Return the network with a new adapter, or with the one in PEFT's folder or a single file."""
     if adapter is not None and adapter.is_dir():
         return PeftModel.from_pretrained(network, adapter, is_trainable=True)
     settings: dict[str, Any] = {"r": options.rank, "lora_alpha": 2 * options.rank, "target_modules": "all-linear"}
@@ -202,7 +202,7 @@ def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) ->
 
 
 def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
-    """The rows in parts of at most about `limit` tokens; their common starts, and repetitions, are not counted."""
+    """Yield the rows in parts of at most about `limit` tokens; their common starts, and repetitions, don't count."""
     part, tokens = list[Row](), 0
     for row in sorted(rows, key=lambda row: list(row.tokens)):
         own = len(row.tokens) - next((i for i, label in enumerate(row.masked_tokens) if label != IGNORED), 0)
@@ -217,7 +217,7 @@ def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
 
 
 def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
-    """Means over the trained tokens. mismatch: |logprob - the server's|, of all tokens and, under
+    """Return means over the trained tokens. mismatch: |logprob - the server's|, of all tokens and, under
     mismatch_fresh, of those that the present weights sampled, where it is rounding alone."""
     difference = (tokens["logprob"] - tokens["engine_logprob"]).abs()
     fresh = difference[tokens["lag"] == 0]
@@ -278,7 +278,7 @@ def _learn(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, N
 
 
 def _delivered(group: Group, seen: dict[str, None]) -> bool:
-    """Whether a group came before, as when its sender missed the API's answer; it is seen now."""
+    """Tell whether a group came before, as when its sender missed the API's answer; it is seen now."""
     names = (group.get("generation_params") or {}).get("rollout_ids") or ()
     keys = [f"{name}:{len(tokens)}" for name, tokens in zip(names, group.get("tokens") or (), strict=False)]
     known = bool(keys) and all(key in seen for key in keys)
@@ -287,7 +287,7 @@ def _delivered(group: Group, seen: dict[str, None]) -> bool:
 
 
 def _line(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any]:
-    """What a batch was. Rewards are of all its rollouts, trained on or not."""
+    """Return what a batch was. Rewards are of all its rollouts, trained on or not."""
     rewards: dict[str, float] = {}
     for group in groups:
         names = (group.get("generation_params") or {}).get("rollout_ids") or ()

@@ -73,7 +73,7 @@ class Recipe:
 
     @property
     def digest(self) -> str:
-        """The name of the recipe and its tasks, 12 hexadecimal digits."""
+        """Return the name of the recipe and its tasks, 12 hexadecimal digits."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
         return hashlib.sha256(content.encode()).hexdigest()[:12]
 
@@ -259,14 +259,14 @@ async def _collect(
 
 
 def _opening(row: SequenceData) -> SequenceData:
-    """The row up to the end of its first reply; `full_text` is left as it is."""
+    """Return the row up to the end of its first reply; `full_text` is left as it is."""
     trained = [label != IGNORED for label in row.masked_tokens]
     end = trained.index(False, trained.index(True))
     return replace(row, tokens=row.tokens[:end], masked_tokens=row.masked_tokens[:end], logprobs=row.logprobs[:end])
 
 
 def _begun(row: SequenceData) -> SequenceData:
-    """The row without its first trained token, which says whether there is a plan."""
+    """Return the row without its first trained token, which says whether there is a plan."""
     masked, logprobs = list(row.masked_tokens), list(row.logprobs)
     first = _first_trained(row)
     masked[first], logprobs[first] = IGNORED, NO_LOGPROB

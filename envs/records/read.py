@@ -134,7 +134,7 @@ def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
 
 
 def _parts(directory: Path | str) -> list[tuple[int, Path]]:
-    """The parts of a directory's rollouts; `rollouts.jsonl` where there is none, so that an error names it."""
+    """Return the parts of a directory's rollouts; `rollouts.jsonl` where there is none, so that an error names it."""
     return parts(directory) or [(0, Path(directory) / FILE_NAME)]
 
 

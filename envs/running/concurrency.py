@@ -39,7 +39,7 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether starts are spaced now."""
+        """Tell whether starts are spaced now."""
         return self.pause_s > 0
 
     def note(self, error: InfraError | None) -> None:
@@ -101,7 +101,7 @@ class HillClimb:
     _rest: int = 0
 
     def look(self, *, tokens_per_s: float, saturated: bool, queueing: bool) -> int:
-        """The limit from now on. saturated: as many ran as might."""
+        """Return the limit from now on. saturated: as many ran as might."""
         if queueing:
             self._doubles, self._before = False, None
             self._change(self.limit * 4 // 5, rest=12)
@@ -164,7 +164,7 @@ class ConcurrencyLimiter:
 
     @property
     def limit(self) -> int:
-        """Rollouts that may run at the same time now."""
+        """Return how many rollouts may run at the same time now."""
         return self.climb.limit
 
     @asynccontextmanager

@@ -74,7 +74,7 @@ class FailureLog:
 
 
 def _evidence(error: InfraError) -> dict[str, Any]:
-    """A failure's message, its traceback, and the end of the conversation."""
+    """Return a failure's message, its traceback, and the end of the conversation."""
     partial = getattr(error.__cause__, "partial", None)
     return {
         "kind": error.kind,

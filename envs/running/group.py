@@ -59,7 +59,7 @@ class Group:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is decided about it yet."""
+        """Tell whether nothing is decided about it yet."""
         return self.state is GroupState.WORKING
 
     def missing(self, size: int) -> list[int]:

@@ -220,7 +220,7 @@ class Outbox:
             groups.settle(db, number, state, reason, f"{self._aside.name}/{path.name}")
 
     def _sound(self, db: sqlite3.Connection, where: str) -> Iterator[Packet]:
-        """Packets whose checksums are right; others are put aside."""
+        """Return the packets whose checksums are right; others are put aside."""
         ids = [row[0] for row in db.execute(f"SELECT id FROM packets WHERE {where}")]
         for found in ids:
             query = "SELECT name, step, rows, body, longest, crc FROM packets WHERE id = ?"

@@ -84,7 +84,7 @@ class TaskQueue:
         self._put_back.append(group)
 
     def is_quarantined(self, task: Task) -> bool:
-        """Whether the task has failed too often to be drawn."""
+        """Tell whether the task has failed too often to be drawn."""
         return self._faults[task.id] >= self._task_failures
 
     async def give_up(self, group: Group) -> None:

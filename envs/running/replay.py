@@ -70,8 +70,8 @@ class TurnRecording:
 
     @property
     def stuck(self) -> bool:
-        """Whether this attempt came only as far as an earlier one, by its replies, and the servers did answer: then
-        these replies may be why it fails."""
+        """Tell whether this attempt came only as far as an earlier one, by its replies, and the servers did answer:
+        then these replies may be why it fails."""
         return self._repeated > 0 and self._new == 0 and not self._waiting
 
     async def rewind(self) -> None:

@@ -78,17 +78,17 @@ class Environment(Attempts, Protocol):
 
     @property
     def config(self) -> AgentEnvConfig:
-        """The options."""
+        """Return the options."""
         ...
 
     @property
     def carries_tokens(self) -> bool:
-        """Whether rollouts have token ids."""
+        """Tell whether rollouts have token ids."""
         ...
 
     @property
     def servers(self) -> Sequence[InferenceServer]:
-        """The inference servers."""
+        """Return the inference servers."""
         ...
 
     def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
@@ -113,11 +113,11 @@ class Pace(Protocol):
 
     @property
     def step(self) -> int:
-        """The trainer's step."""
+        """Return the trainer's step."""
 
     @property
     def max_tokens(self) -> int:
-        """Longest row that can be used."""
+        """Return the length of the longest row that can be used."""
 
     async def room(self, working: int) -> int | None:
         """Return how many groups may be started now, beside those that are worked on; None when the run is over."""
@@ -231,7 +231,8 @@ class Run:
 
     @property
     def useful_groups(self) -> int:
-        """Groups at the same time whose rollouts may all run, and one whose rollouts wait to be let in."""
+        """Return how many groups may be worked on: those whose rollouts may all run, and one whose rollouts wait to be
+        let in."""
         enough = -(-self.rollouts.limiter.limit // self.config.group_size) + 1
         return min(self.config.max_num_workers, enough)
 
@@ -352,7 +353,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def _continued(run_dir: Path, journal: Journal) -> Metrics:
-    """The metrics of an earlier start; new ones when there are none that can be read."""
+    """Return the metrics of an earlier start; new ones when there are none that can be read."""
     path = run_dir / "metrics.json"
     try:
         metrics = Metrics.from_json(path.read_bytes())

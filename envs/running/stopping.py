@@ -24,7 +24,7 @@ class Stopping:
 
     @property
     def asked(self) -> bool:
-        """Whether nothing new is to be started."""
+        """Tell whether nothing new is to be started."""
         return self._asked.is_set()
 
     def ask(self) -> bool:

@@ -54,7 +54,7 @@ class LoopWatch:
         await asyncio.to_thread(self._thread.join)
 
     def suspended_since(self, moment: float) -> float:
-        """Seconds for which the process was suspended after `moment` (`time.monotonic`)."""
+        """Return the seconds for which the process was suspended after `moment` (`time.monotonic`)."""
         return sum(seconds for end, seconds in self._suspensions if end >= moment)
 
     async def _beat(self) -> None:
@@ -74,7 +74,7 @@ class LoopWatch:
         self._looked = time.monotonic()
 
     def _blocked(self) -> None:
-        """The loop is blocked now: see by what, wait for the end, and say so."""
+        """See by what the loop is blocked now, wait for the end, and say so."""
         since, frame = self._beaten, sys._current_frames().get(self._thread_id)
         stack = "".join(traceback.format_stack(frame, limit=12)) if frame is not None else ""
         del frame  # else its locals would live until the next block

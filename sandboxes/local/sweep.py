@@ -98,7 +98,7 @@ def _family(needle: bytes, since: Moment | None) -> set[int]:
 
 
 def _descends(pid: int, parents: dict[int, int], older: set[int], root: int) -> bool:
-    """Whether a process has an older one above it, below the `root`."""
+    """Tell whether a process has an older one above it, below the `root`."""
     above = parents.get(pid, 0)
     while above and above != root:
         if above in older:

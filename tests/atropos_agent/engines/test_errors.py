@@ -1,0 +1,51 @@
+"""What an inference server's error means."""
+
+import pytest
+
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, counted, refusal, said_error
+from atropos_agent.types import EngineError
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "expected"),
+    [
+        (400, "no such option", EngineError),
+        (400, "This model's maximum context length is 2048 tokens", ContextOverflow),
+        (None, "input is too long", ContextOverflow),
+        (None, "something", OddAnswer),
+        (429, "queue too long", EngineDown),
+        (500, "Internal Server Error", OddAnswer),
+        (503, "busy", EngineDown),
+    ],
+)
+def test_each_status_means_one_thing(status, text, expected):
+    error = refusal("the server", status, text)
+    assert type(error) is expected
+    assert str(error).startswith("the server answered")
+
+
+def test_a_server_that_says_itself_that_it_failed_is_broken():
+    assert refusal("the server", 500, "x").broken
+    assert not refusal("the server", None, "x").broken
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"error": {"message": "busy", "code": 503}}, (503, "busy")),
+        ({"object": "error", "message": "no such model", "code": "404"}, (404, "no such model")),
+        ({"detail": "starting", "status_code": 503}, (503, "starting")),
+        ({"error": "x"}, (None, "x")),
+        ({"error": {"message": "x", "code": 7}}, (None, "x")),
+        ({"choices": []}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_an_error_is_found_in_the_body_whatever_http_says(body, said):
+    assert said_error(body) == said
+
+
+@pytest.mark.parametrize("body", [{}, None, {"usage": []}, {"usage": {"completion_tokens": "x"}}])
+def test_an_answer_that_is_too_odd_to_tell_its_tokens_has_none(body):
+    assert counted(lambda body: int(body["usage"]["completion_tokens"]), body) == 0
