@@ -59,6 +59,7 @@ def rollouts(draw):
     return turns, draw(st.integers(1, 60)), draw(st.sampled_from(["stop", "length"]))
 
 
+@pytest.mark.long(25)
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(number=st.integers(0, 1000), rollout=rollouts())
 def test_any_conversation_makes_true_rows(families, number, rollout):
@@ -80,11 +81,11 @@ def test_any_conversation_makes_true_rows(families, number, rollout):
     assert_truth(tokenizer, result, exchanges)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.booleans(), st.lists(st.integers(0, 9), max_size=4), st.lists(st.integers(0, 9), max_size=4)))
 )
-def test_the_record_of_any_exchanges_is_met_by_exactly_the_rows_made_of_them(families, made):
+def test_the_record_of_any_exchanges_is_met_by_exactly_the_rows_made_of_them(made):
     record = [
         Exchange(extends and i > 0, tuple(given), tuple(ids), (-0.5,) * len(ids))
         for i, (extends, given, ids) in enumerate(made)

@@ -91,6 +91,7 @@ async def test_an_answer_to_other_ids_is_not_trained_on(engine, make_env):
     assert metrics_of(env).failures == {"tokens": 1}
 
 
+@pytest.mark.long(15)
 async def test_rollouts_wait_for_an_engine_that_restarts_and_its_downtime_is_not_their_time(engine, make_env):
     async with spoilt(engine) as proxy:
         proxy.plan.extend([None, None])

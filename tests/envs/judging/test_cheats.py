@@ -5,6 +5,7 @@ from cheats import CHEATS
 from task_formats import FORMATS, share
 
 
+@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):

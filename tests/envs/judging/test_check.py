@@ -113,6 +113,7 @@ async def test_an_engine_that_is_gone_ends_the_check(tmp_path):
         await check_tasks(Backend(), [load_task(make_task(tmp_path, name)) for name in "abc"])
 
 
+@pytest.mark.long(10)
 @pytest.mark.docker
 async def test_what_was_checked_before_is_checked_again_only_when_it_has_to_be(docker_backend, tmp_path):
     directory = make_task(tmp_path, "fine")

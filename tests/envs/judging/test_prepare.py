@@ -44,6 +44,7 @@ command ./p; tool; timeout 5 tool; cat /dev/null; tar --version; bash -e ./p; sh
 """
 
 
+@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("python", [True, False], ids=["python", "no python"])
 async def test_in_whatever_way_test_sh_runs_judged_code_it_is_not_root(docker_backend, tmp_path, python):

@@ -553,6 +553,7 @@ async def shell_image(backend: DockerBackend, tmp_path: Path, means: str) -> str
     return await image_of(backend, tmp_path / means, files, MEANS[means])
 
 
+@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("means", MEANS)
 async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_path, means):
@@ -616,6 +617,7 @@ CHEATS = {
 }
 
 
+@pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("means", ["python", "setpriv"])
 async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path, means):
