@@ -41,23 +41,29 @@ def pytest_addoption(parser):
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items):
-    """Put the tests marked `long` first, the longest before others, a share for each worker.
+def pytest_collection_modifyitems(config, items):
+    """Put the tests marked `long` first, the longest before others, and last those that only compute: a share of each
+    for each worker.
 
-    So no worker begins one at the end. pytest-xdist's "worksteal" gives each worker an equal stretch of the list to
-    begin with.
+    So no worker begins a long one at the end, and what is left then is quick: of tests that wait, for containers or a
+    pause, some would be left alone. pytest-xdist's "worksteal" gives each worker an equal stretch of the list to begin
+    with. A share is a stretch as well, because neighbours have fixtures in common.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    computing = config.rootpath / "tests/atropos_agent"
     long = [item for item in items if item.get_closest_marker("long")]
     long.sort(key=lambda item: next(iter(item.get_closest_marker("long").args), 10), reverse=True)
     others = [item for item in items if not item.get_closest_marker("long")]
-    stretch, ordered = math.ceil(len(items) / workers), []
+    waiting = [item for item in others if computing not in item.path.parents]
+    quick = [item for item in others if computing in item.path.parents]
+    stretch, share, ordered = math.ceil(len(items) / workers), math.ceil(len(waiting) / workers), []
     for worker in range(workers):
-        first = long[worker::workers]
-        ordered += first
-        ordered += others[: stretch - len(first)]
-        del others[: stretch - len(first)]
-    items[:] = ordered + others
+        begun = long[worker::workers] + waiting[:share]
+        del waiting[:share]
+        room = max(0, stretch - len(begun))
+        ordered += begun + quick[:room]
+        del quick[:room]
+    items[:] = ordered + quick
 
 
 def pytest_collection_finish():
