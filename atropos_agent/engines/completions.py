@@ -82,6 +82,8 @@ class CompletionsServer(TokenServer):
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
         self._failures = 0
+        self._known = False
+        """Whether it has ever answered a request."""
         self._http: HttpClient | None = None
 
     @property
@@ -308,13 +310,14 @@ class CompletionsServer(TokenServer):
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
         if response.status_code != 200:
-            raise refusal(self.label, response.status_code, response.text)
+            raise refusal(self.label, response.status_code, response.text, known=self._known)
         try:
             answer = response.json()
         except ValueError as error:
             raise OddAnswer(f"{self.label} answered with something else than JSON: {response.text[:200]!r}") from error
         if (said := said_error(answer)) is not None:
-            raise refusal(self.label, *said)
+            raise refusal(self.label, *said, known=self._known)
+        self._known = True
         return answer
 
     async def prompt_ids_of(self, text: str) -> list[int]:

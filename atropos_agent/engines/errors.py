@@ -9,6 +9,7 @@ from typing import Any
 from atropos_agent.types import AgentError, EngineError
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+"""Statuses after which another try may succeed; so do those over 505, which proxies have of their own."""
 
 MAY_BE_TOO_LONG = frozenset({400, 413, 422, 500})
 """Statuses with which inference servers say that a prompt is too long: 500 where the error comes from their depth."""
@@ -47,19 +48,22 @@ class ModelNotServed(EngineError):
     """The inference server answers, but serves other models than the one that is asked for."""
 
 
-def refusal(label: str, status: int | None, text: str) -> AgentError:
+def refusal(label: str, status: int | None, text: str, *, known: bool = False) -> AgentError:
     """Return what an answer means that is an error: whether another try may succeed.
 
     label: how messages call the server. status: HTTP's, or the one that the answer's body names; None where it names
-    none."""
+    none. known: whether the server has answered such a request before. What it finds no more, it may find again: it
+    was started anew and has not loaded its adapter yet, or something else answers in its place."""
     said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
+    if status == 404 and known:
+        return EngineDown(f"{said}; it did serve that before, so it is waited for: load the model or adapter again")
     if (status is None or status in MAY_BE_TOO_LONG) and _TOO_LONG.search(text):
         return ContextOverflow(said)
     if status is None:
         return OddAnswer(said)
     if status == 500:
         return OddAnswer(said, broken=True)
-    return EngineDown(said) if status in RETRIED else EngineError(said)
+    return EngineDown(said) if status in RETRIED or status > 505 else EngineError(said)
 
 
 def said_error(body: Any) -> tuple[int | None, str] | None:

@@ -254,9 +254,9 @@ async def train(options: argparse.Namespace) -> None:
             async with kept_current(server, checkpoint, step):
                 # A batch that was pulled is kept until it is trained on: the API has forgotten it.
                 groups = json.loads(pending.read_bytes()) if pending.is_file() else list((await anext(batches)).groups)
-            replace_file(pending, json.dumps(groups).encode())
-            pulled = time.monotonic()
-            figures = await asyncio.to_thread(_learn, policy, groups, step, seen)
+                replace_file(pending, json.dumps(groups).encode())
+                pulled = time.monotonic()
+                figures = await asyncio.to_thread(_learn, policy, groups, step, seen)
             step += 1
             checkpoint = options.out / f"step-{step:06}"
             seconds = {"wait": pulled - began, "train": time.monotonic() - pulled}

@@ -112,6 +112,7 @@ TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model le
         (refused(502, "<html>bad gateway</html>"), EngineDown),
         (refused(504, "upstream took too long"), EngineDown),
         (refused(429, "too many requests: queue too long"), EngineDown),
+        (refused(522, "origin timed out"), EngineDown),
         (refused(500, "request took too long"), OddAnswer),
         (refused(500, "Internal Server Error"), OddAnswer),
         (refused(500, TOO_LONG), ContextOverflow),
@@ -138,6 +139,28 @@ async def test_each_answer_that_is_none_means_one_thing(handler, expected):
     with pytest.raises(AgentError) as caught:
         await server_with(handler).once(input_ids=[1], max_tokens=4, n=1)
     assert type(caught.value) is expected
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        refused(404, '{"error": {"message": "The model `policy` does not exist.", "code": 404}}'),
+        refused(404, "default backend"),
+        told({"object": "error", "message": "no such model", "code": 404}),
+    ],
+)
+async def test_a_model_that_was_there_is_waited_for(pauses, gone):
+    """An inference server that was started again has its adapter some time later only."""
+    answers = [told({"choices": [CHOICE]}), gone, gone, told({"choices": [CHOICE]})]
+
+    def answer(request):
+        return answers.pop(0)(request)
+
+    server = server_with(answer)
+    await ask(server)
+    with pytest.raises(EngineDown, match="load the model or adapter again"):
+        await server.once(input_ids=[1], max_tokens=4, n=1)
+    assert (await ask(server))[1] == [[5]]
 
 
 async def test_an_aborted_reply_without_ids_is_told_as_aborted_and_asked_for_again(pauses):

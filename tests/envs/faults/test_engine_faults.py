@@ -61,6 +61,19 @@ async def test_a_request_that_fails_is_sent_again_with_the_same_ids(engine, make
     assert sum(env.attempts.values()) == 2
 
 
+async def test_a_model_that_is_gone_for_a_while_is_waited_for(engine, make_env):
+    async with spoilt(engine) as proxy:
+        proxy.plan.extend([None, None])
+        proxy.always = 404
+        env = make_env(proxy.url)
+        making = asyncio.create_task(one_group(env))
+        await asyncio.sleep(2.0)
+        proxy.always = None
+        await making
+    assert not metrics_of(env).failures
+    assert sum(env.attempts.values()) == 2, "the rollouts kept their sandboxes"
+
+
 async def test_an_engine_that_hangs_with_its_connections_open_is_noticed(engine, make_env, monkeypatch):
     monkeypatch.setattr(CompletionsServer, "probe_s", 0.5)
     monkeypatch.setattr(CompletionsServer, "alive_s", 3.0)
