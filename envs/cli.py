@@ -39,6 +39,7 @@ from envs.running import groups
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal
+from envs.running.waiting import once_reachable
 from sandboxes.naming import resolve
 
 logger = logging.getLogger(__name__)
@@ -168,9 +169,12 @@ async def _run_command(
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
-    """Find out now what would fail later: tasks, sandboxes, tokenizer, run directory. Raises
-    UsageError with every problem and its remedy."""
+    """Find out now what would fail later: tasks, sandboxes, tokenizer, run directory. A Docker daemon that can't be
+    reached is waited for, where nothing else is wrong. Raises UsageError with every problem and its remedy."""
+    await once_reachable(lambda: _check_once(env_cls, options))
 
+
+async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
     async def tokenizer() -> None:
         if options.env.tokenizer_name:
             await asyncio.to_thread(load_tokenizer, options.env.tokenizer_name)

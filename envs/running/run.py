@@ -28,6 +28,7 @@ from envs.running.journal import Journal
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
 from envs.running.stopping import Stopping
+from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import Attempts, LocalWorker
 from envs.types import Failure, InfraError, Rollout, Seat, Task
@@ -318,7 +319,7 @@ async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tup
         writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
         for server in env.servers:
             stack.push_async_callback(server.close)
-        await env.setup(stack)
+        stack.push_async_exit(await once_reachable(lambda: _set_up(env)))
         # What is loaded by now stays: a full collection that walks through it would block the event loop for 0.2 s.
         gc.freeze()
         stack.callback(gc.unfreeze)
@@ -328,6 +329,13 @@ async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tup
         finally:
             await write_metrics(env, metrics, limiter, watch)
             await asyncio.to_thread(_write_page, env)
+
+
+async def _set_up(env: Environment) -> AsyncExitStack:
+    """Return what rollouts need, opened. Nothing is left open where that fails."""
+    async with AsyncExitStack() as stack:
+        await env.setup(stack)
+        return stack.pop_all()
 
 
 async def write_metrics(env: Environment, metrics: Metrics, limiter: ConcurrencyLimiter, watch: LoopWatch) -> None:

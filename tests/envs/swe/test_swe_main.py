@@ -155,16 +155,25 @@ def test_misspelt_keys_of_a_file_are_refused_all_at_once(tmp_path):
         assert place in done.stderr
 
 
-def test_an_empty_task_folder_is_refused(tmp_path):
-    done = run("serve", f"--env.tasks={tmp_path}")
-    assert done.returncode == 1
-    assert "holds no task" in done.stderr
+@pytest.mark.docker
+def test_a_missing_docker_daemon_is_told_with_the_remedy_and_waited_for(docker_backend, engine, two_tasks, tmp_path):
+    there = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
+    options = (f"--openai.base_url={engine.url}", f"--env.tasks={two_tasks}", f"--env.run_dir={tmp_path / 'run'}")
+    program = Program(
+        command("evaluate", *options, "--env.eval_samples=1"),
+        stdout=tmp_path / "log",
+        env={**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/later.sock"},
+    )
+    said = next(line for line in lines_of(tmp_path / "log", program) if "Waiting for it" in line)
+    assert "python -m sandboxes setup" in said
+    (tmp_path / "later.sock").symlink_to(there)
+    assert program.wait(120) == 0, (tmp_path / "log").read_text()
 
 
-def test_a_missing_docker_engine_is_told_with_the_remedy():
-    done = run("serve", DOCKER_HOST="unix:///nonexistent/docker.sock")
+def test_what_only_the_user_can_mend_is_told_at_once_also_beside_a_missing_docker_daemon(tmp_path):
+    done = run("serve", f"--env.tasks={tmp_path}", DOCKER_HOST="unix:///nonexistent/docker.sock")
     assert done.returncode == 1
-    assert "python -m sandboxes setup" in done.stderr
+    assert "holds no task" in done.stderr and "python -m sandboxes setup" in done.stderr
 
 
 def test_a_wrong_tokenizer_is_refused(engine, tmp_path):

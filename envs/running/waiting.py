@@ -1,0 +1,40 @@
+"""Waiting at the start for what a run stands on, so that nothing from outside ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sandboxes.base import DaemonError, SandboxTimeout
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE_S = 1800.0
+"""How long that is waited for, in seconds: as long as a request waits for an inference server."""
+REMIND_S = 15.0
+"""Seconds between two messages that say so."""
+AWAY = (ConnectionError, DaemonError, SandboxTimeout)
+"""What says that something is not there now. `DaemonUnavailable` is a ConnectionError, too."""
+
+
+async def once_reachable(reach: Callable[[], Awaitable[T]]) -> T:
+    """Return what `reach` returns. It is called again while it finds something not there, for `PATIENCE_S` at most;
+    what it raises then, and anything else at once, is raised. Its message holds the remedy."""
+    began, pause_s, reminded = time.monotonic(), 1.0, 0.0
+    while True:
+        try:
+            return await reach()
+        except AWAY as error:
+            now = time.monotonic()
+            if now - began + pause_s > PATIENCE_S:
+                raise
+            if not reminded or now - reminded >= REMIND_S:
+                reminded = now
+                logger.warning("%s Waiting for it, up to %.0f minutes", error, PATIENCE_S / 60)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, 8.0)
