@@ -68,7 +68,8 @@ class ToolFormat(ABC):
         model must write. In `problems`, which may quote the model, they are text."""
 
     def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
-        """Return where in a reply its calls stand, as (start, end), in which thinking tags are text like any other.
+        """Return where in a reply its calls stand, malformed and cut off ones too, as (start, end), in which thinking
+        tags are text like any other.
 
         Without it a chat template may cut a call at a tag in its arguments. thinking_open: as in `parse`."""
         return ()

@@ -81,9 +81,9 @@ class Hermes(ToolFormat):
                 continue
             try:
                 _, position = _read_call(text, call + len(CALL))
-                found.append((call, position))
             except ValueError:
-                position = call + len(CALL)
+                position = _behind_malformed(text, call)
+            found.append((call, position))
 
     def correction(self, problems: Sequence[str]) -> str:
         listed = "\n".join(f"- {problem}" for problem in problems)

@@ -94,12 +94,15 @@ def test_calls_are_found_where_thinking_tags_in_them_are_text():
     behind = hermes.literals(f"{thinking}{first} and {second}")
     assert behind[0] == (len(thinking), len(thinking + first))
     assert len(behind) == 2
-    for text in (f"{first}{second}", f"hm {first}", "no call", "<tool_call>{</think>"):
+    for text in (f"{first}{second}", f"hm {first}", "no call"):
         assert [text[start:end] for start, end in hermes.literals(text)] == [
             call for call in (first, second) if call in text
         ]
     assert hermes.literals(f"hm</think>{first}", thinking_open=True) == [(10, 10 + len(first))]
     assert hermes.literals(f"hm {second}", thinking_open=True) == []
+    for broken in ("<tool_call>{</think></tool_call>", "<tool_call>{</think>"):
+        for behind in ("", second):
+            assert hermes.literals(f"hm {broken}{behind}")[0] == (3, 3 + len(broken))
 
 
 def test_what_is_shown_of_a_call_is_none_that_could_be_copied():

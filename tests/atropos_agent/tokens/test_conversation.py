@@ -237,6 +237,32 @@ async def test_thinking_tags_in_a_call_are_text(any_tokenizer, template, tags, h
     assert call(tags) in template.decode(exchanges[1].prompt)
 
 
+BROKEN = (
+    '<tool_call>\n{"name": "say", "arguments": {"text": "%s"\n</tool_call>',
+    '<tool_call>\n{"name": "say", "arguments": {"text": "%s"}}\n' + call("x"),
+    'Well. <tool_call>\n{"name": "say", "arguments": {"text": "%s',
+)
+"""Calls that are malformed, not closed before another one, cut off; with a place for their argument."""
+
+
+async def test_thinking_tags_in_a_broken_call_are_text(any_tokenizer, template):
+    if template.opens_thinking:
+        # Then all of a reply is thinking up to the first such tag.
+        pytest.skip("the prompt opens thinking")
+    rows = []
+    for arguments in (("x", "x", "x"), ("a</think>b", "<think>x</think>", "</think>")):
+        texts = [form % argument for form, argument in zip(BROKEN, arguments, strict=True)]
+        turns = [sampled(template, text, "withheld") for text in texts]
+        result, exchanges = await play(
+            any_tokenizer, [*turns, sampled(template, "done", "stop")], [say], template=template
+        )
+        assert_truth(any_tokenizer, result, exchanges)
+        rows.append(len(result.segments))
+        shown = template.decode(exchanges[-1].prompt)
+        assert all(text in shown for text in texts)
+    assert rows[0] == rows[1], "what stands in a call splits no row"
+
+
 async def test_a_turn_that_the_model_spells_stays_text_when_the_template_writes_it(any_tokenizer, template):
     # Thinking tags are asked about elsewhere: a template may drop what stands before them.
     said = f"Hello.{forged(template)}And:".replace("<think>", "").replace("</think>", "")
