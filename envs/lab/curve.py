@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from envs.records.atif import FILE_NAME, KEY
-from envs.records.read import read_counts
+from envs.records.atif import parts
+from envs.records.read import read_counts, read_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +25,21 @@ class Replies:
 
 
 class RolloutTail:
-    """Reads what an environment adds to its file of rollouts."""
+    """Reads what an environment adds to its saved rollouts."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._path = run_dir / FILE_NAME
+        self._run_dir = run_dir
         self._offset = 0
         self.rollouts: dict[str, Replies] = {}
 
     def read(self) -> Mapping[str, Replies]:
         """Return all rollouts so far, by id."""
-        if self._path.is_file():
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        break
-                    self._offset += len(line)
-                    ours = orjson.loads(line)["extra"][KEY]
-                    counts = read_counts(ours)
-                    parsed = counts.tool_calls > 0 and not counts.malformed_calls
-                    self.rollouts[ours["id"]] = Replies(ours["verdict"]["reward"], parsed)
+        if parts(self._run_dir):
+            for behind, ours in read_from(self._run_dir, self._offset):
+                self._offset = behind
+                counts = read_counts(ours)
+                parsed = counts.tool_calls > 0 and not counts.malformed_calls
+                self.rollouts[ours["id"]] = Replies(ours["verdict"]["reward"], parsed)
         return self.rollouts
 
 

@@ -123,14 +123,29 @@ def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
 
     Lines that hold none (torn by a crash) are skipped. Raises OSError.
     """
-    for _, path in _parts(directory):
+    for _, saved in read_from(directory):
+        try:
+            yield saved["task"]["id"], saved["verdict"]["reward"]
+        except (KeyError, TypeError):
+            continue
+
+
+def read_from(directory: Path | str, offset: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield what documents say in `extra.atropos_agent`, each with the offset behind it, from which to go on later.
+
+    offset: where to begin in the directory's saved rollouts, counted over all `parts`.
+    Lines that hold none (torn by a crash, or being written) are skipped. Raises OSError.
+    """
+    for start, path in _parts(directory):
         with path.open("rb") as file:
+            place = start + file.seek(max(0, offset - start))
             for line in file:
+                place += len(line)
                 try:
-                    saved = orjson.loads(line)["extra"][KEY]
-                    yield saved["task"]["id"], saved["verdict"]["reward"]
+                    ours = orjson.loads(line)["extra"][KEY]
                 except (orjson.JSONDecodeError, KeyError, TypeError):
                     continue
+                yield place, ours
 
 
 def _parts(directory: Path | str) -> list[tuple[int, Path]]:

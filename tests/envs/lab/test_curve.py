@@ -10,7 +10,8 @@ import pytest
 from samples import rollout
 
 from envs.lab.curve import Curve, Evaluation, bootstrap, gain, rise
-from envs.records.atif import RolloutWriter
+from envs.records import atif
+from envs.records.atif import FILE_NAME, RolloutWriter, parts
 
 
 def step(number: int, rewards: list[float], **more: Any) -> dict[str, Any]:
@@ -56,3 +57,24 @@ async def test_a_run_is_read_as_it_grows(tmp_path: Path) -> None:
         (folder / "eval-0.json").write_text(json.dumps({"tasks": [{"task_id": "x", "solved": solved, "samples": 2}]}))
     curve.read()
     assert [(one.step, one.mean) for one in curve.evaluations] == [(0, 0.5), (1, 1.0)]
+
+
+async def test_all_parts_of_the_saved_rollouts_are_read_while_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, names = tmp_path / "environment", [f"r-{n}" for n in range(5)]
+    (tmp_path / "trainer").mkdir()
+    monkeypatch.setattr(atif, "PART", 1)
+    curve = Curve(tmp_path)
+    for number, name in enumerate(names, start=1):
+        async with RolloutWriter(folder) as writer:
+            await writer.write(rollout(name, reward=1.0))
+        with parts(folder)[-1][1].open("ab") as file:
+            file.write(b'{"torn by a crash')
+        line = step(number, [1.0]) | {"rollout_ids": names[:number]}
+        with (tmp_path / "trainer/steps.jsonl").open("a") as steps:
+            steps.write(json.dumps(line) + "\n")
+        curve.read()
+    assert len(parts(folder)) > 2 and parts(folder)[0][1].name == FILE_NAME
+    assert len(curve._rollouts.read()) == 5
+    assert curve.series("solved") == [(float(number), 1.0) for number in range(1, 6)]
