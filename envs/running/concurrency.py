@@ -85,8 +85,9 @@ class HillClimb:
 
     At first it doubles with every look, as TCP's slow start does, while each rollout still gets tokens at the best
     rate that was seen. When for six looks they have not, it goes to where the tokens of now would be sampled at that
-    rate, and from then on grows by a quarter while that helps. It shrinks by a fifth whenever requests queue in a
-    server or are put back for lack of memory. When growing did not help, it goes back and waits 12 looks.
+    rate, and from then on grows by a quarter while that helps. Whenever requests queue in a server, it shrinks by as
+    many as wait, and by a fifth when they are put back for lack of memory; never by more than a fifth at once. When
+    growing did not help, it goes back and waits 12 looks.
     """
 
     limit: int
@@ -100,11 +101,12 @@ class HillClimb:
     _before: tuple[int, float] | None = None
     _rest: int = 0
 
-    def look(self, *, tokens_per_s: float, saturated: bool, queueing: bool) -> int:
-        """Return the limit from now on. saturated: as many ran as might."""
-        if queueing:
+    def look(self, *, tokens_per_s: float, saturated: bool, room: int | None = None) -> int:
+        """Return the limit from now on. saturated: as many ran as might. room: for how many rollouts the servers have room,
+        where they have not for all that run."""
+        if room is not None:
             self._doubles, self._before = False, None
-            self._change(self.limit * 4 // 5, rest=12)
+            self._change(max(self.limit * 4 // 5, min(self.limit, room)), rest=12)
         elif saturated:
             self._looks += 1
             self._tokens_per_s += tokens_per_s
@@ -198,9 +200,12 @@ class ConcurrencyLimiter:
                 await asyncio.sleep(self.look_s / self.samples)
                 if (now := await load()) is not None:
                     seen.append(now)
-            queueing = bool(seen) and all(now.waiting > max(1.0, 0.1 * now.running) for now in seen)
+            # More may still run than the limit lets in: what was shrunk before has not helped yet.
+            excess = min((now.waiting - max(1.0, 0.1 * now.running) for now in seen), default=0.0)
             if seen:
-                queueing, preempted = queueing or seen[-1].preempted > preempted, seen[-1].preempted
+                if seen[-1].preempted > preempted:
+                    excess = max(excess, self.climb.limit / 5)
+                preempted = seen[-1].preempted
             tokens = count() - before
             before += tokens
             # Until then nothing is known: images are built, sandboxes opened.
@@ -209,7 +214,7 @@ class ConcurrencyLimiter:
             self.climb.look(
                 tokens_per_s=tokens / self.look_s,
                 saturated=at_work and self._most_active >= limit,
-                queueing=queueing,
+                room=self.active - math.ceil(excess) if excess > 0 else None,
             )
             self._most_active = self.active
             if self.climb.limit != limit:
