@@ -314,6 +314,11 @@ class Sender:
             too_many = before.alone and known.alone and formed * known.batch > self._queued
             if formed < 0 or too_many or (formed == 0 and queued < self._queued):
                 raise BadAnswer(f"{self._api.url} tells of steps and groups that don't agree; it may be another API")
+        if formed > 0 and not (before.alone and known.alone):
+            # What others have in batches nobody can reckon, so it has to be told twice.
+            again, *_ = await self._glance()
+            if again.current_step < status.current_step:
+                raise BadAnswer(f"{self._api.url} tells of step {status.current_step}, then of {again.current_step}")
         await self._outbox.handed_on(left, formed=formed, api=known)
         self.status, self._known, self._queued = status, known, queued
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from envs.delivery.packing import RowPacker
 from envs.delivery.sender import Registration, Sender
-from envs.delivery.trainer_api import TrainerAPI
+from envs.delivery.trainer_api import EnvStatus, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.stats import EvalSummary
 from envs.running.evaluation import evaluate
@@ -116,6 +116,8 @@ class TrainerPace:
         self.step = sender.answer.starting_step
         total = run.config.total_steps
         self._total_steps = sender.answer.num_steps if total == -1 else total
+        self._enough: EnvStatus | None = None
+        """The answer of the API after which the trainer has had enough: the next one has to say so, too."""
         self.evaluations: set[asyncio.Task[None]] = set()
 
     @property
@@ -131,7 +133,9 @@ class TrainerPace:
             await self._step_to(sender.step)
         queued = sender.status.queue_size
         if self.step + queued * size // sender.batch_size > self._total_steps:
-            return None
+            told_before, self._enough = self._enough, sender.status
+            return 0 if told_before is None or told_before is sender.status else None
+        self._enough = None
         if self._outbox.bytes > config.outbox_mb * 2**20:
             return 0
         most = config.max_batches_offpolicy * sender.batch_size // size - queued - self._outbox.ready

@@ -193,6 +193,30 @@ async def test_a_step_that_can_not_be_is_not_believed(tmp_path, run_api):
         assert max(steps) < 10
 
 
+async def test_beside_another_environment_a_step_is_believed_when_it_is_told_twice(tmp_path, run_api):
+    lie = b'{"current_step": 900000, "queue_size": 9, "self_queue_size": 1, "env_weight": 0.5}'
+    async with (
+        Proxy(run_api.url) as proxy,
+        Side(tmp_path / "run", proxy.url) as side,
+        Trainer(run_api.url) as trainer,
+    ):
+        proxy.only = b"/status-env"
+        other, steps = Other(run_api.url), set()
+        await side.add(1)
+        async with side.sending():
+            await trainer.has("g0")
+            await other.join()
+            for n in range(1, 4):
+                proxy.plan.append(lie)
+                await side.add(1)
+                for _ in range(15):
+                    await asyncio.sleep(0.1)
+                    steps.add(side.sender.step)
+                await trainer.has(f"g{n}")
+            await side.reaches(delivered=4)
+        assert max(steps) < 10
+
+
 async def test_a_wrong_step_that_was_believed_is_got_over(tmp_path, run_api):
     lie = b'{"current_step": 900000, "queue_size": 5, "self_queue_size": 1, "env_weight": 0.5}'
     async with at_work(tmp_path, run_api, batch=2) as (proxy, side, trainer):

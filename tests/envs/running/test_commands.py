@@ -2,12 +2,15 @@
 
 import asyncio
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from sums import Sums, fill, metrics_of, pulled
 
+from envs.config import AgentEnvConfig
+from envs.delivery.trainer_api import EnvStatus
 from envs.lab.consumer import Consumer
-from envs.running.commands import evaluate_once, process_groups
+from envs.running.commands import TrainerPace, evaluate_once, process_groups
 from envs.running.run import open_run
 from envs.types import InfraError
 
@@ -101,6 +104,23 @@ async def test_when_every_task_fails_by_our_fault_the_run_ends_with_the_reason(m
     env = make_env(AllBroken, attempts=1, task_failures=1, group_size=2, total_steps=1)
     with pytest.raises(InfraError, match="every task is quarantined"):
         await process_groups(env)
+
+
+async def test_the_trainer_has_had_enough_when_it_is_told_twice():
+    def told(**said):
+        return EnvStatus(current_step=3, self_queue_size=0, env_weight=0.5, **{"queue_size": 0, **said})
+
+    config = AgentEnvConfig(total_steps=10, group_size=4)
+    sender = SimpleNamespace(
+        answer=SimpleNamespace(starting_step=3, num_steps=10), step=3, status=told(), batch_size=8, max_token_len=-1
+    )
+    run = SimpleNamespace(config=config, useful_groups=4)
+    pace = TrainerPace(run, None, sender, SimpleNamespace(bytes=0, ready=0))
+    rooms = []
+    for status in (told(), told(queue_size=10**9), told(), *[told(queue_size=30)] * 2, told(queue_size=31)):
+        sender.status = status
+        rooms.append(await pace.room(0))
+    assert rooms[1:] == [0, rooms[0], 0, 0, None], "an answer that was wrong once ends nothing"
 
 
 async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
