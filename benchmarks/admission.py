@@ -78,32 +78,24 @@ class Engine:
 
 
 async def simulate(
-    engine: Engine, *, start: int, most: int, rollout_s: float, turns: int, minutes: float, at_the_end: bool
+    engine: Engine, *, start: int, most: int, rollout_s: float, turns: int, minutes: float
 ) -> list[tuple[float, int, int, int]]:
-    """Let rollouts in. Returns, for every second, the time, how many ran, the limit, and the tokens so far.
-
-    at_the_end: tokens are counted when a rollout ends."""
+    """Let rollouts in. Returns, for every second, the time, how many ran, the limit, and the tokens so far."""
     limiter = ConcurrencyLimiter(start=start, most=most, breaker=CircuitBreaker(0.5))
     loop = asyncio.get_running_loop()
 
     async def rollout() -> None:
-        sampled = 0
         async with limiter.slot():
             for _ in range(turns):
                 await engine.reply()
-                sampled += 100
-                if not at_the_end:
-                    limiter.tokens += 100
                 await asyncio.sleep(random.uniform(0.2, 1.8) * rollout_s / turns / 2)
-        if at_the_end:
-            limiter.tokens += sampled
 
     async def forever() -> None:
         while True:
             await rollout()
 
     tasks = [asyncio.create_task(forever()) for _ in range(most + 8)]
-    tasks.append(asyncio.create_task(limiter.follow(engine.load)))
+    tasks.append(asyncio.create_task(limiter.follow(engine.load, lambda: engine.tokens)))
     seen = []
     while loop.time() < 60 * minutes:
         await asyncio.sleep(1.0)
@@ -144,27 +136,26 @@ def main() -> None:
         "queues from 12 requests": (lambda: Engine(reply_s, queue_from=12), 24),
         "queues from 64 requests": (lambda: Engine(reply_s, queue_from=64), 128),
     }
-    print("| inference server | tokens counted | minutes to 90% of what helps | limit at the end | most | tokens |")
-    print("|---|---|---:|---:|---:|---:|")
+    print("| inference server | minutes to 90% of what helps | limit at the end | most | tokens |")
+    print("|---|---:|---:|---:|---:|")
     for name, (make, helps) in engines.items():
-        for at_the_end in (False, True):
-            reached, limits, mosts, shares = [], [], [], []
-            for seed in range(options.seeds):
-                random.seed(seed)
-                seen = run(
-                    make, start=16, most=options.most, rollout_s=options.seconds, turns=options.turns,
-                    minutes=options.minutes, at_the_end=at_the_end,
-                )  # fmt: skip
-                reached.append(next((t / 60 for t, active, *_ in seen if active >= 0.9 * helps), math.inf))
-                limits.append(seen[-1][2])
-                mosts.append(max(active for _, active, *_ in seen))
-                possible = 100 * options.turns * helps / options.seconds * seen[-1][0]
-                shares.append(seen[-1][3] / possible)
-            print(
-                f"| {name} | {'at the end' if at_the_end else 'per turn'} | {_range(reached, '.1f')} |"
-                f" {_range(limits, '.0f')} | {_range(mosts, '.0f')} | {min(shares):.0%} |",
-                flush=True,
-            )
+        reached, limits, mosts, shares = [], [], [], []
+        for seed in range(options.seeds):
+            random.seed(seed)
+            seen = run(
+                make, start=16, most=options.most, rollout_s=options.seconds, turns=options.turns,
+                minutes=options.minutes,
+            )  # fmt: skip
+            reached.append(next((t / 60 for t, active, *_ in seen if active >= 0.9 * helps), math.inf))
+            limits.append(seen[-1][2])
+            mosts.append(max(active for _, active, *_ in seen))
+            possible = 100 * options.turns * helps / options.seconds * seen[-1][0]
+            shares.append(seen[-1][3] / possible)
+        print(
+            f"| {name} | {_range(reached, '.1f')} | {_range(limits, '.0f')} | {_range(mosts, '.0f')} |"
+            f" {min(shares):.0%} |",
+            flush=True,
+        )
 
 
 def _range(values: Sequence[float], form: str) -> str:

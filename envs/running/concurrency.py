@@ -158,8 +158,6 @@ class ConcurrencyLimiter:
         self.climb = HillClimb(min(start, most), most)
         self.breaker = breaker
         self.active = 0
-        self.tokens = 0
-        """Sampled in rollouts that are over; counted by whoever makes them."""
         self._most_active = 0
         self._turnstile = asyncio.Lock()
         self._freed = asyncio.Event()
@@ -186,14 +184,11 @@ class ConcurrencyLimiter:
             self.active -= 1
             self._freed.set()
 
-    async def follow(
-        self, load: Callable[[], Awaitable[Load | None]], sampled: Callable[[], int] | None = None
-    ) -> None:
+    async def follow(self, load: Callable[[], Awaitable[Load | None]], sampled: Callable[[], int]) -> None:
         """Adapt the limit to what the inference servers say (`load`), for ever.
 
-        sampled: tells tokens, or replies, sampled so far; without it they are known when a rollout is over."""
-        count = sampled or (lambda: self.tokens)
-        preempted, before = 0.0, count()
+        sampled: tells tokens, or replies, sampled so far."""
+        preempted, before = 0.0, sampled()
         while True:
             seen = []
             for _ in range(self.samples):
@@ -206,7 +201,7 @@ class ConcurrencyLimiter:
                 if seen[-1].preempted > preempted:
                     excess = max(excess, self.climb.limit / 5)
                 preempted = seen[-1].preempted
-            tokens = count() - before
+            tokens = sampled() - before
             before += tokens
             # Until then nothing is known: images are built, sandboxes opened.
             at_work = tokens > 0 or any(now.running > 0 for now in seen)

@@ -51,7 +51,6 @@ class Rollouts:
             with attempt:
                 rollout = await self._attempt(task, seat, recording, attempt.retry_state)
         self.failures.breaker.note(None)
-        self.limiter.tokens += rollout.result.sampled_tokens
         self.metrics.count_rollout(rollout)
         return rollout, await self._writer.write(rollout)
 

@@ -52,7 +52,7 @@ async def test_a_burst_of_requests_is_no_queue(waiting, shrinks, monkeypatch):
     async def load():
         return Load(running=8, waiting=next(looks), preempted=0)
 
-    following = asyncio.create_task(limiter.follow(load))
+    following = asyncio.create_task(limiter.follow(load, lambda: 0))
     await asyncio.sleep(0.5)
     following.cancel()
     assert (limiter.limit < 16) == shrinks
