@@ -51,6 +51,11 @@ COMMANDS = {
 }
 ABOUT_GROUPS = "what became of a run's groups, and why, in one table: `groups RUN_DIR`"
 
+LOOK_S = 1.0
+"""Seconds between two looks at an inference server that is waited for."""
+LOADED_AFTER = 60
+"""Looks at one that has come up before it counts as one that will not serve the model."""
+
 
 def run(env_cls: type[AgentEnv[Any]], argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
@@ -235,27 +240,36 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     first = ""
     for config in configs:
         async with open_server(config) as server:
-            reminded = 0
-            while True:
-                try:
-                    await server.connect()
-                    break
-                except ModelNotServed:
-                    raise
-                except EngineError as error:
-                    if reminded % 15 == 0:
-                        logger.warning("%s; waiting for it", error)
-                    reminded += 1
-                    await asyncio.sleep(1.0)
+            await _connect(server)
             first = first or server.root or config.model_name
     return first
+
+
+async def _connect(server: Any) -> None:
+    """Ask an inference server what it serves, waiting until it answers.
+
+    Raises ModelNotServed; of one that has only just come up after `LOADED_AFTER` more looks."""
+    looks, came_up = 0, None
+    while True:
+        try:
+            await server.connect()
+            return
+        except EngineError as error:
+            if isinstance(error, ModelNotServed):
+                came_up = looks if came_up is None else came_up
+                if came_up == 0 or looks - came_up >= LOADED_AFTER:
+                    raise
+            if looks % 15 == 0:
+                logger.warning("%s; waiting for it", error)
+        looks += 1
+        await asyncio.sleep(LOOK_S)
 
 
 async def check_tokenizer(env: AgentEnv[Any]) -> None:
     """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
     for server in env.server.servers:
         try:
-            await server.connect()
+            await _connect(server)
             difference = await compare_tokenizers(server, env.tokenizer)
         finally:
             # The run, which opens it again with its first request, may never begin.

@@ -8,6 +8,8 @@ import pytest
 from pytest_httpserver import HTTPServer
 from sums import Sums
 
+from atropos_agent.engines.errors import ModelNotServed
+from atropos_agent.types import EngineError
 from envs import cli
 from envs.options import UsageError
 
@@ -59,3 +61,37 @@ async def test_the_comparison_of_tokenizers_leaves_no_connection_open(make_env, 
     async with asyncio.timeout(10):
         while engine.connections:  # noqa: ASYNC110 - the engine has a loop of its own
             await asyncio.sleep(0.01)
+
+
+class Starting:
+    """Stands for an inference server's `connect`: raises each of its errors, then connects."""
+
+    def __init__(self, server, *errors):
+        self.connect, self.errors = server.connect, list(errors)
+
+    async def __call__(self):
+        if self.errors:
+            raise self.errors.pop(0)
+        await self.connect()
+
+
+GONE, UNSERVED = EngineError("no inference server answers"), ModelNotServed("it does not serve 'policy'")
+
+
+async def test_an_inference_server_that_comes_up_and_loads_its_adapter_later_is_waited_for(make_env, monkeypatch):
+    monkeypatch.setattr(cli, "LOOK_S", 0.001)
+    env = make_env()  # with a tokenizer that is named, so that none has to be asked for
+    (server,) = env.server.servers
+    monkeypatch.setattr(server, "connect", Starting(server, GONE, GONE, UNSERVED, UNSERVED))
+    await cli.check_tokenizer(env)
+    assert not server.connect.errors
+
+
+@pytest.mark.parametrize("errors", [[UNSERVED], [GONE, *[UNSERVED] * 99]])
+async def test_a_model_that_it_does_not_serve_is_told(make_env, monkeypatch, errors):
+    monkeypatch.setattr(cli, "LOOK_S", 0.001)
+    env = make_env()
+    (server,) = env.server.servers
+    monkeypatch.setattr(server, "connect", Starting(server, *errors))
+    with pytest.raises(ModelNotServed):
+        await cli.check_tokenizer(env)
