@@ -36,7 +36,7 @@ class OddAnswer(EngineDown):
     """The inference server answered with an error of its own or with something that is no completion.
 
     It may pass, or be this request's or the server's for good: see `atropos_agent.engines.settling`.
-    broken: the server says itself that it failed.
+    broken: the server says itself that it failed, or that it has not what it had.
     """
 
     def __init__(self, message: str, *, broken: bool = False) -> None:
@@ -56,7 +56,8 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
     was started anew and has not loaded its adapter yet, or something else answers in its place."""
     said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
     if status == 404 and known:
-        return EngineDown(f"{said}; it did serve that before, so it is waited for: load the model or adapter again")
+        what = f"{said}; it did serve that before, so it is waited for: load the model or adapter again"
+        return OddAnswer(what, broken=True)
     if (status is None or status in MAY_BE_TOO_LONG) and _TOO_LONG.search(text):
         return ContextOverflow(said)
     if status is None:

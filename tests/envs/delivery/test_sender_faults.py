@@ -206,14 +206,14 @@ async def test_beside_another_environment_a_step_is_believed_when_it_is_told_twi
         async with side.sending():
             await trainer.has("g0")
             await other.join()
-            for n in range(1, 4):
+            for n in range(1, 3):
                 proxy.plan.append(lie)
                 await side.add(1)
-                for _ in range(15):
+                for _ in range(8):
                     await asyncio.sleep(0.1)
                     steps.add(side.sender.step)
                 await trainer.has(f"g{n}")
-            await side.reaches(delivered=4)
+            await side.reaches(delivered=3)
         assert max(steps) < 10
 
 

@@ -121,7 +121,7 @@ async def test_aborts_cost_no_replies_that_were_sound(engine, make_env):
     assert engine.requests == 4
 
 
-@pytest.mark.parametrize("status", [400, 404, 422])
+@pytest.mark.parametrize("status", [400, 403, 422])
 async def test_replies_to_which_the_server_takes_no_more_are_given_up(engine, make_env, status):
     """Whatever a sound reply holds that makes the next prompt unwelcome, its rollout is not lost for ever."""
 
