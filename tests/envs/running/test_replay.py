@@ -2,7 +2,7 @@
 
 import pytest
 from scripted_engine import ScriptedEngine
-from sums import Sums, fill, right
+from sums import Sums, fill, metrics_of, right
 
 from envs.running.run import open_run
 from envs.types import InfraError, Outcome, Verdict
@@ -119,6 +119,19 @@ async def test_aborts_cost_no_replies_that_were_sound(engine, make_env):
         _, wire = await fill(run)
     assert wire["scores"] == [1.0]
     assert engine.requests == 4
+    assert metrics_of(env).tokens_refused > 0, "what was sampled for nothing is counted"
+
+
+async def test_a_reply_that_only_the_rollout_refuses_is_not_given_again(engine, make_env):
+    """It was sound, but cut short though there was room."""
+    engine.edit = changed({"finish_reason": "length"})
+    env = make_env(group_size=1, attempts=2)
+    for server in env.servers:
+        await server.connect()
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert wire is not None
+    assert wire["scores"] == [1.0]
 
 
 @pytest.mark.parametrize("status", [400, 403, 422])
