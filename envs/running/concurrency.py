@@ -102,8 +102,8 @@ class HillClimb:
     _rest: int = 0
 
     def look(self, *, tokens_per_s: float, saturated: bool, room: int | None = None) -> int:
-        """Return the limit from now on. saturated: as many ran as might. room: for how many rollouts the servers have room,
-        where they have not for all that run."""
+        """Return the limit from now on. saturated: as many ran as might. room: for how many rollouts the servers have
+        room, where they have not for all that run."""
         if room is not None:
             self._doubles, self._before = False, None
             self._change(max(self.limit * 4 // 5, min(self.limit, room)), rest=12)
