@@ -21,12 +21,50 @@ class BadTask(ValueError):
     """A task that can't be read or run; the message names the task, the field and the remedy."""
 
 
+class BadTasks(BadTask):
+    """Some of several tasks can't be used; the message lists them all. usable: the others.
+
+    what: the ones that can't be used, in a few words."""
+
+    def __init__(self, what: str, problems: Sequence[str], usable: Sequence[Task]) -> None:
+        super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
+        self.usable = list(usable)
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """A command that is run in the agent's sandbox when the agent is done, so that its files say what runs there.
+
+    user: who runs it; None for the image's own.
+    """
+
+    command: str
+    user: str | None = None
+    timeout_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierImage:
+    """A verifier's container that is made otherwise than the agent's.
+
+    image, context, workdir, env, limits: as in `Task`. holds_tests: /tests is in the image, so none are put there.
+    """
+
+    image: str | None = None
+    context: Path | None = None
+    workdir: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    limits: Limits = Limits()
+    holds_tests: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Hidden:
     """What the model must never see.
 
-    tests: directory copied to /tests in the verifier's sandbox; holds `test.sh`. None in an environment
-        that judges by other means.
+    tests: directory copied to /tests in the verifier's sandbox; holds `test.sh`, unless `shared_tests` does. None in an
+        environment that judges by other means.
+    shared_tests: directory copied to /tests before it.
     solution: directory with `solve.sh`, copied to /solution by the reference run; None when
         the task has none.
     user: who runs `test.sh`; None for root, with the judged code as the image's own user, or nobody where
@@ -34,9 +72,14 @@ class Hidden:
     network, allowed_hosts: what the verifier's sandbox can reach (see `Limits`); None as in the task's own limits.
     protected: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
         `envs.judging.changes.PROTECTED`: the agent's changes there are not carried over.
+    graded: what is judged beside the working directory: absolute paths, and ".git" for its history.
+    graded_alone: the rest of the working directory is not judged.
+    own: where it is judged, when that is another image than the task's: then what is in `graded` is carried whole.
+    collect: run in the agent's sandbox when it is done.
     """
 
     tests: Path | None = None
+    shared_tests: Path | None = None
     solution: Path | None = None
     test_env: Mapping[str, str] = field(default_factory=dict)
     solution_env: Mapping[str, str] = field(default_factory=dict)
@@ -45,6 +88,28 @@ class Hidden:
     network: bool | None = None
     allowed_hosts: tuple[str, ...] = ()
     protected: Sequence[str] = ()
+    graded: Sequence[str] = ()
+    graded_alone: bool = False
+    own: VerifierImage | None = None
+    collect: Sequence[Collect] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A part of a task that is told and judged by itself, in the sandbox as the part before left it.
+
+    files: directory copied into the working directory before it, whose `setup.sh` is run there; None for none.
+    timeout_s, user: of the agent, as in `Task`.
+    least: rewards, by name, without which no part comes after this one.
+    """
+
+    name: str
+    instruction: str
+    hidden: Hidden
+    files: Path | None = None
+    timeout_s: float | None = None
+    user: str | None = None
+    least: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +120,8 @@ class Task:
     workdir: the source tree that the agent changes and that is judged; None takes the image's.
     timeout_s: wall time for the agent; None for the environment's own limit.
     digest: sha256 of everything that defines the task; "" when its adapter makes none.
+    steps: the parts of a task of several, in whose place `instruction` and `hidden` stand for all together.
+    last_counts: the reward is that of the last part that was begun; False for the mean.
     """
 
     id: str
@@ -70,6 +137,8 @@ class Task:
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+    steps: Sequence[Step] = ()
+    last_counts: bool = False
 
 
 class TestStatus(enum.StrEnum):

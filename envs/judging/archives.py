@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 
 def pack_directory(directory: Path) -> bytes:
     """Return a directory of ours as a tar archive: owned by root, readable by all, writable by its owner."""
-    return pack_directories({".": directory})
+    return pack_directories([(".", directory)])
 
 
-def pack_directories(directories: Mapping[str, Path]) -> bytes:
-    """Return several directories as one archive, by the path at which each is to be."""
+def pack_directories(directories: Sequence[tuple[str, Path]]) -> bytes:
+    """Return several directories as one archive, each with the path at which it is to be. Of two files at one path the
+    later counts."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
         if "__pycache__" in Path(info.name).parts:
@@ -26,9 +27,25 @@ def pack_directories(directories: Mapping[str, Path]) -> bytes:
 
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as tar:
-        for place, directory in directories.items():
+        for place, directory in directories:
             for path in sorted(directory.iterdir()):
                 tar.add(path, arcname=str(Path(place, path.name)), filter=plain)
+    return buffer.getvalue()
+
+
+def owned_by(user: int, archive: bytes, names: Collection[str]) -> bytes:
+    """Return an archive of ours with another owner of the members so named."""
+    if not names:
+        return archive
+    chosen, buffer = frozenset(names), io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive)) as source,
+        tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
+    ):
+        for member in source:
+            if member.name in chosen:
+                member.uid = member.gid = user
+            target.addfile(member, source.extractfile(member) if member.isreg() else None)
     return buffer.getvalue()
 
 

@@ -2,8 +2,8 @@
 
 The tree comes as a tar archive that the Docker daemon wrote from outside, after every process was killed,
 so no program of the agent's (a replaced git, a hook, a shell profile) can change what is seen. Its
-content is hostile all the same (see `envs.judging.tree`). What configures the tests (`PROTECTED`, and what the task
-names) stays as the clean image has it.
+content is hostile all the same (see `envs.judging.tree`). What configures the tests (`PROTECTED`, pytest's options in
+`KEPT_WHOLE` files, and what the task names) stays as the clean image has it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,24 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 import tarfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from envs.judging.tree import MAX_TREE_BYTES, Scan, Tree, parents
+from envs.judging.areas import Area, Start, scan_of
+from envs.judging.graded import obeyed_by_git, stays
+from envs.judging.pytest_options import merged
+from envs.judging.tree import KEPT_WHOLE, MAX_TREE_BYTES, Entry, Scan, Tree, parents
 from envs.types import Failure, InfraError
 from sandboxes.base import Sandbox, SandboxError
 
 MAX_CHANGED_BYTES = 64 * 2**20
 MAX_CHANGED_ENTRIES = 20_000
-PROTECTED = ("conftest.py", "pytest.ini", ".pytest.ini", "sitecustomize.py", "usercustomize.py", "*.pth")
+PROTECTED = (
+    *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    *("sitecustomize.py", "usercustomize.py", "*.pth"),
+)
 """Names of files that change how tests are run, wherever they are."""
-_TEST_OPTIONS = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
-"""Protected where they say something about pytest; else configuration like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class Changes:
     archive: tar of everything added or changed, names relative to the working directory.
     dropped: paths that exist and are not carried (devices, links that lead out of the tree, ...).
     withheld: added, changed or deleted paths that decide about the work, and stay as they were.
+    private: paths that are carried and that other users than their owner can't read.
+    elsewhere: what was changed outside of the working directory, by the folder to which its names are relative.
     problem: why nothing can be judged (too big, the tree is gone); None normally.
     """
 
@@ -42,52 +49,146 @@ class Changes:
     deleted: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+    elsewhere: tuple[tuple[str, Changes], ...] = ()
     problem: str | None = None
 
     def __bool__(self) -> bool:
         """Return whether the agent changed anything."""
-        return bool(self.added or self.changed or self.deleted or self.problem)
+        return bool(self.added or self.changed or self.deleted or self.elsewhere or self.problem)
 
 
-async def collect_changes(sandbox: Sandbox, start: Tree, protected: Sequence[str] = ()) -> Changes:
-    """Stop the sandbox and take what differs from `start` below its working directory.
+async def collect_changes(
+    sandbox: Sandbox, start: Start, protected: Sequence[str] = (), *, stop: bool = True
+) -> Changes:
+    """Stop the sandbox and take what differs from `start`.
 
     protected: patterns of what is left as it was, beside `PROTECTED`.
+    stop: False leaves it running, for the next step of a task. What it does meanwhile can spoil its own work alone.
     A tree that is too big or gone is a result with a `problem`, since the agent did it.
     Raises InfraError when the Docker daemon fails.
     """
+    changes = Changes()
     try:
-        await sandbox.stop()
-        archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
+        for hook in start.collect:  # what it prints or ends with is the agent's to say, and decides nothing
+            await sandbox.exec(hook.command, user=hook.user, timeout=hook.timeout_s)
+        if stop:
+            await sandbox.stop()
+        if start.tree is not None:
+            archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
+            changes = await asyncio.to_thread(compare, start.tree, archive, sandbox.workdir, protected, git=start.git)
+        if changes.problem is None and start.elsewhere:
+            changes = await _with_elsewhere(changes, sandbox, start, protected)
+    except tarfile.TarError as error:
+        raise InfraError(
+            Failure.SANDBOX, f"the Docker daemon sent a broken archive of the agent's tree: {error}"
+        ) from error
     except SandboxError as error:
         raise InfraError(Failure.SANDBOX, f"could not read what the agent made: {error}") from error
     except ValueError:
         return Changes(problem=f"the working directory is larger than {MAX_TREE_BYTES >> 20} MiB")
     except OSError as error:
         return Changes(problem=f"the working directory is gone ({error})")
-    try:
-        return await asyncio.to_thread(compare, start, archive, sandbox.workdir, protected)
-    except tarfile.TarError as error:
-        raise InfraError(
-            Failure.SANDBOX, f"the Docker daemon sent a broken archive of the agent's tree: {error}"
-        ) from error
+    return changes
 
 
-def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = ()) -> Changes:
-    """Return the changes that lead from `start` to the tree in `archive`, which was taken at `root`."""
+def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
+    """Return the changes that lead from `start` to the tree in `archive`, which was taken at `root`.
+
+    git: `.git` is part of the tree."""
     try:
-        scan = Scan(archive, root)
+        scan = Scan(archive, root, git=git)
     except ValueError as problem:
         return Changes(problem=str(problem))
+    return _difference(
+        start, scan, lambda path: _is_protected(path, protected), obeyed_by_git(scan.tree, start) if git else set()
+    )
+
+
+async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
+    """Return the changes with those outside of the working directory. Raises as `Sandbox.download`."""
+    found: list[tuple[str, Changes]] = []
+    for path, before in start.elsewhere.items():
+        try:
+            after = await scan_of(sandbox, path, git=start.git or not _inside(path, sandbox.workdir))
+        except ValueError as error:
+            return Changes(problem=f"{path}: {error}")
+        for folder, one in _area(path, before, after, _Elsewhere(sandbox.workdir, start.foreign, protected)):
+            if one.problem is not None:
+                return Changes(problem=f"{path}: {one.problem}")
+            if one:
+                found.append((folder, one))
+            named = partial("{}/{}".format, folder.rstrip("/"))
+            changes = replace(
+                changes,
+                dropped=(*changes.dropped, *map(named, one.dropped)),
+                withheld=(*changes.withheld, *map(named, one.withheld)),
+            )
+    return replace(changes, elsewhere=tuple(found))
+
+
+def _area(
+    path: str, before: Area | None, after: tuple[str, Scan] | None, rules: _Elsewhere
+) -> Iterator[tuple[str, Changes]]:
+    """Yield the changes of one path, each with the folder to which its names are relative."""
+    parent, _, name = ("/" + path.strip("/")).rpartition("/")
+    if before is not None and (after is None or after[0] != before.folder):  # gone, or of another kind
+        if not stays(path, start=True):
+            yield parent or "/", Changes(deleted=(name,))
+        before = None
+    if after is None:
+        return
+    folder, scan = after
+    tree = {} if before is None else before.tree
+    kept = {one for one in {*scan.tree, *tree} if rules.stay(f"{folder.rstrip('/')}/{one}", one in tree)}
+    obeyed = obeyed_by_git(scan.tree, tree)
+    yield folder, _difference(tree, scan, partial(rules.is_protected, folder), kept | obeyed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Elsewhere:
+    """What is not carried of paths beside the source tree."""
+
+    workdir: str
+    foreign: bool
+    protected: Sequence[str]
+
+    def stay(self, path: str, there: bool) -> bool:
+        if _inside(path, self.workdir):
+            return False
+        return stays(path, there or (self.foreign and path.startswith(("/usr/", "/bin/", "/sbin/", "/lib"))))
+
+    def is_protected(self, folder: str, path: str) -> bool:
+        absolute = f"{folder.rstrip('/')}/{path}"
+        inside = _inside(absolute, self.workdir)
+        return _is_protected(absolute[len(self.workdir.rstrip("/")) + 1 :] if inside else absolute, self.protected)
+
+
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], kept: set[str]) -> Changes:
+    """Return the changes that lead from one tree to another.
+
+    is_protected: tells of a path whether it decides about the work. kept: paths that stay as they were besides."""
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
-    withheld = {path for path in differing if _is_protected(scan, path, protected)}
+    contents: dict[str, bytes] = {}
+    withheld = {path for path in differing if is_protected(path)}
+    for path in differing - withheld:
+        if path.rpartition("/")[2] in KEPT_WHOLE and _options_differ(
+            start.get(path), scan.tree.get(path), path, contents
+        ):
+            withheld.add(path)
+    carried_merged = withheld & contents.keys()
+    stay = (withheld - carried_merged) | (kept & differing)
     # A path of another kind would take away what stays below it, or have no place to be.
-    withheld |= {path for path in differing if path in scan.tree and path in start and _holds(withheld, path)}
-    withheld |= {path for path in differing if withheld.intersection(parents(path))}
-    kept = differing - withheld
-    added = [path for path in scan.tree if path in kept and path not in start]
-    changed = [path for path in scan.tree if path in kept and path in start]
+    stay |= {path for path in differing if path in scan.tree and path in start and _holds(stay, path)}
+    stay |= {path for path in differing if stay.intersection(parents(path))}
+    going = differing - stay
+    added = [path for path in scan.tree if path in going and path not in start]
+    changed = [path for path in scan.tree if path in going and path in start]
     carried = sorted([*added, *changed], key=lambda path: (scan.tree[path].kind == "link", path))
     size = sum(scan.tree[path].size for path in carried)
     if len(carried) > MAX_CHANGED_ENTRIES or size > MAX_CHANGED_BYTES:
@@ -95,27 +196,40 @@ def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (
             problem=f"{len(carried)} changed paths with {size >> 20} MiB are more than the "
             f"{MAX_CHANGED_ENTRIES} paths and {MAX_CHANGED_BYTES >> 20} MiB that are carried"
         )
+    quiet = kept & differing - withheld
     return Changes(
-        archive=scan.pack(carried),
+        archive=scan.pack(carried, contents),
         added=tuple(sorted(added)),
         changed=tuple(sorted(changed)),
-        deleted=tuple(sorted(path for path in kept if path not in scan.tree and not _holds(withheld, path))),
-        dropped=tuple(sorted(scan.dropped)),
-        withheld=tuple(sorted(withheld)),
+        deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
+        dropped=tuple(sorted(scan.dropped | quiet)),
+        withheld=tuple(sorted((stay | carried_merged) - quiet)),
+        private=tuple(path for path in carried if scan.tree[path].private),
     )
 
 
-def _is_protected(scan: Scan, path: str, protected: Sequence[str]) -> bool:
-    """Return whether a path decides about the work: by its name, or as configuration that speaks of pytest."""
+def _is_protected(path: str, protected: Sequence[str]) -> bool:
+    """Return whether a path decides about the work by its name."""
     name = path.rpartition("/")[2]
     patterns = (*PROTECTED, *protected)
-    if any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern) for pattern in patterns):
+    return any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _options_differ(before: Entry | None, after: Entry | None, path: str, contents: dict[str, bytes]) -> bool:
+    """Return whether a file says something else of pytest than the image's. What it is to hold goes into `contents`,
+    unless it must stay as it was."""
+    image = None if before is None else before.data
+    if before is not None and image is None:
+        return True  # a link, a directory, or too large
+    name = path.rpartition("/")[2]
+    if after is None:
+        return merged(name, b"", image) != b""
+    if after.data is None:
         return True
-    if name not in _TEST_OPTIONS:
-        return False
-    if path not in scan.tree or scan.tree[path].kind != "file":
-        return True
-    return b"pytest" in scan.content(path)
+    found = merged(name, after.data, image)
+    if found is not None and found != after.data:
+        contents[path] = found
+    return found != after.data
 
 
 def _holds(withheld: set[str], path: str) -> bool:

@@ -9,7 +9,7 @@ test.sh gets no wrappers: that user writes the reward, and the judged code can w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,17 +53,22 @@ class Prepared:
 
 @asynccontextmanager
 async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterator[Prepared]:
-    """Open a sandbox and prepare it. Raises InfraError when there is none."""
+    """Open a sandbox and prepare it. image: the task's. Raises InfraError when there is none."""
+    own = task.hidden.own
     try:
-        async with backend.open(verifier_spec(task, image)) as sandbox:
+        judging = image if own is None else await backend.ensure_image(own.image, own.context)
+        async with backend.open(verifier_spec(task, judging)) as sandbox:
             yield await _prepare(sandbox, task)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
 async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
-    tests = task.hidden.tests
-    if tests is None:
+    own = task.hidden.own
+    tests = [("tests", folder) for folder in (task.hidden.shared_tests, task.hidden.tests) if folder is not None]
+    if own is not None and own.holds_tests:
+        tests = []
+    elif not tests:
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
         )
@@ -81,11 +86,13 @@ async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
     return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers)
 
 
-async def _upload(sandbox: Sandbox, tests: Path, wrappers: bool) -> None:
-    """Make the directories and fill them. Raises InfraError, SandboxError and OSError."""
-    directories = {"tests": tests, **({"verifier": _INSIDE} if wrappers else {})}
-    archive = await asyncio.to_thread(pack_directories, directories)
+async def _upload(sandbox: Sandbox, tests: Sequence[tuple[str, Path]], wrappers: bool) -> None:
+    """Make the directories and fill them. tests: none where the image holds them. Raises InfraError, SandboxError and
+    OSError."""
+    archive = await asyncio.to_thread(pack_directories, [*tests, *([("verifier", _INSIDE)] if wrappers else [])])
     make = _MAKE if wrappers else _MAKE_FOR_USER
+    if not tests:
+        make = make.replace("rm -rf /tests ", "rm -rf ", 1)
     # By the image's own tar, where it has one: the Docker daemon starts a process for each archive.
     made = await sandbox.exec(f"{make} && tar -xf - -C /", user="root", stdin=archive)
     if made.ok:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tarfile
 
-from envs.judging.archives import regular_files
+from envs.judging.archives import owned_by, regular_files
 from envs.judging.changes import Changes
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
 from envs.judging.results import read_verdict
@@ -22,6 +22,8 @@ _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
 _LATE_S = 5.0
 """How long after their time the tests may be ended, in seconds."""
+_GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+"""Tests may look into a repository, which is root's while they are nobody's."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,7 +39,7 @@ class DiedInTests(InfraError):
 async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict:
     """Apply the changes, run test.sh and read the verdict. Raises InfraError. Done once in a sandbox."""
     try:
-        problem = await _apply(prepared.sandbox, task, changes)
+        problem = await _apply(prepared.sandbox, task, changes, prepared.judged_uid)
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
@@ -55,27 +57,37 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
     return read_verdict(ran, files)
 
 
-async def _apply(sandbox: Sandbox, task: Task, changes: Changes) -> str | None:
+async def _apply(sandbox: Sandbox, task: Task, changes: Changes, judged: int) -> str | None:
     """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
     Changed paths are removed first: nothing is written through a link or into a file of another kind.
     """
+    problem = await _change(sandbox, sandbox.workdir, changes, task.user, judged)
+    for folder, one in changes.elsewhere:
+        # In what is not the agent's machine it may not be known.
+        problem = problem or await _change(sandbox, folder, one, "root", judged)
+    return problem
+
+
+async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | None, judged: int) -> str | None:
+    """Make the changes below one folder. user: who removes. Returns and raises as `_apply`."""
     doomed = "".join(f"./{path}\0" for path in (*changes.deleted, *changes.changed))
     if doomed:
         removed = await sandbox.exec(
             ["xargs", "-0", "rm", "-rf", "--"],
-            cwd=sandbox.workdir,
+            cwd=folder,
             stdin=doomed.encode("utf-8", "surrogateescape"),
             timeout=300.0,
-            user=task.user,  # who could remove them in the agent's sandbox
+            user=user,  # who could remove them in the agent's sandbox
         )
         if removed.exit_code == _REFUSED:
             return f"The agent's deletions could not be made: {removed.output[-SHOWN:]}"
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        await sandbox.upload(changes.archive, sandbox.workdir)
+        # Modes are part of the work, so who could not read a file becomes its owner.
+        await sandbox.upload(owned_by(judged, changes.archive, changes.private), folder)
     return None
 
 
@@ -88,7 +100,7 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
             command,
             timeout=task.hidden.timeout_s,
             cwd=sandbox.workdir,
-            env={**task.hidden.test_env, "JUDGED_UID": str(prepared.judged_uid)},
+            env={**_GIT, **task.hidden.test_env, "JUDGED_UID": str(prepared.judged_uid)},
             user=prepared.user,
             max_output=_MAX_REPORT_BYTES,
         )

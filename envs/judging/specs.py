@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envs.types import Task
+from envs.types import Task, VerifierImage
 from sandboxes.base import SandboxSpec
 
 
@@ -14,11 +14,15 @@ def agent_spec(task: Task, image: str) -> SandboxSpec:
 
 
 def verifier_spec(task: Task, image: str) -> SandboxSpec:
-    """Return the sandbox in which the work is judged: same image, the image's own user, the verifier's network.
+    """Return the sandbox in which the work is judged: the image's own user, the verifier's network.
+
+    image: the verifier's, which is the task's unless it has another.
 
     Its root may become other users, so that a test.sh can run the judged code as nobody.
     """
-    limits, hidden = task.limits, task.hidden
-    if hidden.network is not None:
+    hidden = task.hidden
+    own = hidden.own or VerifierImage(workdir=task.workdir, env=task.env, limits=task.limits)
+    limits = own.limits
+    if hidden.own is None and hidden.network is not None:
         limits = replace(limits, network=hidden.network, allowed_hosts=hidden.allowed_hosts)
-    return SandboxSpec(image, workdir=task.workdir, env=task.env, limits=limits, switch_users=True)
+    return SandboxSpec(image, workdir=own.workdir, env=own.env, limits=limits, switch_users=True)

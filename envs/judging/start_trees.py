@@ -1,43 +1,71 @@
-"""The source tree of each clean image, with which the agent's is compared."""
+"""What is judged as each clean image has it, with which the agent's work is compared."""
 
 from __future__ import annotations
 
 import asyncio
 import tarfile
 
+from envs.judging.areas import Area, Start, graded_git, graded_paths, scan_of
 from envs.judging.specs import agent_spec
 from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
-from envs.types import Failure, InfraError, Task
+from envs.types import Failure, Hidden, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 
 
 class StartTrees:
-    """The source trees of clean images, each read once and shared by concurrent callers."""
+    """What clean images hold, each read once and shared by concurrent callers."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._trees: dict[tuple[str, str | None], asyncio.Task[Tree]] = {}
+        self._trees: dict[object, asyncio.Task[Start]] = {}
 
-    async def get(self, task: Task, image: str) -> Tree:
-        """Return the tree of the task's working directory in `image`.
+    async def get(self, task: Task, image: str) -> Start:
+        """Return what `image` holds of what is judged of the task.
 
         Raises InfraError when the image can't be opened or read; the next call tries again.
         """
-        key = (image, task.workdir)
+        hidden = task.hidden
+        key = (
+            image,
+            task.workdir,
+            tuple(hidden.graded),
+            hidden.graded_alone,
+            hidden.own is None,
+            tuple(hidden.collect),
+        )
         reading = self._trees.get(key)
         if reading is None or (reading.done() and (reading.cancelled() or reading.exception() is not None)):
             reading = self._trees[key] = asyncio.create_task(self._read(task, image))
         return await asyncio.shield(reading)
 
-    async def _read(self, task: Task, image: str) -> Tree:
+    async def _read(self, task: Task, image: str) -> Start:
         try:
             async with self._backend.open(agent_spec(task, image)) as sandbox:
-                return await _read_tree(sandbox)
+                return await _read_start(sandbox, task.hidden)
         except SandboxError as error:
             raise InfraError(Failure.SANDBOX, f"could not open {image} to read its source tree: {error}") from error
 
 
-async def _read_tree(sandbox: Sandbox) -> Tree:
+async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
+    """Return what a clean sandbox holds of what is judged. Raises InfraError and SandboxError."""
+    git = graded_git(hidden)
+    elsewhere: dict[str, Area | None] = {}
+    for path in graded_paths(hidden, sandbox.workdir):
+        elsewhere[path] = None
+        if hidden.own is not None:
+            continue
+        try:
+            found = await scan_of(sandbox, path, git=True)
+        except (OSError, ValueError, tarfile.TarError) as error:
+            raise InfraError(Failure.TASK, f"the image's {path} can't be judged: {error}") from error
+        if found is not None:
+            folder, scan = found
+            elsewhere[path] = Area(folder, scan.tree)
+    tree = None if hidden.graded_alone else await _read_tree(sandbox, git)
+    return Start(tree, elsewhere, git, hidden.own is not None, hidden.collect)
+
+
+async def _read_tree(sandbox: Sandbox, git: bool) -> Tree:
     """Return the tree below the working directory of a clean sandbox.
 
     Raises InfraError of kind "task" when it can't serve as a source tree.
@@ -46,7 +74,7 @@ async def _read_tree(sandbox: Sandbox) -> Tree:
         raise InfraError(Failure.TASK, "the working directory is /; name the source tree in [environment] workdir")
     try:
         archive = await sandbox.download(sandbox.workdir, max_bytes=MAX_TREE_BYTES)
-        return await asyncio.to_thread(tree_of, archive, sandbox.workdir)
+        return await asyncio.to_thread(tree_of, archive, sandbox.workdir, git)
     except (SandboxError, tarfile.TarError) as error:
         raise InfraError(Failure.SANDBOX, f"could not read the image's {sandbox.workdir}: {error}") from error
     except (OSError, ValueError) as error:

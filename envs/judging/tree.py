@@ -2,8 +2,8 @@
 
 Only regular files, directories and symbolic links that resolve inside the tree are taken, names are checked, and sizes
 and counts have caps. Hard links become files of their own; devices, pipes and sockets are left out. Modes keep their
-permission bits and lose setuid, setgid and sticky; owners are not compared. Version control and caches (`.git`,
-`__pycache__`, `*.pyc`, `.pytest_cache`) are not part of the tree.
+permission bits and lose setuid, setgid and sticky; owners are not compared. Caches (`__pycache__`, `*.pyc`,
+`.pytest_cache`) are not part of the tree, and version control (`.git`) only where it is asked for.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import io
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from envs.judging.archives import read_member, relative_name
 
 MAX_TREE_BYTES = 256 * 2**20
 MAX_TREE_ENTRIES = 200_000
 _MAX_LINKS = 40
-_EXCLUDED = frozenset({".git", "__pycache__", ".pytest_cache"})
+MAX_DATA_BYTES = 2**20
+KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
+"""Names of files that may hold options of the tests among others, so that their contents are compared."""
+_CACHES = frozenset({"__pycache__", ".pytest_cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +33,40 @@ class Entry:
     kind: "file", "dir" or "link".
     mode: permission bits; 0 for links, which have none.
     size: bytes of a file. content: sha256 of a file, target of a link.
+    data: what a file holds, of those named `KEPT_WHOLE` that are not larger than `MAX_DATA_BYTES`; else None.
     """
 
     kind: str
     mode: int = 0
     size: int = 0
     content: str = ""
+    data: bytes | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def private(self) -> bool:
+        """Whether other users than its owner can't read it."""
+        needed = {"dir": 0o005, "file": 0o004}.get(self.kind, 0)
+        return self.mode & needed != needed
 
 
 Tree = Mapping[str, Entry]
 """Paths relative to the working directory, with `/` between their parts."""
 
 
-def tree_of(archive: bytes, root: str) -> Tree:
+def tree_of(archive: bytes, root: str, git: bool = False) -> Tree:
     """Return the tree in an untrusted archive that was taken at `root`. Raises ValueError when it is over the caps."""
-    return Scan(archive, root).tree
+    return Scan(archive, root, git=git).tree
 
 
 class Scan:
-    """An untrusted archive, read into a tree. Raises ValueError when it is over the caps or no directory."""
+    """An untrusted archive, read into a tree. Raises ValueError when it is over the caps or no directory.
 
-    def __init__(self, archive: bytes, root: str) -> None:
+    root: where it was taken. git: `.git` directories are part of the tree.
+    """
+
+    def __init__(self, archive: bytes, root: str, *, git: bool = False) -> None:
         self._archive = archive
+        self._git = git
         self._members: dict[str, tarfile.TarInfo] = {}
         self.tree: dict[str, Entry] = {}
         self.dropped: set[str] = set()
@@ -68,7 +83,8 @@ class Scan:
         self._drop_escaping_links(root)
         self._drop_orphans()
 
-    def pack(self, paths: list[str]) -> bytes:
+    def pack(self, paths: list[str], contents: Mapping[str, bytes] | None = None) -> bytes:
+        """Return these paths as an archive. contents: what files hold in it, where that differs."""
         buffer = io.BytesIO()
         with (
             tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as source,
@@ -86,14 +102,10 @@ class Scan:
                 elif entry.kind == "link":
                     info.type, info.linkname = tarfile.SYMTYPE, entry.content
                 data = read_member(source, member) if entry.kind == "file" else b""
+                data = (contents or {}).get(path, data)
                 info.size = len(data)
                 target.addfile(info, io.BytesIO(data))
         return buffer.getvalue()
-
-    def content(self, path: str) -> bytes:
-        """Return what a file holds."""
-        with tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as tar:
-            return read_member(tar, self._members[path])
 
     def _add(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> int:
         """Take a member into the tree. Returns the bytes that it takes beyond its own size."""
@@ -102,10 +114,12 @@ class Scan:
             if not member.isdir():
                 raise ValueError("the working directory is no longer a directory")
             return 0
-        if path is None:
-            self.dropped.add(member.name)
+        # A `.git` that is no directory names another, which git obeys.
+        if path is None or (self._git and path.rpartition("/")[2] == ".git" and not member.isdir()):
+            self.dropped.add(path or member.name)
             return 0
-        if _EXCLUDED.intersection(path.split("/")) or path.endswith(".pyc"):
+        parts = path.split("/")
+        if not _CACHES.isdisjoint(parts) or path.endswith(".pyc") or (".git" in parts and not self._git):
             return 0
         mode = stat.S_IMODE(member.mode) & 0o777
         if member.isdir():
@@ -113,7 +127,9 @@ class Scan:
         elif member.issym():
             entry = Entry("link", content=member.linkname)
         elif member.isreg() and not member.issparse():
-            entry = Entry("file", mode, member.size, hashlib.sha256(read_member(tar, member)).hexdigest())
+            data = read_member(tar, member)
+            kept = data if parts[-1] in KEPT_WHOLE and len(data) <= MAX_DATA_BYTES else None
+            entry = Entry("file", mode, member.size, hashlib.sha256(data).hexdigest(), kept)
         elif member.islnk() and self.tree.get(relative_name(member.linkname) or "", Entry("")).kind == "file":
             original = relative_name(member.linkname) or ""
             self.tree[path], self._members[path] = self.tree[original], self._members[original]

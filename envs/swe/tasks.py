@@ -19,10 +19,10 @@ from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.swe import STARTER
 from envs.tasks.adapters import ADAPTERS, PRINTED
-from envs.tasks.adapters.dataset_rows import ROWS, BadRows
+from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
-from envs.types import BadTask
+from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
 from sandboxes.docker import DockerBackend
 
@@ -155,7 +155,7 @@ def _convert_command(options: argparse.Namespace) -> int:
         load = partial(load, printed_results=True)
     try:
         tasks = load(options.source, options.out)
-    except BadRows as error:
+    except BadTasks as error:
         if not (options.skip_bad and error.usable):
             raise BadTask(f"{error}\n--skip-bad leaves them out") from None
         print(error, file=sys.stderr)

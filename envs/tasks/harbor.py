@@ -1,17 +1,21 @@
 """The Harbor task directory, read as a `Task`.
 
 A task directory holds `task.toml`, `instruction.md`, `environment/Dockerfile` (or an image named
-in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Any schema 1.x is
-read, old field names included. Field by field:
+in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Whatever Harbor 0.25
+reads is read, of every schema and with old field names. Field by field:
 
 | task.toml | becomes |
 |---|---|
-| `schema_version`, `version` | checked to be 1.x |
+| `schema_version`, `version` | any |
 | `[task] name, version, description, authors, keywords` | `metadata["task"]`; `Task.id` is the directory's name |
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
 | `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
+| `[metadata] graded_paths` (ours) | `Hidden.graded` |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
+| `[verifier] environment_mode = "separate"` | `artifacts` and /logs/artifacts are in `Hidden.graded` |
+| with `tests/Dockerfile`, or `[verifier.environment] docker_image` | `Hidden.own`, and only the artifacts are judged |
+| `[[verifier.collect]]` | `Hidden.collect` |
 | `[solution] env` | `Hidden.solution_env` |
 | `[environment] docker_image` | `Task.image`; the `environment` directory with a Dockerfile is `Task.context` |
 | `[environment] cpus, memory_mb, storage_mb`, old `memory = "2G"`, `storage` | `Task.limits` |
@@ -19,41 +23,38 @@ read, old field names included. Field by field:
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
 | `[environment] allowed_hosts`, with `network_mode = "allowlist"` | `Task.limits.allowed_hosts` |
 | both in `[agent]`, `[verifier]` | override them for the agent, and for the verifier in `Hidden` |
-| `[environment] build_timeout_sec`, `gpu_types`, `source`, `artifacts` | not used: the verdict is the same |
+| `[[steps]]`, `multi_step_reward_strategy` | `Task.steps`, see `envs.tasks.harbor_steps`; `Task.last_counts` |
+| `[environment] build_timeout_sec`, `gpu_types`, `source` | not used: the verdict is the same |
 
-`${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`.
+`${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`. Lines with a canary at the beginning of
+an instruction are left out, as by Harbor.
 
-Refused with `BadTask`, because leaving them out would change the task: docker-compose.yaml,
-`[[steps]]`, a separate verifier environment, `[[verifier.collect]]`, gpus and tpu,
-`os = "windows"`, healthcheck, mcp_servers, skills_dir, trajectory.json, and every
-field that Harbor 0.25 doesn't know. What differs from Harbor's own run: the verifier sees the
-agent's changes below the working directory only (see `envs.judging.verifier`).
+Named in a warning, and left out: fields that Harbor doesn't know either, health checks, skills, `.harborignore`.
+Refused with `BadTask`, because the reward would be wrong: a docker-compose.yaml of several containers, gpus and tpu,
+`os = "windows"`, mcp_servers, trajectory.json. What differs from Harbor's own run: the verifier sees the
+agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-from envs.tasks.task_toml import Config, parse_config
-from envs.types import BadTask, Hidden, Task
+from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
+from envs.tasks.harbor_steps import read_steps, together
+from envs.tasks.task_toml import parse_config
+from envs.types import BadTask, BadTasks, Hidden, Task
 from sandboxes.base import Limits
 
-LAYOUT = (
-    "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
-    "tests/test.sh and solution/solve.sh"
-)
-_UNSUPPORTED_FILES = {
-    "environment/docker-compose.yaml": "several containers aren't supported; put all into environment/Dockerfile",
-    "environment/docker-compose.yml": "several containers aren't supported; put all into environment/Dockerfile",
-    "steps": "tasks of several steps aren't supported; split them into one task each",
-    "trajectory.json": "a prior conversation isn't supported; remove it or skip this task",
-    "tests/Dockerfile": "a separate verifier image isn't supported; the verifier uses the task's own image",
-}
+logger = logging.getLogger(__name__)
+
+_PRIOR = "trajectory.json"
+_SHOWN = 5
+"""How many tasks a warning names."""
 
 
 def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> Task:
@@ -63,52 +64,39 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
     limits: what the sandbox gets where the task says nothing; None for the defaults of `Limits`.
     Raises BadTask, whose message names the task, the file, the field and the remedy.
     """
-    directory = directory.resolve()
-    config = parse_config(_read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
-    instruction = _read_text(directory, "instruction.md").strip()
-    _check_files(directory, config, instruction)
-    filled = partial(_filled, directory.name, variables or {})
-    context = directory / "environment"
-    tags = [*config.metadata.get("tags", []), *map(config.metadata.get, ("band", "kind", "difficulty", "category"))]
-    return Task(
-        id=directory.name,
-        instruction=instruction,
-        hidden=_hidden(directory, config, filled),
-        image=config.environment.docker_image,
-        context=context if (context / "Dockerfile").is_file() else None,
-        workdir=config.environment.workdir,
-        user=config.agent.user,
-        env=filled("environment", config.environment.env),
-        limits=_limits(config, limits or Limits()),
-        timeout_s=config.agent.timeout_sec,
-        tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
-        metadata={**config.metadata, "task": config.task},
-        digest=directory_digest(directory),
-    )
+    task, ignored = _read(directory, variables, limits)
+    for what in ignored:
+        logger.warning("task %s: %s; it is left out", task.id, what)
+    return task
 
 
 def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> list[Task]:
     """Read every task directory at or below `root`, sorted by path.
 
-    Raises BadTask: one error for all tasks that can't be read, for two that share a directory
-    name, and when there are none.
+    Raises BadTasks, with those that can be used, for all tasks that can't be read and for those whose directory's
+    name another has before them; BadTask when there are none.
     """
     if not root.is_dir():
         raise BadTask(f"{root} is not a directory; {LAYOUT}")
     tasks: dict[str, Task] = {}
     problems: list[str] = []
+    ignored: dict[str, list[str]] = defaultdict(list)
     for directory in _task_directories(root):
         try:
-            task = load_task(directory, variables=variables, limits=limits)
+            task, left_out = _read(directory, variables, limits)
         except BadTask as problem:
             problems.append(str(problem))
             continue
         if task.id in tasks:
             problems.append(f"task {task.id}: two directories have this name, {directory} is one; rename it")
+            continue
         tasks[task.id] = task
+        for what in left_out:
+            ignored[what].append(task.id)
+    for what, names in ignored.items():
+        logger.warning("%s; it is left out of %s", what, _some(names))
     if problems:
-        listing = "\n".join(f"- {problem}" for problem in problems)
-        raise BadTask(f"{len(problems)} tasks in {root} can't be used:\n{listing}")
+        raise BadTasks(f"tasks in {root}", problems, list(tasks.values()))
     if not tasks:
         raise BadTask(f"{root} holds no task; {LAYOUT}")
     return list(tasks.values())
@@ -126,70 +114,66 @@ def directory_digest(directory: Path) -> str:
     return digest.hexdigest()
 
 
-def _check_files(directory: Path, config: Config, instruction: str) -> None:
-    """Raise BadTask for a file that is missing, empty or not supported."""
-    name = directory.name
-    for path, remedy in _UNSUPPORTED_FILES.items():
+def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits | None) -> tuple[Task, Sequence[str]]:
+    """Return a task, and what is left out of it. Raises BadTask."""
+    directory = directory.resolve()
+    config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
+    source = Source(directory, config, variables or {}, defaults or Limits())
+    metadata = config.own_metadata
+    tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
+    context = directory / "environment"
+    container = source.container()
+    steps = read_steps(source)
+    for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
         if (directory / path).exists():
-            raise BadTask(f"task {name}: {path}: {remedy}")
-    if not instruction:
-        raise BadTask(f"task {name}: instruction.md is empty; write there what the agent is told")
-    if not (directory / "tests/test.sh").is_file():
-        raise BadTask(f"task {name}: tests/test.sh is missing; it runs the tests and writes the reward file")
-    solution = directory / "solution"
-    if solution.is_dir() and not (solution / "solve.sh").is_file():
-        raise BadTask(f"task {name}: solution/ has no solve.sh; add it, or remove the folder")
-    if not (directory / "environment/Dockerfile").is_file() and config.environment.docker_image is None:
-        raise BadTask(
-            f"task {name}: there is nothing to run it in; add environment/Dockerfile, or name an image "
-            "in task.toml under [environment] docker_image"
+            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
+    if not (context / "Dockerfile").is_file() and config.environment.docker_image is None:
+        raise source.bad(
+            "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
+            "[environment] docker_image"
         )
-
-
-def _hidden(directory: Path, config: Config, filled: Callable[[str, Mapping[str, str]], dict[str, str]]) -> Hidden:
-    network, hosts = config.verifier.reach(config.environment.reach())
-    solution = directory / "solution"
-    return Hidden(
-        tests=directory / "tests",
-        solution=solution if solution.is_dir() else None,
-        test_env=filled("verifier", config.verifier.env),
-        solution_env=filled("solution", config.solution.env),
-        timeout_s=config.verifier.timeout_sec,
-        user=config.verifier.user,
-        network=network,
-        allowed_hosts=hosts,
-        protected=tuple(config.metadata.get("protected_paths", [])),
+    task = Task(
+        id=directory.name,
+        instruction="\n\n".join(step.instruction for step in steps) if steps else source.instruction(),
+        hidden=together(steps) if steps else _hidden(source),
+        image=config.environment.docker_image,
+        context=context if (context / "Dockerfile").is_file() else None,
+        workdir=config.environment.workdir or container.workdir,
+        user=config.agent.user,
+        env={**container.env, **source.filled("environment", config.environment.env)},
+        limits=limits(config.environment, config.agent, source.defaults),
+        timeout_s=config.agent.timeout_sec,
+        tags=tuple(dict.fromkeys(str(tag) for tag in tags if tag)),
+        metadata={**metadata, "task": config.task},
+        digest=directory_digest(directory),
+        steps=steps,
+        last_counts=config.multi_step_reward_strategy == "final",
     )
+    return task, [*config.ignored(), *_files_left_out(source)]
 
 
-def _limits(config: Config, limits: Limits) -> Limits:
-    environment = config.environment
-    network, hosts = config.agent.reach(environment.reach())
-    return replace(
-        limits,
-        cpus=environment.cpus or limits.cpus,
-        memory_mb=environment.memory_mb or limits.memory_mb,
-        disk_mb=environment.storage_mb or limits.disk_mb,
-        network=network,
-        allowed_hosts=hosts,
-    )
+def _hidden(source: Source) -> Hidden:
+    judged = hidden(source, [(source.config.verifier, source.folder("tests"))], source.config.artifacts)
+    return replace(judged, solution=source.solution("solution"))
 
 
-def _filled(name: str, variables: Mapping[str, str], table: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return a table of variables with their `${NAME}` filled in. Raises BadTask for one that isn't known."""
-    where = f"task {name}: task.toml: [{table}] env."
-    return {key: _fill(value, variables, where + key) for key, value in env.items()}
+def _files_left_out(source: Source) -> Iterator[str]:
+    """Yield what is not followed of the task's files."""
+    if any(source.directory.rglob(".harborignore")):
+        yield ".harborignore is not followed"
+    if source.folder("solution") and source.solution("solution") is None:
+        yield "solution/ has no solve.sh"
+    if (
+        source.folder("tests")
+        and (source.directory / "tests/Dockerfile").is_file()
+        and not source.config.verifier.separate
+    ):
+        yield 'tests/Dockerfile is not built without [verifier] environment_mode = "separate"'
 
 
-def _fill(value: str, variables: Mapping[str, str], where: str) -> str:
-    def one(match: re.Match[str]) -> str:
-        name, default = match.group(1), match.group(2)
-        found = variables.get(name, default)
-        if found is None:
-            raise BadTask(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
-        return found
-
-    return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _task_directories(root: Path) -> Iterator[Path]:
@@ -199,12 +183,3 @@ def _task_directories(root: Path) -> Iterator[Path]:
     for child in sorted(root.iterdir()):
         if child.is_dir() and not child.name.startswith("."):
             yield from _task_directories(child)
-
-
-def _read_text(directory: Path, name: str) -> str:
-    try:
-        return (directory / name).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
-    except UnicodeDecodeError as error:
-        raise BadTask(f"task {directory.name}: {name} is not UTF-8 ({error}); save it as UTF-8") from None

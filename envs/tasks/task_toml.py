@@ -1,24 +1,29 @@
-"""The fields of a Harbor task's `task.toml`, checked: what is not known or not supported is refused."""
+"""The fields of a Harbor task's `task.toml`. What Harbor reads is read: fields that are not known, or not followed
+here, are named by `ignored`; only what would make the reward wrong is refused."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from envs.judging.graded import refusal
 from envs.types import BadTask
 from sandboxes.hosts import AllowList
 
 _UNSUPPORTED_FIELDS = {
     "gpus": "GPUs aren't supported; set gpus = 0 or skip this task",
     "tpu": "TPUs aren't supported; skip this task",
-    "healthcheck": "health checks aren't supported; skip this task",
-    "mcp_servers": "MCP servers aren't supported; skip this task",
-    "skills_dir": "skills aren't supported; skip this task",
+    "mcp_servers": "MCP servers aren't supported, and the agent is told to use them; skip this task",
 }
+_NOT_FOLLOWED = {
+    "healthcheck": "is not waited for",
+    "skills_dir": "is not shown to the agent",
+}
+"""What is left out without harm to the reward: a task that needs it fails `tasks check`."""
 
 
 def parse_config(text: str, where: str) -> Config:
@@ -36,8 +41,6 @@ def parse_config(text: str, where: str) -> Config:
 def _sentence(problem: Mapping[str, Any]) -> str:
     *tables, key = [str(part) for part in problem["loc"]] or [""]
     field = f"[{'.'.join(tables)}] {key}" if tables else key
-    if problem["type"] == "extra_forbidden":
-        return f"{field} is not a field that is known here; correct or remove it"
     message = problem["msg"].removeprefix("Value error, ")
     return (
         f"{field}: {message}, not {problem['input']!r}" if problem["type"] != "value_error" else f"{field}: {message}"
@@ -64,27 +67,49 @@ def _hosts(value: list[str]) -> list[str]:
     return value
 
 
+def _texts(value: object) -> object:
+    """Return a list of texts, also of what was not written as one."""
+    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+
+
 User = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 NetworkMode = Annotated[str | None, BeforeValidator(_known_network)]
 Hosts = Annotated[list[str], AfterValidator(_hosts)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Megabytes = Annotated[int, Field(gt=0), BeforeValidator(_megabytes)]
+Megabytes = Annotated[int, Field(ge=0), BeforeValidator(_megabytes)]
 Reach = tuple[bool, tuple[str, ...]]
 """Whether there is a network, and the hosts that can be reached without one."""
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="allow")
+
+    def ignored(self, where: str = "") -> Iterator[str]:
+        """Yield what is left out, by field. where: the table's name in the file, "" for the file."""
+        for name in self.model_extra or {}:
+            yield f"{_named(where, name)} is not a field that is known here"
+        for name, why in _NOT_FOLLOWED.items():
+            if getattr(self, name, None):
+                yield f"{_named(where, name)} {why}"
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            for section in value if isinstance(value, list) else [value]:
+                if isinstance(section, _Section):
+                    yield from section.ignored(f"{where}.{name}".strip("."))
 
 
-class _Networked(_Section):
+def _named(where: str, name: str) -> str:
+    return f"[{where}] {name}" if where else name
+
+
+class Networked(_Section):
     """A table that may say what can be reached."""
 
     network_mode: NetworkMode = None
     allowed_hosts: Hosts | None = None
 
     @model_validator(mode="after")
-    def _hosts_need_their_mode(self) -> _Networked:
+    def _hosts_need_their_mode(self) -> Networked:
         if self.allowed_hosts and self.network_mode != "allowlist":
             raise ValueError('allowed_hosts need network_mode = "allowlist" beside them')
         return self
@@ -95,36 +120,43 @@ class _Networked(_Section):
         return self.network_mode == "public", tuple(self.allowed_hosts or ())
 
 
-class _Agent(_Networked):
+class _Agent(Networked):
     timeout_sec: Seconds | None = None
     user: User = None
 
 
-class _Verifier(_Networked):
-    timeout_sec: Seconds = 600.0
-    env: dict[str, str] = {}
+class _Collect(_Section):
+    command: str
+    service: str = "main"
+    timeout_sec: Seconds = 60.0
     user: User = None
-    environment_mode: str | None = None
-    environment: dict[str, Any] | None = None
-    collect: list[Any] = []
+
+
+class Artifact(_Section):
+    source: Annotated[str, Field(min_length=1)]
+    destination: str | None = None
+    exclude: list[str] = []
+    service: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_its_path(cls, value: Any) -> Any:
+        return {"source": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _shared_only(self) -> _Verifier:
-        if self.environment is not None or self.environment_mode not in (None, "shared"):
-            raise ValueError(
-                "a separate verifier environment isn't supported; the verifier uses a fresh sandbox of the task's own "
-                "image: remove environment_mode and [verifier.environment], or skip this task"
-            )
-        if self.collect:
-            raise ValueError("[[verifier.collect]] isn't supported; write what is judged below the working directory")
+    def _one_container(self) -> Artifact:
+        if self.service not in (None, "main"):
+            raise ValueError(f"service {self.service!r}: several containers aren't supported; skip this task")
+        if (why := refusal(self.source)) is not None:
+            raise ValueError(f"source {self.source!r} {why}")
         return self
 
 
-class _Environment(_Networked):
+class Environment(Networked):
     docker_image: str | None = None
     build_timeout_sec: Seconds = 600.0
     os: str = "linux"
-    cpus: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     memory_mb: Megabytes | None = None
     storage_mb: Megabytes | None = None
     gpus: int | None = None
@@ -151,7 +183,7 @@ class _Environment(_Networked):
         return table
 
     @model_validator(mode="after")
-    def _supported(self) -> _Environment:
+    def _supported(self) -> Environment:
         if self.os.lower() != "linux":
             raise ValueError(f"os = {self.os!r} isn't supported; only Linux tasks run here")
         for name, remedy in _UNSUPPORTED_FIELDS.items():
@@ -163,22 +195,82 @@ class _Environment(_Networked):
         return super().reach((True, ()) if self.allow_internet else baseline)
 
 
+class Verifier(Networked):
+    timeout_sec: Seconds = 600.0
+    env: dict[str, str] = {}
+    user: User = None
+    environment_mode: Literal["shared", "separate"] | None = None
+    environment: Environment | None = None
+    collect: list[_Collect] = []
+
+    @property
+    def separate(self) -> bool | None:
+        """Whether the verifier sees the artifacts alone; None where nothing is said."""
+        if self.environment_mode is not None:
+            return self.environment_mode == "separate"
+        return None if self.environment is None else True
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Verifier:
+        if self.environment_mode == "shared" and self.environment is not None:
+            raise ValueError('environment_mode = "shared" contradicts [verifier.environment]; remove one of them')
+        for hook in self.collect:
+            if hook.service != "main":
+                raise ValueError(f"[[verifier.collect]] service {hook.service!r}: several containers aren't supported")
+        return self
+
+
 class _Solution(_Section):
     env: dict[str, str] = {}
 
 
-class Config(_Section):
-    schema_version: str = "1.4"
-    task: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
+class StepTable(_Section):
+    name: Annotated[str, Field(pattern=r"^[^/\\\x00-\x1f]*[^/\\\x00-\x1f. ]$")]
     agent: _Agent = _Agent()
-    verifier: _Verifier = _Verifier()
-    environment: _Environment = _Environment()
+    verifier: Verifier = Verifier()
+    min_reward: float | dict[str, float] | None = None
+    healthcheck: dict[str, Any] | None = None
+    artifacts: list[Artifact] = []
+
+
+class _Metadata(_Section):
+    """The fields of ours; any other is the task's own."""
+
+    tags: Annotated[list[str], BeforeValidator(_texts)] = []
+    protected_paths: list[str] = []
+    graded_paths: list[str] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _old_names(cls, table: Any) -> Any:
+        if isinstance(table, dict) and "territory" in table:  # as 0.1 wrote it
+            kept = {name: value for name, value in table.items() if name != "territory"}
+            return {"protected_paths": table["territory"], **kept}
+        return table
+
+    @model_validator(mode="after")
+    def _gradable(self) -> _Metadata:
+        for path in self.graded_paths:
+            if (why := refusal(path)) is not None:
+                raise ValueError(f"graded_paths: {path!r} {why}")
+        return self
+
+    def ignored(self, where: str = "") -> Iterator[str]:
+        return iter(())
+
+
+class Config(_Section):
+    schema_version: Annotated[str, BeforeValidator(str)] = "1.4"
+    task: dict[str, Any] = {}
+    metadata: _Metadata = _Metadata()
+    agent: _Agent = _Agent()
+    verifier: Verifier = Verifier()
+    environment: Environment = Environment()
     solution: _Solution = _Solution()
     source: str | None = None
-    artifacts: list[Any] = []
+    artifacts: list[Artifact] = []
     multi_step_reward_strategy: Literal["mean", "final"] | None = None
-    steps: list[Any] | None = None
+    steps: list[StepTable] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -187,22 +279,18 @@ class Config(_Section):
             return table
         table = dict(table)
         if "version" in table:
-            table.setdefault("schema_version", table.pop("version"))
-        metadata = table.get("metadata")
-        if isinstance(metadata, dict) and "territory" in metadata:  # as 0.1 wrote it
-            kept = {name: value for name, value in metadata.items() if name != "territory"}
-            table["metadata"] = {"protected_paths": metadata["territory"], **kept}
+            version = table.pop("version")
+            table.setdefault("schema_version", version)
         return table
 
     @model_validator(mode="after")
-    def _readable(self) -> Config:
-        if not re.fullmatch(r"1(\.\d+)*", self.schema_version):
-            raise ValueError(f"schema_version {self.schema_version!r} isn't supported; 1.x is")
-        if self.steps:
-            raise ValueError("[[steps]] aren't supported; split the task into one task a step")
-        paths = self.metadata.get("protected_paths", [])
-        if not isinstance(self.metadata.get("tags", []), list):
-            raise ValueError("[metadata] tags must be a list of strings")
-        if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
-            raise ValueError("[metadata] protected_paths must be a list of strings")
+    def _different_steps(self) -> Config:
+        names = [step.name.casefold() for step in self.steps or []]
+        if len(set(names)) < len(names):
+            raise ValueError("[[steps]] name: two steps have the same; rename one")
         return self
+
+    @property
+    def own_metadata(self) -> dict[str, Any]:
+        """Return [metadata] as it was written."""
+        return self.metadata.model_dump(exclude_unset=True)

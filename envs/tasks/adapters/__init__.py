@@ -20,4 +20,4 @@ ADAPTERS: Mapping[str, Callable[..., list[Task]]] = {
     "r2e-gym": r2e.load,
     "swebench-live": partial(swebench.load, family="live"),
 }
-"""What reads each format: from a file or folder, into task directories below another. May raise `BadRows`."""
+"""What reads each format: from a file or folder, into task directories below another. May raise `BadTasks`."""

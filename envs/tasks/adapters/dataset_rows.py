@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.hub import Dataset
-from envs.types import BadTask, Task
+from envs.types import BadTask, BadTasks, Task
 
 ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
 
@@ -63,14 +63,6 @@ class Row:
         return []
 
 
-class BadRows(BadTask):
-    """Some rows can't be used. usable: the tasks that the others became."""
-
-    def __init__(self, what: str, problems: Sequence[str], usable: list[Task]) -> None:
-        super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
-        self.usable = usable
-
-
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
 
@@ -100,7 +92,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
-    """Convert every row. Raises one BadRows that lists all rows that can't be used."""
+    """Convert every row. Raises one BadTasks that lists all rows that can't be used."""
     tasks: dict[str, Task] = {}
     problems = []
     for row in read_rows(path):
@@ -113,7 +105,7 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) ->
             problems.append(f"{row.where}: a second row with the id {task.id}")
         tasks[task.id] = task
     if problems:
-        raise BadRows(f"rows of {path}", problems, list(tasks.values()))
+        raise BadTasks(f"rows of {path}", problems, list(tasks.values()))
     return list(tasks.values())
 
 

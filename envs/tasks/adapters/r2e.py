@@ -46,7 +46,7 @@ _MARKS = {"context": " ", "added": "+", "deleted": "-", "note": "\\ "}
 
 
 def load(path: Path, out: Path) -> list[Task]:
-    """Convert every row into a task directory below `out`. Raises BadTask, or one BadRows for all bad rows."""
+    """Convert every row into a task directory below `out`. Raises BadTask, or one BadTasks for all bad rows."""
     return convert_rows(path, out, _convert)
 
 

@@ -73,7 +73,7 @@ def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bo
     """Convert every row into a task directory below `out`.
 
     family: a key of `FAMILIES`, or "smith", whose `patch` is the bug. printed_results: tests that can't be watched
-    are judged by what they print. Raises BadTask, or one BadRows that lists all rows that can't be used.
+    are judged by what they print. Raises BadTask, or one BadTasks that lists all rows that can't be used.
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")

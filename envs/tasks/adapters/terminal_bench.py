@@ -26,9 +26,8 @@ from typing import Any
 
 import yaml
 
-from envs.tasks.adapters.dataset_rows import BadRows
 from envs.tasks.adapters.directory import INSIDE, write_task
-from envs.types import BadTask, Task
+from envs.types import BadTask, BadTasks, Task
 
 _NOT_CONTEXT = frozenset(
     {"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml", "docker-compose.yml"}
@@ -39,7 +38,7 @@ _SERVICE = frozenset({"build", "image", "container_name", "command", "environmen
 def load(folder: Path, out: Path) -> list[Task]:
     """Convert a task directory, or each one in `folder`, into directories below `out`.
 
-    Raises one BadRows that lists all that can't be used."""
+    Raises one BadTasks that lists all that can't be used."""
     found = [folder] if (folder / "task.yaml").is_file() else sorted(p.parent for p in folder.glob("*/task.yaml"))
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")
@@ -50,7 +49,7 @@ def load(folder: Path, out: Path) -> list[Task]:
         except BadTask as problem:
             problems.append(str(problem))
     if problems:
-        raise BadRows(f"tasks in {folder}", problems, tasks)
+        raise BadTasks(f"tasks in {folder}", problems, tasks)
     return tasks
 
 

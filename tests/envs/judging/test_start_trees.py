@@ -8,6 +8,7 @@ from verifier_samples import (
     task,
 )
 
+from envs.judging.areas import Start
 from envs.judging.start_trees import StartTrees
 from envs.types import InfraError
 from sandboxes.base import SandboxError
@@ -36,5 +37,5 @@ async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
         trees, sample = StartTrees(backend), task(tmp_path, "")
         with pytest.raises(InfraError):
             await trees.get(sample, "image")
-        assert await asyncio.gather(*(trees.get(sample, "image") for _ in range(5))) == [{}] * 5
+        assert await asyncio.gather(*(trees.get(sample, "image") for _ in range(5))) == [Start({})] * 5
         assert backend.opened == 2

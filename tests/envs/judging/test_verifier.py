@@ -16,6 +16,7 @@ from verifier_samples import (
     verdict_after,
 )
 
+from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
@@ -170,6 +171,6 @@ async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
     sample = task(tmp_path, "")
     async with LocalBackend() as backend, backend.open(agent_spec(sample, "image")) as sandbox:
         await sandbox.exec("echo 1 > a; mkdir b; mkfifo pipe; ln -s /etc/passwd out")
-        changes = await collect_changes(sandbox, {})
+        changes = await collect_changes(sandbox, Start({}))
     assert changes.added == ("a", "b")
     assert "out" in changes.dropped

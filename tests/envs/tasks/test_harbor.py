@@ -8,7 +8,7 @@ from harbor_samples import make_task
 
 import envs.swe
 from envs.tasks.harbor import load_task, load_tasks
-from envs.types import BadTask
+from envs.types import BadTask, BadTasks
 
 STARTER = Path(envs.swe.__file__).parent / "starter"
 
@@ -20,7 +20,6 @@ STARTER = Path(envs.swe.__file__).parent / "starter"
         ("instruction.md", "instruction.md is missing"),
         ("tests/test.sh", "tests/test.sh is missing"),
         ("environment/Dockerfile", "add environment/Dockerfile, or name an image"),
-        ("solution/solve.sh", "solution/ has no solve.sh"),
     ],
 )
 def test_a_missing_file_is_named(tmp_path, path, said):
@@ -30,15 +29,52 @@ def test_a_missing_file_is_named(tmp_path, path, said):
         load_task(directory)
 
 
-@pytest.mark.parametrize(
-    "path", ["environment/docker-compose.yaml", "trajectory.json", "tests/Dockerfile", "steps/one/instruction.md"]
-)
-def test_files_that_would_change_the_task_are_refused(tmp_path, path):
+def test_a_prior_conversation_is_refused(tmp_path):
     directory = make_task(tmp_path)
-    (directory / path).parent.mkdir(parents=True, exist_ok=True)
-    (directory / path).write_text("")
-    with pytest.raises(BadTask, match="supported"):
+    (directory / "trajectory.json").write_text("{}")
+    with pytest.raises(BadTask, match=r"trajectory\.json: a prior conversation isn't supported"):
         load_task(directory)
+
+
+@pytest.mark.parametrize(
+    "services, said",
+    [
+        ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
+        ("main: {build: ., privileged: true}", "privileged can't be kept"),
+        ("main: [", "is not YAML"),
+    ],
+)
+def test_a_compose_file_of_more_than_one_container_is_refused(tmp_path, services, said):
+    directory = make_task(tmp_path)
+    (directory / "environment/docker-compose.yaml").write_text(f"services:\n  {services}\n")
+    with pytest.raises(BadTask, match=f"docker-compose.yaml.*{said}"):
+        load_task(directory)
+
+
+def test_a_compose_file_of_one_container_is_followed(tmp_path):
+    directory = make_task(tmp_path, '[environment]\nenv = { B = "task" }\n')
+    (directory / "environment/docker-compose.yaml").write_text(
+        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    command: [sh, -c, sleep infinity]\n"
+        "    working_dir: /srv\n    environment: [A=1, B=file, 'C=${HOST}']\n"
+    )
+    task = load_task(directory)
+    assert (task.workdir, task.env) == ("/srv", {"A": "1", "B": "task"})
+
+
+def test_files_that_are_not_followed_are_named(tmp_path, caplog):
+    directory = make_task(tmp_path)
+    for path in ("tests/Dockerfile", "tests/.harborignore"):
+        (directory / path).write_text("")
+    (directory / "solution/solve.sh").unlink()
+    assert load_task(directory).hidden.solution is None
+    for what in ("tests/Dockerfile is not built", ".harborignore is not followed", "solution/ has no solve.sh"):
+        assert f"task sample: {what}" in caplog.text
+
+
+def test_canary_lines_are_not_shown_to_the_agent(tmp_path):
+    directory = make_task(tmp_path)
+    (directory / "instruction.md").write_text("<!-- harbor-canary GUID 1 -->\n# CANARY 2\n\n# Do it\n\n# canary\n")
+    assert load_task(directory).instruction == "# Do it\n\n# canary"
 
 
 def test_an_instruction_must_say_something_in_utf8(tmp_path):
@@ -79,12 +115,13 @@ def test_the_digest_tells_every_change(tmp_path):
     assert len(seen) == 4
 
 
-def test_all_bad_tasks_are_listed_at_once(tmp_path):
+def test_all_bad_tasks_are_listed_at_once_and_the_others_can_be_used(tmp_path):
     make_task(tmp_path, name="good")
     make_task(tmp_path, "[agent]\ntimeout_sec = 0", name="first")
     make_task(tmp_path / "deep", "[[", name="second")
-    with pytest.raises(BadTask) as caught:
+    with pytest.raises(BadTasks) as caught:
         load_tasks(tmp_path)
+    assert [task.id for task in caught.value.usable] == ["good"]
     assert "2 tasks in" in str(caught.value)
     assert "- task first: task.toml: [agent] timeout_sec" in str(caught.value)
     assert "- task second: task.toml is not valid TOML" in str(caught.value)
@@ -95,6 +132,15 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
     make_task(tmp_path / "b", name="same")
     with pytest.raises(BadTask, match="two directories have this name"):
         load_tasks(tmp_path)
+
+
+def test_what_is_left_out_is_said_once_for_all_tasks(tmp_path, caplog):
+    for number in range(7):
+        make_task(tmp_path, "extra = 1\n[environment]\ncpu = 1\n", name=f"task-{number}")
+    load_tasks(tmp_path)
+    shown = "task-0, task-1, task-2, task-3, task-4 and 2 more"
+    assert f"[environment] cpu is not a field that is known here; it is left out of {shown}" in caplog.text
+    assert len(caplog.records) == 2
 
 
 def test_an_empty_folder_says_what_a_task_looks_like(tmp_path):

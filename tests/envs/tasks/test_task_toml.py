@@ -7,7 +7,7 @@ from harbor_samples import make_task
 
 from envs.judging.specs import agent_spec, verifier_spec
 from envs.tasks.harbor import load_task
-from envs.types import BadTask
+from envs.types import BadTask, Collect
 from sandboxes.base import Limits
 
 
@@ -72,10 +72,149 @@ def test_old_field_names_are_read(tmp_path):
     assert (limits.memory_mb, limits.disk_mb, limits.network) == (2048, 512, True)
 
 
+@pytest.mark.parametrize("line", ['version = "2.0"', 'schema_version = "0.9"', "schema_version = 1.0", 'version = "x"'])
+def test_every_schema_version_is_read(tmp_path, line):
+    assert load_task(make_task(tmp_path, line + "\n")).id == "sample"
+
+
+def test_numbers_may_be_written_as_text_as_for_harbor(tmp_path):
+    task = load_task(make_task(tmp_path, '[agent]\ntimeout_sec = "30"\n[environment]\ncpus = 0\nmemory_mb = 0\n'))
+    assert (task.timeout_s, task.limits) == (30.0, Limits())
+
+
+def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
+    toml = """
+    canary = "x"
+    [task]
+    name = "no-org"
+    anything = 1
+    [metadata]
+    anything = 1
+    tags = "one"
+    [agent.kwargs]
+    max_turns = 60
+    [environment]
+    cpu = 1
+    skills_dir = "/s"
+    healthcheck = { command = "x" }
+    [verifier.environment]
+    disk = 1
+    """
+    task = load_task(make_task(tmp_path, toml))
+    assert task.tags == ("one",)
+    said = [record.getMessage() for record in caplog.records]
+    assert said == [
+        f"task sample: {what}; it is left out"
+        for what in (
+            "canary is not a field that is known here",
+            "[agent] kwargs is not a field that is known here",
+            "[verifier.environment] disk is not a field that is known here",
+            "[environment] cpu is not a field that is known here",
+            "[environment] healthcheck is not waited for",
+            "[environment] skills_dir is not shown to the agent",
+        )
+    ]
+
+
+def test_a_separate_verifier_sees_the_artifacts_alone(tmp_path):
+    toml = """
+    artifacts = ["/app/out.json", { source = "/app/logs", destination = "logs", exclude = ["*.tmp"] }]
+    [verifier]
+    environment_mode = "separate"
+    [[verifier.collect]]
+    command = "dump > /app/out.json"
+    user = 0
+    """
+    hidden = load_task(make_task(tmp_path, toml)).hidden
+    assert (hidden.graded, hidden.graded_alone) == (("/logs/artifacts", "/app/out.json", "/app/logs"), True)
+    assert hidden.collect == (Collect("dump > /app/out.json", "0", 60.0),)
+    assert hidden.own is None
+
+
+def test_artifacts_of_a_shared_verifier_are_not_carried(tmp_path):
+    hidden = load_task(make_task(tmp_path, 'artifacts = ["/app/out.json"]\n')).hidden
+    assert (hidden.graded, hidden.graded_alone) == ((), False)
+
+
+def test_a_separate_verifier_may_have_an_image_of_its_own(tmp_path):
+    directory = make_task(
+        tmp_path, '[verifier]\nnetwork_mode = "public"\n[verifier.environment]\ncpus = 3\nworkdir = "/w"\n'
+    )
+    (directory / "tests/Dockerfile").write_text("FROM scratch\nCOPY . /tests/\n")
+    task = load_task(directory)
+    own = task.hidden.own
+    assert (own.context, own.image, own.workdir, own.holds_tests) == (directory / "tests", None, "/w", True)
+    spec = verifier_spec(task, "theirs")
+    assert (spec.image, spec.workdir, spec.limits.cpus, spec.limits.network) == ("theirs", "/w", 3.0, True)
+
+    toml = '[verifier.environment]\ndocker_image = "judge:1"\n'
+    directory = make_task(tmp_path, toml, "other")
+    (directory / "tests/test.sh").unlink()  # it is in the image
+    assert load_task(directory).hidden.own.image == "judge:1"
+
+    toml = '[environment]\ndocker_image = "app:1"\nworkdir = "/app"\n[verifier.environment]\nmemory_mb = 99\n'
+    own = load_task(make_task(tmp_path, toml, "third")).hidden.own
+    assert (own.image, own.workdir, own.limits.memory_mb, own.holds_tests) == ("app:1", "/app", 99, False)
+
+
+def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path):
+    toml = """
+    multi_step_reward_strategy = "final"
+    [agent]
+    timeout_sec = 50
+    [verifier]
+    env = { A = "task", B = "task" }
+    [[steps]]
+    name = "one"
+    min_reward = 0.5
+    agent = { timeout_sec = 5, user = "dev" }
+    [[steps]]
+    name = "two"
+    min_reward = { quality = 1.0 }
+    verifier = { timeout_sec = 7, env = { B = "step" } }
+    """
+    directory = make_task(tmp_path, toml)
+    (directory / "instruction.md").unlink()
+    for name in ("one", "two"):
+        (directory / "steps" / name).mkdir(parents=True)
+        (directory / "steps" / name / "instruction.md").write_text(f"Do {name}.\n")
+    for folder in ("tests", "solution", "workdir"):
+        (directory / "steps/two" / folder).mkdir()
+    (directory / "steps/two/solution/solve.sh").write_text("true\n")
+    task = load_task(directory)
+    one, two = task.steps
+    assert (one.name, one.instruction, one.timeout_s, one.user) == ("one", "Do one.", 5.0, "dev")
+    assert (one.hidden.tests, one.hidden.shared_tests, one.files) == (directory / "tests", None, None)
+    assert (two.hidden.tests, two.hidden.shared_tests) == (directory / "steps/two/tests", directory / "tests")
+    assert (two.files, two.hidden.solution) == (directory / "steps/two/workdir", directory / "steps/two/solution")
+    assert (one.least, two.least) == ({"reward": 0.5}, {"quality": 1.0})
+    assert (two.timeout_s, two.hidden.timeout_s) == (50.0, 7.0)
+    assert (one.hidden.test_env, two.hidden.test_env) == ({"A": "task", "B": "task"}, {"A": "task", "B": "step"})
+    assert (task.last_counts, task.hidden.timeout_s) == (True, 607.0)
+    assert task.instruction == "Do one.\n\nDo two."
+
+
+def test_a_step_without_its_files_is_named(tmp_path):
+    directory = make_task(tmp_path, '[[steps]]\nname = "one"\n')
+    with pytest.raises(BadTask, match=r"task sample: steps/one/instruction.md is missing"):
+        load_task(directory)
+    (directory / "steps/one").mkdir(parents=True)
+    (directory / "steps/one/instruction.md").write_text("Do it.")
+    assert load_task(directory).steps[0].hidden.tests == directory / "tests"
+    (directory / "tests/test.sh").unlink()
+    with pytest.raises(BadTask, match=r"test\.sh is missing"):
+        load_task(directory)
+
+
+def test_paths_that_are_graded_are_named_by_the_task(tmp_path):
+    task = load_task(make_task(tmp_path, '[metadata]\ngraded_paths = ["/etc/nginx", ".git"]\n'))
+    assert (task.hidden.graded, task.hidden.graded_alone) == (("/etc/nginx", ".git"), False)
+
+
 def test_protected_paths_are_read_by_the_name_that_version_0_1_wrote(tmp_path):
     task = load_task(make_task(tmp_path, '[metadata]\nterritory = ["tests/*", "tox.ini"]\n'))
     assert task.hidden.protected == ("tests/*", "tox.ini")
-    with pytest.raises(BadTask, match=r"\[metadata\] protected_paths must be a list of strings"):
+    with pytest.raises(BadTask, match=r"\[metadata.protected_paths\] 0: Input should be a valid string"):
         load_task(make_task(tmp_path, "[metadata]\nterritory = [1]\n", "other"))
 
 
@@ -108,9 +247,7 @@ def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
     "toml, said",
     [
         ("[[", "task.toml is not valid TOML"),
-        ('schema_version = "2.0"', "schema_version '2.0' isn't supported; 1.x is"),
-        ("[environment]\ncpu = 1", "[environment] cpu is not a field that is known here; correct or remove it"),
-        ("[environment]\ncpus = 0", "[environment] cpus: Input should be greater than 0, not 0"),
+        ("[environment]\ncpus = -1", "[environment] cpus: Input should be greater than or equal to 0, not -1"),
         ('[environment]\nmemory_mb = "lots"', "[environment] memory_mb: 'lots' is not a size"),
         ('[environment]\nmemory = "1G"\nmemory_mb = 5', "memory and memory_mb contradict each other; keep memory_mb"),
         ('[environment]\nworkdir = "app"', "[environment] workdir"),
@@ -119,18 +256,24 @@ def test_hosts_may_be_allowed_for_all_phases_or_for_one(tmp_path):
         ('[environment]\nnetwork_mode = "bridge"', "[environment] network_mode: 'bridge' isn't supported"),
         ('[agent]\nallowed_hosts = ["x.org"]', 'allowed_hosts need network_mode = "allowlist"'),
         ('[agent]\nnetwork_mode = "allowlist"\nallowed_hosts = ["http://x"]', "'http://x' is no host"),
-        ('[environment]\nskills_dir = "/s"', "skills_dir: skills aren't supported"),
-        ('[environment.healthcheck]\ncommand = "x"', "healthcheck: health checks aren't supported"),
         ('[[environment.mcp_servers]]\nname = "x"', "mcp_servers: MCP servers aren't supported"),
         ("[verifier]\ntimeout_sec = -1", "[verifier] timeout_sec: Input should be greater than 0, not -1"),
-        ('[verifier]\ntimeout_sec = "10"', "[verifier] timeout_sec: Input should be a valid number, not '10'"),
-        ('[verifier]\nenvironment_mode = "separate"', "a separate verifier environment isn't supported"),
-        ("[verifier.environment]\ncpus = 1", "a separate verifier environment isn't supported"),
-        ('[[verifier.collect]]\ncommand = "x"', "[[verifier.collect]] isn't supported"),
+        (
+            '[verifier]\nenvironment_mode = "other"',
+            "environment_mode: Input should be 'shared' or 'separate'",
+        ),
+        ('[verifier]\nenvironment_mode = "shared"\nenvironment = {}', "contradicts [verifier.environment]"),
+        ('[[verifier.collect]]\ncommand = "x"\nservice = "db"', "service 'db': several containers aren't supported"),
+        ('artifacts = [{ source = "/x", service = "db" }]', "service 'db': several containers aren't supported"),
+        ('artifacts = ["/logs/verifier/reward.txt"]', "source '/logs/verifier/reward.txt' can't be judged"),
+        ('artifacts = ["/app/../etc"]', "source '/app/../etc' must be a path without '..'"),
         ("[verifier]\nenv = { A = 1 }", "[verifier.env] A: Input should be a valid string, not 1"),
         ('[verifier]\nenv = { A = "${NOPE}" }', "[verifier] env.A needs the variable NOPE"),
-        ('[[steps]]\nname = "one"', "[[steps]] aren't supported"),
-        ('[metadata]\ntags = "x"', "[metadata] tags must be a list"),
+        ('[[steps]]\nname = "a/b"', "[steps.0] name: String should match pattern"),
+        ('[[steps]]\nname = "a"\n[[steps]]\nname = "A"', "[[steps]] name: two steps have the same"),
+        ("[metadata]\ngraded_paths = [1]", "[metadata.graded_paths] 0: Input should be a valid string"),
+        ('[metadata]\ngraded_paths = ["/tests/x"]', "graded_paths: '/tests/x' can't be judged"),
+        ('[metadata]\ngraded_paths = ["/"]', "graded_paths: '/' can't be judged"),
         ("[agent]\nuser = 1.5", "[agent] user"),
     ],
 )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envs.tasks.adapters.dataset_rows import BadRows, Row, convert_rows, read_rows
-from envs.types import BadTask, Task
+from envs.tasks.adapters.dataset_rows import Row, convert_rows, read_rows
+from envs.types import BadTask, BadTasks, Task
 
 
 def named(row, out):
@@ -25,7 +25,7 @@ def test_a_json_file_holds_a_list_or_a_single_row(tmp_path):
 
 def test_all_bad_rows_are_named_at_once_and_the_others_can_be_used(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"id": ""}\n{"id": "b"}\n{"id": 5}\n')
-    with pytest.raises(BadRows) as raised:
+    with pytest.raises(BadTasks) as raised:
         convert_rows(tmp_path / "rows.jsonl", tmp_path, named)
     assert "- rows.jsonl:1: id is missing or empty\n- rows.jsonl:3: id is int, not text" in str(raised.value)
     assert [task.id for task in raised.value.usable] == ["b"]

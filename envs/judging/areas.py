@@ -1,0 +1,69 @@
+"""The parts of a machine that are judged: the source tree, and what a task names beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from envs.judging.tree import MAX_TREE_BYTES, Scan, Tree
+from envs.types import Collect, Hidden
+from sandboxes.base import Sandbox
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """A file or directory outside of the source tree, as it was found.
+
+    folder: to which names are relative: the directory itself, or the one that the file is in.
+    """
+
+    folder: str
+    tree: Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the work is compared with.
+
+    tree: the source tree; None where it is not judged.
+    elsewhere: what else is judged, by absolute path; None for what was not there.
+    git: `.git` in the source tree is judged. foreign: they are judged in another image than the agent's.
+    collect: run before the work is read.
+    """
+
+    tree: Tree | None
+    elsewhere: Mapping[str, Area | None] = field(default_factory=dict)
+    git: bool = False
+    foreign: bool = False
+    collect: Sequence[Collect] = ()
+
+
+def graded_git(hidden: Hidden) -> bool:
+    """Return whether a task's tests look at its `.git`."""
+    return any(PurePosixPath(path).name == ".git" and not path.startswith("/") for path in hidden.graded)
+
+
+def graded_paths(hidden: Hidden, workdir: str) -> Iterator[str]:
+    """Yield the absolute paths that are judged beside the source tree."""
+    for path in hidden.graded:
+        absolute = path if path.startswith("/") else f"{workdir.rstrip('/')}/{path}"
+        if hidden.graded_alone or not PurePosixPath(absolute).is_relative_to(workdir):
+            yield absolute
+
+
+async def scan_of(sandbox: Sandbox, path: str, *, git: bool) -> tuple[str, Scan] | None:
+    """Return the folder and content of a file or directory of a sandbox; None where it is not there.
+
+    Raises SandboxError, OSError, TarError, and ValueError when it is over the caps.
+    """
+    plain = "/" + path.strip("/")
+    try:
+        archive = await sandbox.download(plain, max_bytes=MAX_TREE_BYTES)
+    except FileNotFoundError:
+        return None
+    folder, _, name = plain.rpartition("/")
+    scan = Scan(archive, plain, git=git)
+    # The archive of a file holds the file by its name; a directory with nothing but that is written with "/" behind.
+    single = not path.endswith("/") and list(scan.tree) == [name] and scan.tree[name].kind == "file"
+    return (folder or "/", scan) if single else (plain, scan)

@@ -1,0 +1,92 @@
+"""What is judged outside of the source tree: which paths a task may name, and what stays as the image has it there.
+
+In the verifier's sandbox root's own programs run: the shell that runs test.sh, the Python that watches the tests, git
+where test.sh calls it. What they load or obey is never carried, whatever a task names.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from envs.judging.tree import Tree, parents
+
+_CLOSED = ("/proc", "/sys", "/dev", "/tests", "/solution", "/verifier", "/logs/verifier")
+_OBEYED = (
+    "/etc/ld.so*",
+    "/etc/passwd*",
+    "/etc/group*",
+    "/etc/shadow*",
+    "/etc/gshadow*",
+    "/etc/sudoers*",
+    "/etc/pam*",
+    "/etc/security/*",
+    "/etc/nsswitch.conf",
+    "/etc/environment",
+    "/etc/profile*",
+    "/etc/bash*",
+    "/etc/python*",
+    "/etc/gitconfig",
+    "*/.bashrc",
+    "*/.bash_profile",
+    "*/.bash_login",
+    "*/.bash_aliases",
+    "*/.profile",
+    "*/.gitconfig",
+    "*/.config/git/*",
+    "*/.local/bin/env",
+    "*/.cargo/env",
+)
+"""What the loader, a shell, login programs and git obey, and what test.sh commonly sources."""
+_PROGRAMS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec"})
+_PACKAGES = frozenset({"site-packages", "dist-packages"})
+_WATCHERS = (
+    *("pytest", "_pytest", "py", "py.py", "pluggy", "iniconfig", "packaging", "pygments", "exceptiongroup", "tomli"),
+    *("attr", "attrs", "typing_extensions.py", "importlib_metadata", "zipp", "zipp.py", "colorama", "argcomplete"),
+    *("pkg_resources", "setuptools", "_distutils_hack", "apport_python_hook.py"),
+)
+"""Python packages that the Python which watches the tests imports, or would if they were there."""
+_GIT_OBEYS = ("config", "config.worktree", "commondir", "gitdir", "hooks")
+
+
+def refusal(path: str) -> str | None:
+    """Return why a path can't be judged, in words that go on from its name; None where it can."""
+    pure = PurePosixPath(path)
+    if ".." in pure.parts or not path.strip():
+        return "must be a path without '..'"
+    if str(pure) in ("/", "/logs") or any(pure.is_relative_to(closed) for closed in _CLOSED):
+        return "can't be judged: it is the verifier's own, or the whole machine; name the files that the tests look at"
+    return None
+
+
+def stays(path: str, start: bool) -> bool:
+    """Return whether a change outside of the source tree is not carried.
+
+    path: absolute. start: whether the image has something there.
+    Programs and libraries may be added, but the image's own stay: root runs them.
+    """
+    if any(fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED):
+        return True
+    parts = path.split("/")[1:]
+    packages = max((at for at, part in enumerate(parts) if part in _PACKAGES), default=None)
+    if packages is not None:
+        return parts[packages + 1 : packages + 2] != [] and parts[packages + 1] in _WATCHERS
+    return start and not _PROGRAMS.isdisjoint(parts[:-1])
+
+
+def obeyed_by_git(tree: Tree, start: Tree) -> set[str]:
+    """Return the paths by which a git directory makes git run programs, or another directory its own."""
+    every: Mapping[str, object] = {**start, **tree}
+    found = set()
+    for path in every:
+        for folder in ("", *parents(path)):
+            name = path.removeprefix(folder + "/") if folder else path
+            if name.partition("/")[0] in _GIT_OBEYS and _is_git(every, folder):
+                found.add(path)
+    return found
+
+
+def _is_git(every: Mapping[str, object], folder: str) -> bool:
+    prefix = f"{folder}/" if folder else ""
+    return folder.rpartition("/")[2] == ".git" or all(prefix + name in every for name in ("HEAD", "objects", "refs"))

@@ -1,0 +1,73 @@
+"""A docker-compose.yaml of one container: what it says of that container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from envs.types import BadTask
+
+NAMES = ("docker-compose.yaml", "docker-compose.yml")
+_HARMLESS = frozenset(
+    {
+        "build",
+        "image",
+        "command",
+        "container_name",
+        "environment",
+        "volumes",
+        "working_dir",
+        "init",
+        "tty",
+        "stdin_open",
+    }
+    | {"deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode", "stop_signal"}
+)
+"""What a service may say: the sandbox has its own of it, or needs none."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneContainer:
+    """env: variables of the container. workdir: where its commands start; None where it does not say."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+
+
+def one_container(folder: Path, name: str) -> OneContainer:
+    """Read the folder's docker-compose.yaml, where it has one.
+
+    name: the task's, for messages. Raises BadTask where several containers, or what one container can't do, are asked
+    for."""
+    for file in NAMES:
+        if (folder / file).is_file():
+            return _read(folder / file, f"task {name}: {file}")
+    return OneContainer()
+
+
+def _read(path: Path, where: str) -> OneContainer:
+    try:
+        table = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise BadTask(f"{where} is not YAML: {error}") from None
+    services = table.get("services") or {} if isinstance(table, dict) else None
+    if not isinstance(services, dict) or len(services) > 1:
+        raise BadTask(f"{where}: there must be one service; several containers aren't supported")
+    service = next(iter(services.values()), None) or {}
+    unknown = sorted(set(service) - _HARMLESS)
+    if unknown:
+        raise BadTask(f"{where}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile")
+    return OneContainer(_variables(service.get("environment")), service.get("working_dir"))
+
+
+def _variables(given: Any) -> dict[str, str]:
+    """Return variables that are given as a table or as a list of NAME=VALUE; those that the host would fill are not."""
+    if isinstance(given, dict):
+        pairs = {str(name): value for name, value in given.items()}
+    else:
+        pairs = {name: value for name, mark, value in (str(item).partition("=") for item in given or []) if mark}
+    return {name: str(value) for name, value in pairs.items() if value is not None and "${" not in str(value)}

@@ -1,0 +1,173 @@
+"""A Harbor task's files as they lie there, and what its verifier is given of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envs.tasks.compose import NAMES, OneContainer, one_container
+from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
+from envs.types import BadTask, Collect, Hidden, VerifierImage
+from sandboxes.base import Limits
+
+LAYOUT = (
+    "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
+    "tests/test.sh and solution/solve.sh"
+)
+_PUBLISHED = "/logs/artifacts"
+"""Where an agent leaves what a separate verifier shall see, whatever else the task names."""
+_CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A task directory.
+
+    variables: what `${NAME}` stands for in its `env` tables. defaults: limits where it says nothing.
+    """
+
+    directory: Path
+    config: Config
+    variables: Mapping[str, str]
+    defaults: Limits
+
+    @property
+    def name(self) -> str:
+        return self.directory.name
+
+    def bad(self, what: str) -> BadTask:
+        """Return the error that names the task."""
+        return BadTask(f"task {self.name}: {what}")
+
+    def instruction(self, path: str = "instruction.md") -> str:
+        """Return what the agent is told, without the canary lines before it. Raises BadTask."""
+        lines = read_text(self.directory, path).strip().splitlines()
+        while lines and (not lines[0].strip() or _CANARY.fullmatch(lines[0].strip())):
+            del lines[0]
+        if not lines:
+            raise self.bad(f"{path} is empty; write there what the agent is told")
+        return "\n".join(lines)
+
+    def container(self) -> OneContainer:
+        """Return what the environment's docker-compose.yaml says. Raises BadTask."""
+        return one_container(self.directory / "environment", self.name)
+
+    def folder(self, *parts: str) -> Path | None:
+        """Return a folder of the task's; None where there is none."""
+        path = self.directory.joinpath(*parts)
+        return path if path.is_dir() else None
+
+    def solution(self, *parts: str) -> Path | None:
+        """Return a solution's folder; None without a solve.sh in it."""
+        path = self.folder(*parts)
+        return path if path is not None and (path / "solve.sh").is_file() else None
+
+    def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
+        """Return a table of variables with their `${NAME}` filled in. Raises BadTask for one that isn't known."""
+        return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
+
+    def _fill(self, value: str, where: str) -> str:
+        def one(match: re.Match[str]) -> str:
+            name, default = match.group(1), match.group(2)
+            found = self.variables.get(name, default)
+            if found is None:
+                raise self.bad(f"{where} needs the variable {name}; provide it, or write ${{{name}:-default}}")
+            return found
+
+        return re.sub(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}", one, value)
+
+
+def limits(environment: Environment, phase: Networked, defaults: Limits) -> Limits:
+    """Return the limits of a container. phase: the table that may say otherwise what it can reach."""
+    network, hosts = phase.reach(environment.reach())
+    return replace(
+        defaults,
+        cpus=environment.cpus or defaults.cpus,
+        memory_mb=environment.memory_mb or defaults.memory_mb,
+        disk_mb=environment.storage_mb or defaults.disk_mb,
+        network=network,
+        allowed_hosts=hosts,
+    )
+
+
+def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artifacts: Sequence[Artifact]) -> Hidden:
+    """Return what judges a task, or a step of one. Raises BadTask.
+
+    levels: [verifier] and the folder of tests, the task's first, then the step's.
+    """
+    config = source.config
+    own, separate = _own(source, levels)
+    verifier = levels[-1][0]
+    network, hosts = verifier.reach(levels[0][0].reach(config.environment.reach()))
+    folders = [folder for _, folder in levels if folder is not None]
+    if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
+        where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"
+        raise source.bad(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
+    published = [_PUBLISHED] if separate else []
+    env = {name: value for level, _ in levels for name, value in source.filled("verifier", level.env).items()}
+    return Hidden(
+        tests=folders[-1] if folders else None,
+        shared_tests=folders[0] if len(folders) > 1 else None,
+        test_env=env,
+        solution_env=source.filled("solution", config.solution.env),
+        timeout_s=verifier.timeout_sec,
+        user=next((level.user for level, _ in reversed(levels) if level.user), None),
+        network=network,
+        allowed_hosts=hosts,
+        protected=tuple(config.metadata.protected_paths),
+        graded=tuple(
+            dict.fromkeys([*config.metadata.graded_paths, *published, *(one.source for one in artifacts if separate)])
+        ),
+        graded_alone=separate,
+        own=own,
+        collect=tuple(
+            Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
+        ),
+    )
+
+
+def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:
+    """Return the verifier's own image, and whether it sees the artifacts alone: as Harbor's
+    `resolve_verifier_environment_definition` says. Raises BadTask."""
+    said = [level.separate for level, _ in levels if level.separate is not None]
+    if not (said and said[-1]):
+        return None, False
+    environment = next((level.environment for level, _ in reversed(levels) if level.environment), None)
+    phase = levels[-1][0]
+    settled = environment or source.config.environment
+    made = VerifierImage(
+        workdir=settled.workdir,
+        env=source.filled("verifier.environment", settled.env),
+        limits=limits(settled, phase, source.defaults),
+        holds_tests=True,
+    )
+    for level, folder in reversed(levels):
+        if level.environment is not None and level.environment.docker_image:
+            return replace(made, image=level.environment.docker_image), True
+        if folder is not None and any((folder / name).is_file() for name in NAMES):
+            one_container(folder, source.name)
+        if folder is not None and (folder / "Dockerfile").is_file():
+            return replace(made, context=folder), True
+    if environment is None:
+        return None, True
+    own = source.config.environment
+    context = source.directory / "environment"
+    return replace(
+        made,
+        image=own.docker_image,
+        context=context if (context / "Dockerfile").is_file() else None,
+        workdir=environment.workdir or own.workdir,
+        holds_tests=False,
+    ), True
+
+
+def read_text(directory: Path, name: str) -> str:
+    """Return a file of a task directory. Raises BadTask."""
+    try:
+        return (directory / name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise BadTask(f"task {directory.name}: {name} is missing; {LAYOUT}") from None
+    except UnicodeDecodeError as error:
+        raise BadTask(f"task {directory.name}: {name} is not UTF-8 ({error}); save it as UTF-8") from None

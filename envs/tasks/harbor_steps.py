@@ -1,0 +1,50 @@
+"""The steps of a Harbor task: several instructions, one after the other, in one container, each with its own tests.
+
+| `steps/NAME/`, `[[steps]]` | becomes |
+|---|---|
+| `instruction.md` | `Step.instruction`: each begins a conversation of its own, as with Harbor's agents |
+| `workdir/`, with `setup.sh` | `Step.files` |
+| `tests/`, over the task's own `tests/` | `Hidden.tests`, `Hidden.shared_tests` |
+| `solution/solve.sh` | `Hidden.solution` |
+| `[agent]`, `[verifier]`, `artifacts` | as of the task, whose own hold where a step says nothing |
+| `min_reward` | `Step.least` |
+| `healthcheck` | named in a warning, and left out |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from envs.tasks.harbor_source import Source, hidden
+from envs.types import Hidden, Step
+
+
+def read_steps(source: Source) -> tuple[Step, ...]:
+    """Return the steps of a task; none where it is told at once. Raises BadTask."""
+    config, steps = source.config, []
+    for table in config.steps or []:
+        place = f"steps/{table.name}"
+        levels = [
+            (config.verifier, source.folder("tests")),
+            (table.verifier, source.folder("steps", table.name, "tests")),
+        ]
+        judged = hidden(source, levels, [*config.artifacts, *table.artifacts])
+        least = table.min_reward
+        steps.append(
+            Step(
+                table.name,
+                source.instruction(f"{place}/instruction.md"),
+                replace(judged, solution=source.solution("steps", table.name, "solution")),
+                files=source.folder("steps", table.name, "workdir"),
+                timeout_s=table.agent.timeout_sec or config.agent.timeout_sec,
+                user=table.agent.user or config.agent.user,
+                least=least if isinstance(least, dict) else {} if least is None else {"reward": least},
+            )
+        )
+    return tuple(steps)
+
+
+def together(steps: Sequence[Step]) -> Hidden:
+    """Return what stands for all steps where they are not told apart: the last one's tests, the time of all."""
+    return replace(steps[-1].hidden, timeout_s=sum(step.hidden.timeout_s for step in steps))
