@@ -99,7 +99,7 @@ class Step:
     """A part of a task that is told and judged by itself, in the sandbox as the part before left it.
 
     files: directory copied into the working directory before it, whose `setup.sh` is run there; None for none.
-    timeout_s, user: of the agent, as in `Task`.
+    timeout_s: of the agent, as in `Task`.
     least: rewards, by name, without which no part comes after this one.
     """
 
@@ -108,7 +108,6 @@ class Step:
     hidden: Hidden
     files: Path | None = None
     timeout_s: float | None = None
-    user: str | None = None
     least: Mapping[str, float] = field(default_factory=dict)
 
 

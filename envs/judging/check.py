@@ -17,12 +17,14 @@ from rich.text import Text
 
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes, collect_changes
+from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
+from envs.judging.steps import combined, parts, work_in_steps
 from envs.judging.verifier import judge, open_verifier
 from envs.types import BadTask, Failure, InfraError, Task, Verdict
-from sandboxes.base import Backend, DaemonUnavailable, SandboxError
+from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.shielding import together
 
@@ -69,26 +71,49 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     """Run the reference solution in a fresh sandbox and judge it. Returns the verdict and what it printed.
 
     Raises BadTask when the task has no solution, InfraError when we fail."""
-    solution = task.hidden.solution
-    if solution is None:
+    if any(part.hidden.solution is None for part in parts(task)):
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
-    start = await starts.get(task, image)
-    async with open_verifier(backend, task, image) as verifier:
-        try:
+    try:
+        if task.steps:
+            done, problem = await work_in_steps(backend, starts, task, image, _run_reference)
+            verdicts = [*(step.verdict for step in done), *([problem] if problem else [])]
+            return combined(task, verdicts), "; ".join(step.worked for step in done)
+        start = await starts.get(task, image)
+        async with open_verifier(backend, task, image) as verifier:
             async with backend.open(agent_spec(task, image)) as sandbox:
-                await sandbox.exec("mkdir -p /solution", user="root")
-                await sandbox.upload(await asyncio.to_thread(pack_directory, solution), "/solution")
-                ran = await sandbox.exec(
-                    ["bash", "/solution/solve.sh"],
-                    timeout=task.timeout_s or _REFERENCE_S,
-                    cwd=sandbox.workdir,
-                    env=task.hidden.solution_env,
-                )
+                said = await _run_reference(task, sandbox)
                 changes = await collect_changes(sandbox, start, task.hidden.protected)
-        except (SandboxError, OSError) as error:
-            raise InfraError(Failure.SANDBOX, f"the reference of task {task.id} could not run: {error}") from error
-        ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
-        return await verifier(changes), f"solve.sh {ended}: {ran.output[-500:]}"
+            return await verifier(changes), said
+    except (SandboxError, OSError) as error:
+        raise InfraError(Failure.SANDBOX, f"the reference of task {task.id} could not run: {error}") from error
+
+
+async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: str) -> Verdict:
+    """Judge what an agent leaves that does nothing. Raises InfraError."""
+    if not task.steps:
+        return await judge(backend, task, image, Changes())
+    done, problem = await work_in_steps(backend, starts, task, image, _rest)
+    return combined(task, [*(step.verdict for step in done), *([problem] if problem else [])])
+
+
+async def _run_reference(task: Task, sandbox: Sandbox) -> str:
+    """Run solve.sh. Returns how it ended. Raises SandboxError, OSError."""
+    if task.hidden.solution is None:
+        raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
+    await sandbox.exec("rm -rf /solution && mkdir -p /solution", user="root")
+    await sandbox.upload(await asyncio.to_thread(pack_directory, task.hidden.solution), "/solution")
+    ran = await sandbox.exec(
+        ["bash", "/solution/solve.sh"],
+        timeout=task.timeout_s or _REFERENCE_S,
+        cwd=sandbox.workdir,
+        env=task.hidden.solution_env,
+    )
+    ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
+    return f"solve.sh {ended}: {ran.output[-500:]}"
+
+
+async def _rest(task: Task, sandbox: Sandbox) -> None:
+    """Do nothing."""
 
 
 def render(results: Sequence[CheckResult]) -> Table:
@@ -121,10 +146,12 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         for _ in range(repeats):
             solved, said = await solve(backend, starts, task, image)
             reference.append(solved)
-            nothing.append(await judge(backend, task, image, Changes()))
+            nothing.append(await do_nothing(backend, starts, task, image))
             problem = problem or _problem(solved, said, nothing[-1])
         flaky = any(len({verdict.reward for verdict in verdicts}) > 1 for verdicts in (reference, nothing))
         problem = "repeats disagree: the task is flaky" if flaky else problem
+        if problem is not None and (copies := await installed_copies(backend, task, image)):
+            problem += f"\nThe image has its own copy of {', '.join(copies)}: tests may find it in place of the tree's"
     except DaemonUnavailable:
         raise
     except (BadTask, InfraError, SandboxError) as error:

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from envs.records.disk import replace_file
 from envs.types import BadTask, Task
@@ -33,6 +34,7 @@ class CheckResult:
     memory_mb: the verifier's peak; image_mb: size of the image, shared layers included. 0 where not known.
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
+    notes: what to know of a task that may be used.
     """
 
     task_id: str
@@ -46,6 +48,7 @@ class CheckResult:
     verifier_s: float = 0.0
     memory_mb: float = 0.0
     image_mb: float = 0.0
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -61,20 +64,22 @@ def write_manifest(path: Path, results: Iterable[CheckResult]) -> None:
 
 def read_manifest(path: Path) -> dict[str, CheckResult]:
     """Return the results by task. Raises BadTask when the file is none of a version that is known."""
-    names = {field.name for field in fields(CheckResult)}
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["version"] not in (VERSION, *_RENAMED):
             raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check` again")
         renamed = _RENAMED.get(found["version"], {})
-        rows = [{name: row[renamed.get(name, name)] for name in names} for row in found["tasks"].values()]
-        results = [
-            CheckResult(**{**row, "reference": tuple(row["reference"]), "nothing": tuple(row["nothing"])})
-            for row in rows
-        ]
+        results = [_result(row, renamed) for row in found["tasks"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadTask(f"{path} is no manifest of `tasks check` ({error!r}); run it again") from None
     return {result.task_id: result for result in results}
+
+
+def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
+    """Return what one entry says; fields that it lacks, as an older version's do, have their defaults."""
+    named = {field.name: renamed.get(field.name, field.name) for field in fields(CheckResult)}
+    known: dict[str, Any] = {name: row[key] for name, key in named.items() if key in row}
+    return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 from envs.judging.specs import agent_spec, verifier_spec
+from envs.judging.steps import parts
 from envs.types import Task
 from sandboxes.base import Backend, SandboxError
 
@@ -41,9 +42,12 @@ class Prefetch:
     async def _fetch(self, task: Task) -> None:
         try:
             image = await self._backend.ensure_image(task.image, task.context)
+            for own in filter(None, (part.hidden.own for part in parts(task))):
+                await self._backend.ensure_image(own.image, own.context)
         except SandboxError as error:
             logger.info("the image of task %s was not made ahead: %s", task.id, error)  # its rollout tries again
             return
         if self._warm:
-            for spec in (agent_spec(task, image), verifier_spec(task, image)):
-                self._backend.prepare(spec, self._warm)
+            self._backend.prepare(agent_spec(task, image), self._warm)
+            if task.hidden.own is None:
+                self._backend.prepare(verifier_spec(task, image), self._warm)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from atropos_agent.types import AgentResult
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.judging.changes import collect_changes
@@ -17,17 +19,20 @@ from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
+from envs.judging.steps import combined, joined, work_in_steps
 from envs.judging.verifier import open_verifier
 from envs.rewards import Shaping, shaped
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
-from envs.types import Outcome, Reward, Seat, Task
+from envs.types import BadTasks, Failure, InfraError, Outcome, Reward, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 from sandboxes.docker import PoolLimits
 from sandboxes.docker.daemon import connect
 from sandboxes.registry import load_backend
 from tools import ToolRegistry, default_tools
+
+logger = logging.getLogger(__name__)
 
 
 class SWEEnvConfig(AgentEnvConfig):
@@ -41,6 +46,9 @@ class SWEEnvConfig(AgentEnvConfig):
         description="Train only on tasks with one of these tags (terminal, bugfix, multifile, …); empty for all",
     )
     skip_tags: list[str] = Field(default=[], description="Use no task with one of these tags")
+    bad_tasks: Literal["skip", "refuse"] = Field(
+        default="skip", description="What becomes of tasks that can't be used: left out and listed, or the run ends"
+    )
     manifest: Path | None = Field(
         default=None,
         description="Manifest of `tasks check`: tasks that failed it or have changed since are not used; "
@@ -88,8 +96,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     @classmethod
     def load_tasks(cls, config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
-        tasks = _load(config.tasks, config.manifest)
-        others = _load(config.eval_tasks, None) if config.eval_tasks else tasks
+        tasks = _load(config.tasks, config.manifest, config.bad_tasks)
+        others = _load(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
             tasks, others = split(tasks, config.eval_share, config.seed)
         train = shard(tagged(tasks, config.tags, "tags", without=config.skip_tags), config.shard, config.seed)
@@ -143,26 +151,58 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         image = await self.backend.ensure_image(task.image, task.context)
+        if task.steps:
+            return await self._attempt_steps(task, seat, image)
         start = await self.starts.get(task, image)
         began = time.monotonic()
         async with open_verifier(self.backend, task, image) as verify:
             async with self.backend.open(agent_spec(task, image)) as sandbox:
                 opened = time.monotonic()
-                seconds = self.config.rollout_timeout_s
-                agent = self.agent(
-                    seat,
-                    self.make_tools(sandbox),
-                    working_dir=sandbox.workdir,
-                    max_seconds=seconds if task.timeout_s is None else min(seconds, task.timeout_s),
-                )
-                result = await agent.run(task.instruction)
+                result = await self._work(task, seat, sandbox, self.config.rollout_timeout_s)
                 worked = time.monotonic()
                 changes = await collect_changes(sandbox, start, task.hidden.protected)
             verdict = with_signs(await verify(changes), result, changes)
         timings = {"open": opened - began, "agent": worked - opened, "verifier": time.monotonic() - worked}
         return Outcome(result, verdict, timings)
 
+    async def _attempt_steps(self, task: Task, seat: Seat, image: str) -> Outcome:
+        """Work on a task's steps, one after the other, within the time of one rollout."""
+        began, worked_s = time.monotonic(), 0.0
 
-def _load(source: str, manifest: Path | None) -> list[Task]:
+        async def work(part: Task, sandbox: Sandbox) -> AgentResult:
+            nonlocal worked_s
+            started = time.monotonic()
+            left = max(1.0, self.config.rollout_timeout_s - worked_s)
+            result = await self._work(part, seat, sandbox, left)
+            worked_s += time.monotonic() - started
+            return result
+
+        done, problem = await work_in_steps(self.backend, self.starts, task, image, work)
+        verdicts = [with_signs(step.verdict, step.worked, step.changes) for step in done]
+        if not done:
+            raise InfraError(Failure.TASK, "" if problem is None else problem.explanation)
+        verdict = combined(task, verdicts if problem is None else [*verdicts, problem])
+        timings = {"agent": worked_s, "verifier": time.monotonic() - began - worked_s}
+        return Outcome(joined([step.worked for step in done]), verdict, timings)
+
+    async def _work(self, task: Task, seat: Seat, sandbox: Sandbox, seconds: float) -> AgentResult:
+        """Let an agent work in a sandbox. seconds: the most that it may take."""
+        agent = self.agent(
+            seat,
+            self.make_tools(sandbox),
+            working_dir=sandbox.workdir,
+            max_seconds=seconds if task.timeout_s is None else min(seconds, task.timeout_s),
+        )
+        return await agent.run(task.instruction)
+
+
+def _load(source: str, manifest: Path | None, bad: str) -> list[Task]:
     folder = STARTER if source == "starter" else Path(source).expanduser()
-    return checked(load_tasks(folder), folder, manifest)
+    try:
+        tasks = load_tasks(folder)
+    except BadTasks as error:
+        if bad == "refuse" or not error.usable:
+            raise
+        logger.warning("%s\nThe %d others are used", error, len(error.usable))
+        tasks = error.usable
+    return checked(tasks, folder, manifest)

@@ -22,13 +22,14 @@ from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
-from envs.types import BadTask, BadTasks
+from envs.types import BadTask, BadTasks, Task
 from sandboxes.base import SandboxError
 from sandboxes.docker import DockerBackend
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
+_SKIP_BAD = "leave out what can't be used, and say what and why"
 _COLUMNS = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
 
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
@@ -74,6 +75,7 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         type=Path,
         help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
     )
+    check.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     check.add_argument("--again", action="store_true", help="check all, whatever the manifest says")
     check.add_argument("--base-image", help="replaces the image in the tasks' FROM")
 
@@ -97,9 +99,7 @@ def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     converting.add_argument("format", choices=sorted(ADAPTERS))
     converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
     converting.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the task directories go")
-    converting.add_argument(
-        "--skip-bad", action="store_true", help="leave out what can't be used, and say what and why"
-    )
+    converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     converting.add_argument(
         "--printed-results",
         action="store_true",
@@ -115,7 +115,10 @@ def _check_command(options: argparse.Namespace) -> int:
 
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
     starter = options.folder == "starter"
-    tasks = load_tasks(STARTER if starter else Path(options.folder))
+    try:
+        tasks = load_tasks(STARTER if starter else Path(options.folder))
+    except BadTasks as error:
+        tasks = _usable(error, options.skip_bad)
     path = options.manifest or (None if starter else Path(options.folder) / NAME)
     kept = read_manifest(path) if path is not None and path.is_file() and not options.again else {}
     chosen = [task for task in tasks if not options.only or set(options.only) & set(task.tags)]
@@ -130,6 +133,15 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
                 known=dict(kept),
                 on_result=show,
             )
+
+
+def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
+    """Return the tasks that can be used, with the others listed on stderr. Raises BadTask where none is to be left out,
+    or none is left."""
+    if not (skip_bad and error.usable):
+        raise BadTask(f"{error}\n--skip-bad leaves them out") from None
+    print(error, file=sys.stderr)
+    return error.usable
 
 
 def _noting(
@@ -156,10 +168,7 @@ def _convert_command(options: argparse.Namespace) -> int:
     try:
         tasks = load(options.source, options.out)
     except BadTasks as error:
-        if not (options.skip_bad and error.usable):
-            raise BadTask(f"{error}\n--skip-bad leaves them out") from None
-        print(error, file=sys.stderr)
-        tasks = error.usable
+        tasks = _usable(error, options.skip_bad)
     Console().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
     return 0
 

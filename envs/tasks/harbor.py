@@ -10,7 +10,7 @@ reads is read, of every schema and with old field names. Field by field:
 | `[task] name, version, description, authors, keywords` | `metadata["task"]`; `Task.id` is the directory's name |
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
 | `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
-| `[metadata] graded_paths` (ours) | `Hidden.graded` |
+| `[metadata] graded_paths` (ours) | `Hidden.graded`; absent: what the tests name (`envs.tasks.named_paths`) |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[verifier] environment_mode = "separate"` | `artifacts` and /logs/artifacts are in `Hidden.graded` |

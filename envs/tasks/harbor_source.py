@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envs.tasks.compose import NAMES, OneContainer, one_container
+from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
@@ -105,7 +106,6 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     if not (own and own.holds_tests) and not any((folder / "test.sh").is_file() for folder in folders):
         where = f"steps/{levels[-1][1].parent.name}/tests" if len(levels) > 1 and levels[-1][1] else "tests"
         raise source.bad(f"{where}/test.sh is missing; it runs the tests and writes the reward file")
-    published = [_PUBLISHED] if separate else []
     env = {name: value for level, _ in levels for name, value in source.filled("verifier", level.env).items()}
     return Hidden(
         tests=folders[-1] if folders else None,
@@ -117,15 +117,22 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         network=network,
         allowed_hosts=hosts,
         protected=tuple(config.metadata.protected_paths),
-        graded=tuple(
-            dict.fromkeys([*config.metadata.graded_paths, *published, *(one.source for one in artifacts if separate)])
-        ),
+        graded=_graded(config, folders, artifacts, separate),
         graded_alone=separate,
         own=own,
         collect=tuple(
             Collect(hook.command, hook.user, hook.timeout_sec) for level, _ in levels for hook in level.collect
         ),
     )
+
+
+def _graded(config: Config, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
+    """Return what is judged beside the working directory: what the task says, else what its tests name."""
+    said = config.metadata.graded_paths
+    if separate:
+        return tuple(dict.fromkeys([*(said or []), _PUBLISHED, *(one.source for one in artifacts)]))
+    listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's tests, which name examples
+    return tuple(said) if said is not None else () if listed else named_paths(folders)
 
 
 def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:

@@ -8,7 +8,7 @@
 | `solution/solve.sh` | `Hidden.solution` |
 | `[agent]`, `[verifier]`, `artifacts` | as of the task, whose own hold where a step says nothing |
 | `min_reward` | `Step.least` |
-| `healthcheck` | named in a warning, and left out |
+| `healthcheck`, `[agent] user, network_mode` | named in a warning, and left out |
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def read_steps(source: Source) -> tuple[Step, ...]:
                 replace(judged, solution=source.solution("steps", table.name, "solution")),
                 files=source.folder("steps", table.name, "workdir"),
                 timeout_s=table.agent.timeout_sec or config.agent.timeout_sec,
-                user=table.agent.user or config.agent.user,
                 least=least if isinstance(least, dict) else {} if least is None else {"reward": least},
             )
         )

@@ -232,13 +232,19 @@ class StepTable(_Section):
     healthcheck: dict[str, Any] | None = None
     artifacts: list[Artifact] = []
 
+    def ignored(self, where: str = "") -> Iterator[str]:
+        yield from super().ignored(where)
+        for name in ("user", "network_mode"):
+            if getattr(self.agent, name) is not None:
+                yield f"[{where}.agent] {name} holds for the whole task, so that of a step"
+
 
 class _Metadata(_Section):
     """The fields of ours; any other is the task's own."""
 
     tags: Annotated[list[str], BeforeValidator(_texts)] = []
     protected_paths: list[str] = []
-    graded_paths: list[str] = []
+    graded_paths: list[str] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -250,7 +256,7 @@ class _Metadata(_Section):
 
     @model_validator(mode="after")
     def _gradable(self) -> _Metadata:
-        for path in self.graded_paths:
+        for path in self.graded_paths or []:
             if (why := refusal(path)) is not None:
                 raise ValueError(f"graded_paths: {path!r} {why}")
         return self

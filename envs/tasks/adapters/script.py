@@ -25,6 +25,7 @@ def pytest_verifier(
     plugins: bool = False,
     functions: bool = False,
     exact: Mapping[str, str] | None = None,
+    exports: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return `tests/test.sh` and `tests/tests.json`, by path in the task directory.
 
@@ -34,8 +35,10 @@ def pytest_verifier(
     functions: an id may stand for every case of a parametrised test.
     exact: tests that must not pass, each with how it must end ("failed" or "error"); then no test beside the listed
         ones may pass or fail either.
+    exports: shell commands that set what the tests' own environment is.
     """
     environment = "" if plugins else " PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
+    environment += "".join(f"\n{line}" for line in exports)
     path = ":".join([workdir] if import_path is None else import_path)
     lists: dict[str, object] = {
         "FAIL_TO_PASS": [*fail_to_pass],
@@ -58,6 +61,7 @@ def unittest_verifier(
     command: str = "",
     workdir: str,
     prepare: str = "",
+    exports: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return `tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
 
@@ -69,7 +73,8 @@ def unittest_verifier(
     if not command:
         command = f"python3 /tests/unittests.py {shlex.join(files)}"
         tree["tests/unittests.py"] = (INSIDE / "unittests.py").read_text(encoding="utf-8")
-    return {**tree, "tests/test.sh": _script(workdir, command, prepare, workdir)}
+    environment = "".join(f"\n{line}" for line in exports)
+    return {**tree, "tests/test.sh": _script(workdir, command, prepare, workdir, environment)}
 
 
 def _script(workdir: str, command: str, prepare: str, path: str, environment: str = "") -> str:

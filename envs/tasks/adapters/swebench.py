@@ -8,7 +8,8 @@
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
 | `test_patch` | applied over restored test files before the tests run |
 | `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass |
-| `test_cmds`, `eval_script`, `log_parser`, `install_config`, ... | see `printed`; else not used |
+| `eval_script` | what it exports, and its conda environment, hold when the tests run |
+| `test_cmds`, `log_parser`, `install_config`, ... | see `printed`; else not used |
 | `hints_text`, `created_at`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
 
 `repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
@@ -38,6 +39,7 @@ from pathlib import Path
 
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, test_folder, write_task
+from envs.tasks.adapters.eval_script import conda_environment, exports
 from envs.tasks.adapters.printed import names_parser, printed_verifier
 from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
@@ -133,6 +135,11 @@ class _Instance:
         """Return what is done before the tests run."""
         return _PATCH if self.test_patch else ""
 
+    @property
+    def exports(self) -> list[str]:
+        """Return the shell commands that set the tests' own environment."""
+        return exports(self.row.text("eval_script", default=""))
+
     def refused(self, why: str) -> BadTask:
         """Return the error that names the row."""
         return BadTask(f"{self.row.where}: {self.id}: {why}")
@@ -178,7 +185,14 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
         files = sorted({test.partition("::")[0] for test in instance.listed})
         options = f"--rootdir {shlex.quote(workdir)} -rN"
         tree = pytest_verifier(
-            wanted, instance.kept, files=files, workdir=workdir, options=options, prepare=prepare, plugins=True
+            wanted,
+            instance.kept,
+            files=files,
+            workdir=workdir,
+            options=options,
+            prepare=prepare,
+            plugins=True,
+            exports=instance.exports,
         )
         return _Verifier(files, tree)
     if not _prints(instance):
@@ -216,6 +230,7 @@ def _by_unittest(instance: _Instance) -> _Verifier:
         command=command,
         workdir=instance.workdir,
         prepare=instance.prepare,
+        exports=instance.exports,
     )
     return _Verifier(everything, tree)
 
@@ -231,7 +246,9 @@ def _node_id(method: re.Match[str], files: Sequence[str], django: bool) -> str:
 
 def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
-    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", PATH]
+    conda = conda_environment(instance.row.text("eval_script", default="")) or "testbed"
+    path = PATH.replace("/testbed/", f"/{conda}/")
+    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", path]
     copy = ["COPY bug.patch /tmp/bug.patch"] if smith else []
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 

@@ -21,6 +21,15 @@ def test_a_manifest_can_be_read_back(tmp_path):
     assert read_manifest(path) == {"good": GOOD, "bad": BAD, "flaky": FLAKY}
 
 
+def test_fields_that_an_older_manifest_lacks_have_their_defaults(tmp_path):
+    path = tmp_path / "manifest.json"
+    write_manifest(path, [GOOD])
+    old = json.loads(path.read_text())
+    del old["tasks"]["good"]["notes"]
+    path.write_text(json.dumps(old))
+    assert read_manifest(path) == {"good": GOOD}
+
+
 def test_a_manifest_of_version_0_1_is_read(tmp_path):
     path = tmp_path / "manifest.json"
     write_manifest(path, [GOOD])

@@ -1,11 +1,28 @@
 """`tasks convert` on the command line."""
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 
+from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.swe.tasks import main
 from envs.tasks.harbor import load_tasks
+from envs.types import BadTasks
+
+
+def make_task(root: Path, toml: str = "", name: str = "sample") -> None:
+    """A Harbor task directory with what each must have."""
+    for path, text in {
+        "task.toml": toml,
+        "instruction.md": "Do it.",
+        "environment/Dockerfile": "FROM scratch",
+        "tests/test.sh": "true",
+    }.items():
+        (root / name / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / name / path).write_text(text)
+
 
 ROW = {
     "task_id": "HumanEval/1",
@@ -40,6 +57,39 @@ def test_rows_that_can_not_be_used_may_be_left_out(tmp_path, capsys):
     said = capsys.readouterr()
     assert "1 tasks are in" in said.out
     assert "rows.jsonl:2: test is missing or empty" in said.err
+
+
+def two_tasks(root):
+    """A task that can be used, and one that can't."""
+    make_task(root, name="good")
+    make_task(root, "[environment]\ngpus = 1\n", name="bad")
+
+
+def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
+    two_tasks(tmp_path)
+    checked = []
+
+    async def check(backend, tasks, **options):
+        checked.extend(task.id for task in tasks)
+        return []
+
+    monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
+    monkeypatch.setattr("envs.swe.tasks.DockerBackend", lambda base_image: nullcontext())
+    assert main(["check", str(tmp_path)]) == 2
+    assert "--skip-bad leaves them out" in capsys.readouterr().err
+    assert checked == []
+    assert main(["check", str(tmp_path), "--skip-bad"]) == 0
+    assert "- task bad: task.toml: [environment]" in capsys.readouterr().err
+    assert checked == ["good"]
+
+
+def test_a_run_leaves_bad_tasks_out_unless_it_is_to_refuse_them(tmp_path, caplog):
+    two_tasks(tmp_path)
+    train, _ = SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path)))
+    assert [task.id for task in train] == ["good"]
+    assert "- task bad: task.toml: [environment]" in caplog.text
+    with pytest.raises(BadTasks, match="1 tasks in"):
+        SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path), bad_tasks="refuse"))
 
 
 def test_a_format_that_is_not_known_is_refused(capsys):

@@ -157,7 +157,7 @@ def test_a_separate_verifier_may_have_an_image_of_its_own(tmp_path):
     assert (own.image, own.workdir, own.limits.memory_mb, own.holds_tests) == ("app:1", "/app", 99, False)
 
 
-def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path):
+def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
     toml = """
     multi_step_reward_strategy = "final"
     [agent]
@@ -183,7 +183,8 @@ def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path):
     (directory / "steps/two/solution/solve.sh").write_text("true\n")
     task = load_task(directory)
     one, two = task.steps
-    assert (one.name, one.instruction, one.timeout_s, one.user) == ("one", "Do one.", 5.0, "dev")
+    assert (one.name, one.instruction, one.timeout_s) == ("one", "Do one.", 5.0)
+    assert "[steps.agent] user holds for the whole task" in caplog.text
     assert (one.hidden.tests, one.hidden.shared_tests, one.files) == (directory / "tests", None, None)
     assert (two.hidden.tests, two.hidden.shared_tests) == (directory / "steps/two/tests", directory / "tests")
     assert (two.files, two.hidden.solution) == (directory / "steps/two/workdir", directory / "steps/two/solution")

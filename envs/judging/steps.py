@@ -1,0 +1,147 @@
+"""Tasks of several steps: each is told and judged by itself, in the sandbox as the step before left it.
+
+As in Harbor: a step's files are put into the working directory and its `setup.sh` is run; the agent begins a new
+conversation; the step's tests judge what there is now, in a fresh sandbox. A step whose reward is below what the next
+one needs is the last. The reward is the mean of the steps that were begun, or the last one's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from atropos_agent.types import AgentResult, Counts
+from envs.judging.archives import pack_directory
+from envs.judging.changes import Changes, collect_changes
+from envs.judging.specs import agent_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.verifier import open_verifier
+from envs.types import SIGN, VERIFIER_TIMED_OUT, Step, Task, Verdict
+from sandboxes.base import Backend, Sandbox
+
+Worked = TypeVar("Worked")
+
+_SETUP_S = 600.0
+_SHOWN = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[Worked]):
+    """A step that was worked on. worked: what whoever did it says of it."""
+
+    worked: Worked
+    changes: Changes
+    verdict: Verdict
+
+
+def parts(task: Task) -> list[Task]:
+    """Return the task of each step; the task itself where it has none."""
+    return [
+        replace(task, instruction=step.instruction, hidden=step.hidden, timeout_s=step.timeout_s, steps=())
+        for step in task.steps
+    ] or [task]
+
+
+async def work_in_steps(
+    backend: Backend,
+    starts: StartTrees,
+    task: Task,
+    image: str,
+    work: Callable[[Task, Sandbox], Awaitable[Worked]],
+) -> tuple[list[Done[Worked]], Verdict | None]:
+    """Have each step worked on and judged, until one is not good enough for the next.
+
+    work: does one step, told as a task, in the sandbox. Returns what was done, and the verdict on a step that could
+    not be begun, None normally. Raises InfraError, SandboxError, and what `work` raises.
+    """
+    done: list[Done[Worked]] = []
+    async with backend.open(agent_spec(task, image)) as sandbox:
+        for step, part in zip(task.steps, parts(task), strict=True):
+            start = await starts.get(part, image)
+            async with open_verifier(backend, part, image) as verify:
+                problem = await _set_up(sandbox, step)
+                if problem is not None:
+                    return done, Verdict(0.0, problem)
+                worked = await work(part, sandbox)
+                last = step is task.steps[-1]
+                changes = await collect_changes(sandbox, start, part.hidden.protected, stop=last)
+                verdict = await verify(changes)
+            done.append(Done(worked, changes, verdict))
+            if not _good_enough(step, verdict):
+                break
+    return done, None
+
+
+def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on a task from those on the steps that were begun. Raises ValueError when there is none."""
+    if not verdicts:
+        raise ValueError(f"no step of task {task.id} was begun")
+    names = [step.name for step in task.steps[: len(verdicts)]]
+    rewards = [verdict.reward for verdict in verdicts]
+    metrics = {f"reward/{name}": reward for name, reward in zip(names, rewards, strict=True)}
+    for verdict in verdicts:
+        for metric, value in verdict.metrics.items():
+            if metric.startswith((SIGN, VERIFIER_TIMED_OUT)):
+                metrics[metric] = 1.0
+            elif metric == "verifier_s":
+                metrics[metric] = metrics.get(metric, 0.0) + value
+            elif not metric.startswith("reward/"):
+                metrics[metric] = max(value, metrics.get(metric, value))
+    return Verdict(
+        rewards[-1] if task.last_counts else sum(rewards) / len(rewards),
+        "\n".join(f"Step {name}: {verdict.explanation}" for name, verdict in zip(names, verdicts, strict=True)),
+        {
+            f"{name}/{test}": status
+            for name, verdict in zip(names, verdicts, strict=True)
+            for test, status in verdict.tests.items()
+        },
+        metrics,
+    )
+
+
+def joined(results: Sequence[AgentResult]) -> AgentResult:
+    """Return the results of the steps as one: their conversations one after the other, each in rows of its own.
+
+    Raises ValueError when there is none."""
+    if not results:
+        raise ValueError("there is no result to join")
+    turns, rows, steps, segments, counts = 0, 0, [], [], Counts()
+    for result in results:
+        steps += [replace(one, index=one.index + turns, segment=one.segment + rows) for one in result.steps]
+        segments += [replace(one, segment=one.segment + rows) for one in result.segments]
+        turns = len(steps)
+        rows = 1 + max([rows, *(one.segment for one in steps), *(one.segment for one in segments)])
+        counts += result.counts
+    last = results[-1]
+    return replace(
+        last,
+        steps=tuple(steps),
+        segments=tuple(segments),
+        messages=tuple(message for result in results for message in result.messages),
+        record=tuple(exchange for result in results for exchange in result.record),
+        counts=counts,
+        drift=next((result.drift for result in results if result.drift), None),
+    )
+
+
+async def _set_up(sandbox: Sandbox, step: Step) -> str | None:
+    """Make what a step begins with. Returns why it can't begin, None normally. Raises SandboxError."""
+    if step.files is None:
+        return None
+    await sandbox.upload(await asyncio.to_thread(pack_directory, step.files), sandbox.workdir)
+    if not (step.files / "setup.sh").is_file():
+        return None
+    ran = await sandbox.exec(["bash", f"{sandbox.workdir.rstrip('/')}/setup.sh"], timeout=_SETUP_S)
+    if ran.ok:
+        return None
+    return f"Step {step.name} could not begin: its setup.sh ended with {ran.exit_code}: {ran.output[-_SHOWN:]}"
+
+
+def _good_enough(step: Step, verdict: Verdict) -> bool:
+    for name, least in step.least.items():
+        reward = verdict.reward if name == "reward" else verdict.metrics.get(f"reward/{name}", float("-inf"))
+        if reward < least:
+            return False
+    return True

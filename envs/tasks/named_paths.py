@@ -1,0 +1,59 @@
+"""Which files outside of the working directory a task's tests look at, by what they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from envs.judging.graded import refusal
+
+MOST = 20
+"""How many paths are taken from tests; those that name more name routes and examples."""
+_TEXTS = frozenset({".py", ".sh", ".bats", ".js", ".ts", ".rb", ".pl", ".json", ".toml", ".yaml", ".yml", ""})
+_MAX_BYTES = 2**20
+_PATH = re.compile(r"(?<![\w./:~$}@%-])/[A-Za-z0-9_.][A-Za-z0-9_.+@/-]*")
+_GIT = re.compile(
+    r"\bgit['\",\s]+(?:-C\b|-c\b|log|show|rev-parse|rev-list|branch|status|cat-file|tag|for-each-ref)|\.git/"
+)
+_TOP = frozenset(
+    {"bin", "boot", "etc", "home", "lib", "lib64", "logs", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp"}
+    | {"usr", "var"}
+)
+"""Folders of every machine: no test is about all that is in them."""
+_SHARED = (
+    *("/bin/", "/sbin/", "/lib/", "/lib64/", "/logs/", "/run/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/share/"),
+    *("/verifier", "/root/.local/", "/root/.cargo/"),
+)
+_FOLDERS = frozenset({"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share", "/usr/lib", "/usr/bin"}) | {
+    *("/usr/share", "/usr/sbin", "/usr/include", "/var/lib", "/var/log", "/var/cache", "/var/tmp", "/var/run"),
+    *("/etc/passwd", "/etc/group", "/etc/hosts", "/home/user"),
+}
+
+
+def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
+    """Return the absolute paths that the files in folders of tests name, and ".git" where they ask git.
+
+    Paths that every machine has, and programs of the system, are left out; so are all where there are more than `MOST`.
+    """
+    found: dict[str, None] = {}
+    git = False
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.suffix not in _TEXTS or not path.is_file() or path.stat().st_size > _MAX_BYTES:
+                continue
+            text = path.read_text(encoding="utf-8", errors="replace")
+            git = git or _GIT.search(text) is not None
+            for name in _PATH.findall(text):
+                plain = name.rstrip("./-")
+                if plain and _of_the_task(plain):
+                    found[plain] = None
+    # What lies in another that is named comes with it.
+    paths = [path for path in found if not any(path.startswith(other + "/") for other in found)]
+    return (*(paths if len(paths) <= MOST else ()), *([".git"] if git else []))
+
+
+def _of_the_task(path: str) -> bool:
+    if refusal(path) is not None or path in _FOLDERS or path.startswith(_SHARED):
+        return False
+    return "/" in path[1:] or path[1:] not in _TOP

@@ -1,0 +1,109 @@
+"""Tasks of several steps: told, worked on and judged one after the other."""
+
+import json
+
+import pytest
+from samples import rollout
+from scripted_engine import ScriptedEngine
+
+from atropos_agent.tokens.record import problems
+from envs.delivery.rows import Origin, score_group
+from envs.judging.check import check_tasks
+from envs.judging.steps import combined, joined, parts
+from envs.options import EngineConfig
+from envs.running.run import open_run
+from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.tasks.harbor import load_task
+from envs.types import SIGN, Hidden, Seat, Step, Task, TestStatus, Verdict
+
+JUDGE = "cmp -s /app/made /tests/wanted && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+
+
+def two_steps(root, more=""):
+    """A task of which the second step begins with what the first one made."""
+    directory = root / "counting"
+    for name, wanted in (("one", "1\n"), ("two", "1\nset up\n2\n")):
+        for folder in ("tests", "solution", "workdir"):
+            (directory / "steps" / name / folder).mkdir(parents=True)
+        (directory / f"steps/{name}/instruction.md").write_text(f"Append the number of step {name}.\n")
+        (directory / f"steps/{name}/tests/wanted").write_text(wanted)
+    (directory / "steps/one/solution/solve.sh").write_text("echo 1 >> made\n")
+    (directory / "steps/two/solution/solve.sh").write_text("test ! -e /tests && echo 2 >> made\n")
+    (directory / "steps/two/workdir/setup.sh").write_text("echo set up >> made; rm setup.sh\n")
+    (directory / "tests").mkdir()
+    (directory / "tests/test.sh").write_text(JUDGE)
+    (directory / "environment").mkdir()
+    (directory / "environment/Dockerfile").write_text("FROM x\nWORKDIR /app\n")
+    (directory / "task.toml").write_text(f'[[steps]]\nname = "one"\n{more}\n[[steps]]\nname = "two"\n')
+    return directory
+
+
+@pytest.mark.docker
+async def test_the_reference_of_each_step_passes_and_doing_nothing_does_not(docker_backend, tmp_path):
+    (result,) = await check_tasks(docker_backend, [load_task(two_steps(tmp_path))])
+    assert result.ok, result.problem
+    assert (result.reference, result.nothing) == ((1.0,), (0.0,))
+
+
+@pytest.mark.docker
+async def test_each_step_is_a_conversation_and_the_rollout_is_judged_once(
+    base_image, smollm2_tokenizer, tokenizer_folder, tmp_path
+):
+    two_steps(tmp_path / "tasks", "min_reward = 1.0")
+
+    def answer(prompt: str) -> str:
+        prompts.append(prompt)
+        if len(prompts) % 2 == 0:
+            return "Done."
+        call = {"name": "terminal", "arguments": {"command": f"echo {len(prompts)} >> made"}}
+        return f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+
+    prompts: list[str] = []
+
+    with ScriptedEngine(answer, smollm2_tokenizer) as engine:
+        options = {"tasks": str(tmp_path / "tasks"), "base_image": base_image, "run_dir": tmp_path / "run"}
+        config = SWEEnvConfig(**options, tokenizer_name=tokenizer_folder)
+        env = SWEEnv(config, [EngineConfig(base_url=engine.url, model_name="scripted")])
+        async with open_run(env) as run:
+            made, _ = await run.rollouts.make(env.tasks()[0][0], Seat())
+    assert "step one" in prompts[0] and "step one" not in prompts[2] and "step two" in prompts[2]
+    assert made.verdict.reward == 0.5  # the first step is right, the second is not
+    assert {name: made.verdict.metrics[f"reward/{name}"] for name in ("one", "two")} == {"one": 1.0, "two": 0.0}
+    result = made.result
+    assert [(step.index, step.segment) for step in result.steps] == [(0, 0), (1, 0), (2, 1), (3, 1)]
+    assert [row.segment for row in result.segments] == [0, 1]
+    assert problems(result.segments, result.record) == [None, None]
+    assert [message["role"] for message in result.messages].count("system") == 2
+    assert not score_group([made], Origin(0, "g", "counting")).dropped
+
+
+def steps(*least, last_counts=False):
+    made = [Step(f"s{place}", "Do it.", Hidden(), least=one) for place, one in enumerate(least)]
+    return Task("t", "Do it.", steps=made, last_counts=last_counts)
+
+
+def test_the_reward_is_the_mean_or_the_last_steps():
+    first = Verdict(1.0, "good", {"a": TestStatus.PASSED}, {SIGN + "x": 1.0, "verifier_s": 1.0, "m": 3.0})
+    second = Verdict(0.5, "half", {"a": TestStatus.FAILED}, {"verifier_s": 2.0, "m": 1.0})
+    verdict = combined(steps({}, {}, {}), [first, second])
+    assert (verdict.reward, verdict.explanation) == (0.75, "Step s0: good\nStep s1: half")
+    assert verdict.tests == {"s0/a": TestStatus.PASSED, "s1/a": TestStatus.FAILED}
+    assert verdict.metrics == {"reward/s0": 1.0, "reward/s1": 0.5, SIGN + "x": 1.0, "verifier_s": 3.0, "m": 3.0}
+    assert combined(steps({}, {}, last_counts=True), [first, second]).reward == 0.5
+
+
+def test_a_task_without_steps_is_its_only_part():
+    task = Task("t", "Do it.")
+    assert parts(task) == [task]
+    assert [part.instruction for part in parts(steps({}, {}))] == ["Do it.", "Do it."]
+
+
+def test_results_are_joined_with_their_rows_and_turns_numbered_on():
+    one = rollout().result
+    both = joined([one, one])
+    assert [step.index for step in both.steps] == [0, 1, 2, 3]
+    assert [row.segment for row in both.segments] == [0, 1]
+    assert both.counts.tool_calls == 2 * one.counts.tool_calls
+    assert both.to_messages() == one.to_messages() * 2
+    with pytest.raises(ValueError, match="no result"):
+        joined([])
