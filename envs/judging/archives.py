@@ -33,17 +33,17 @@ def pack_directories(directories: Sequence[tuple[str, Path]]) -> bytes:
     return buffer.getvalue()
 
 
-def owned_by(user: int, archive: bytes, names: Collection[str]) -> bytes:
-    """Return an archive of ours with another owner of the members so named."""
-    if not names:
+def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
+    """Return an archive of ours with another owner of the members so named; of all of them where they are None."""
+    if names is not None and not names:
         return archive
-    chosen, buffer = frozenset(names), io.BytesIO()
+    chosen, buffer = None if names is None else frozenset(names), io.BytesIO()
     with (
         tarfile.open(fileobj=io.BytesIO(archive)) as source,
         tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
     ):
         for member in source:
-            if member.name in chosen:
+            if chosen is None or member.name in chosen:
                 member.uid = member.gid = user
             target.addfile(member, source.extractfile(member) if member.isreg() else None)
     return buffer.getvalue()

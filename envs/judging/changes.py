@@ -108,12 +108,13 @@ def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (
 async def _with_elsewhere(changes: Changes, sandbox: Sandbox, start: Start, protected: Sequence[str]) -> Changes:
     """Return the changes with those outside of the working directory. Raises as `Sandbox.download`."""
     found: list[tuple[str, Changes]] = []
+    rules = _Elsewhere(sandbox.workdir, start.tree is not None, start.foreign, protected)
     for path, before in start.elsewhere.items():
         try:
             after = await scan_of(sandbox, path, git=start.git or not _inside(path, sandbox.workdir))
         except ValueError as error:
             return Changes(problem=f"{path}: {error}")
-        for folder, one in _area(path, before, after, _Elsewhere(sandbox.workdir, start.foreign, protected)):
+        for folder, one in _area(path, before, after, rules):
             if one.problem is not None:
                 return Changes(problem=f"{path}: {one.problem}")
             if one:
@@ -147,15 +148,18 @@ def _area(
 
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
-    """What is not carried of paths beside the source tree."""
+    """What is not carried of paths beside the source tree.
+
+    apart: the source tree is compared by itself. foreign: they go into another image."""
 
     workdir: str
+    apart: bool
     foreign: bool
     protected: Sequence[str]
 
     def stay(self, path: str, there: bool) -> bool:
         if _inside(path, self.workdir):
-            return False
+            return self.apart
         return stays(path, there or (self.foreign and path.startswith(("/usr/", "/bin/", "/sbin/", "/lib"))))
 
     def is_protected(self, folder: str, path: str) -> bool:

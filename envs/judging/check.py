@@ -172,6 +172,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         verifier_s=most("verifier_s"),
         memory_mb=most("verifier_memory_mb"),
         image_mb=await _image_mb(backend, image) if image else 0.0,
+        notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
     )
 
 

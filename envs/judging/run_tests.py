@@ -65,8 +65,7 @@ async def _apply(sandbox: Sandbox, task: Task, changes: Changes, judged: int) ->
     """
     problem = await _change(sandbox, sandbox.workdir, changes, task.user, judged)
     for folder, one in changes.elsewhere:
-        # In what is not the agent's machine it may not be known.
-        problem = problem or await _change(sandbox, folder, one, "root", judged)
+        problem = problem or await _change(sandbox, folder, one, task.user, judged)
     return problem
 
 
@@ -86,8 +85,10 @@ async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | N
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        # Modes are part of the work, so who could not read a file becomes its owner.
-        await sandbox.upload(owned_by(judged, changes.archive, changes.private), folder)
+        # Modes are part of the work, so who could not read a file becomes its owner. Elsewhere the owner says of each
+        # file that it is judged: root's shell obeys none of his.
+        owned = changes.private if folder == sandbox.workdir else None
+        await sandbox.upload(owned_by(judged, changes.archive, owned), folder)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import tarfile
 
 from envs.judging.areas import Area, Start, graded_git, graded_paths, scan_of
@@ -10,6 +11,8 @@ from envs.judging.specs import agent_spec
 from envs.judging.tree import MAX_TREE_BYTES, Tree, tree_of
 from envs.types import Failure, Hidden, InfraError, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
+
+logger = logging.getLogger(__name__)
 
 
 class StartTrees:
@@ -56,8 +59,12 @@ async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
             continue
         try:
             found = await scan_of(sandbox, path, git=True)
-        except (OSError, ValueError, tarfile.TarError) as error:
-            raise InfraError(Failure.TASK, f"the image's {path} can't be judged: {error}") from error
+        except tarfile.TarError as error:
+            raise InfraError(Failure.SANDBOX, f"could not read the image's {path}: {error}") from error
+        except (OSError, ValueError) as error:
+            logger.warning("the image's %s is not judged: %s", path, error)
+            del elsewhere[path]
+            continue
         if found is not None:
             folder, scan = found
             elsewhere[path] = Area(folder, scan.tree)

@@ -44,10 +44,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from envs.tasks.compose import NAMES
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
 from envs.tasks.harbor_steps import read_steps, together
 from envs.tasks.task_toml import parse_config
-from envs.types import BadTask, BadTasks, Hidden, Task
+from envs.types import BadTask, BadTasks, Hidden, Step, Task
 from sandboxes.base import Limits
 
 logger = logging.getLogger(__name__)
@@ -121,23 +122,15 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
     source = Source(directory, config, variables or {}, defaults or Limits())
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
-    context = directory / "environment"
     container = source.container()
     steps = read_steps(source)
-    for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
-        if (directory / path).exists():
-            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
-    if not (context / "Dockerfile").is_file() and config.environment.docker_image is None:
-        raise source.bad(
-            "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
-            "[environment] docker_image"
-        )
+    built = _built(source, steps)
     task = Task(
         id=directory.name,
         instruction="\n\n".join(step.instruction for step in steps) if steps else source.instruction(),
         hidden=together(steps) if steps else _hidden(source),
         image=config.environment.docker_image,
-        context=context if (context / "Dockerfile").is_file() else None,
+        context=directory / "environment" if built else None,
         workdir=config.environment.workdir or container.workdir,
         user=config.agent.user,
         env={**container.env, **source.filled("environment", config.environment.env)},
@@ -152,6 +145,26 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
     return task, [*config.ignored(), *_files_left_out(source)]
 
 
+def _built(source: Source, steps: Sequence[Step]) -> bool:
+    """Return whether the image is built from `environment/`. Raises BadTask for files that would change the task."""
+    for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
+        if (source.directory / path).exists():
+            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
+    context = source.directory / "environment"
+    if (context / "Dockerfile").is_file():
+        return True
+    if source.config.environment.docker_image is None:
+        raise source.bad(
+            "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
+            "[environment] docker_image"
+        )
+    if context.is_dir() and any(one.name not in NAMES for one in context.iterdir()):
+        raise source.bad(
+            "environment/ has files and no Dockerfile; add one: FROM the image that task.toml names, and COPY . ."
+        )
+    return False
+
+
 def _hidden(source: Source) -> Hidden:
     judged = hidden(source, [(source.config.verifier, source.folder("tests"))], source.config.artifacts)
     return replace(judged, solution=source.solution("solution"))
@@ -163,11 +176,7 @@ def _files_left_out(source: Source) -> Iterator[str]:
         yield ".harborignore is not followed"
     if source.folder("solution") and source.solution("solution") is None:
         yield "solution/ has no solve.sh"
-    if (
-        source.folder("tests")
-        and (source.directory / "tests/Dockerfile").is_file()
-        and not source.config.verifier.separate
-    ):
+    if (source.directory / "tests/Dockerfile").is_file() and not source.config.verifier.separate:
         yield 'tests/Dockerfile is not built without [verifier] environment_mode = "separate"'
 
 

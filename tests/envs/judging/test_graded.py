@@ -128,6 +128,15 @@ async def test_what_is_graded_alone_leaves_the_source_tree_out():
     assert (found.added, [where for where, _ in found.elsewhere]) == ((), ["/app"])
 
 
+async def test_a_path_that_holds_the_source_tree_leaves_that_to_it():
+    sandbox = Stopped(
+        srv_app=archive(member("a", b"1")), srv=archive(folder("app"), member("app/a", b"1"), member("b"))
+    )
+    sandbox.workdir = "/srv/app"
+    found = await collect_changes(sandbox, Start({}, {"/srv": None}))
+    assert (found.added, [one.added for _, one in found.elsewhere]) == (("a",), [("b",)])
+
+
 async def test_in_another_image_programs_stay():
     sandbox = Stopped(usr=archive(folder("bin"), member("bin/cat", b"evil"), member("notes", b"1")))
     found = await collect_changes(sandbox, Start(None, {"/usr": None}, foreign=True))

@@ -15,11 +15,11 @@ async def test_a_check_names_the_copy_that_was_tested_in_place_of_the_tree(docke
     (directory / "instruction.md").write_text("Make it 2.")
     (directory / "environment/Dockerfile").write_text(
         "FROM x\nWORKDIR /app\nRUN mkdir src src/thing && echo 'n = 1' > src/thing/__init__.py "
-        "&& mkdir /usr/lib/python3/dist-packages/thing && echo 'n = 2' > /usr/lib/python3/dist-packages/thing/__init__.py\n"
+        "&& cd /usr/lib/python3/dist-packages && mkdir thing && echo 'n = 2' > thing/__init__.py\n"
     )
     (directory / "tests/test_it.py").write_text("import thing\n\n\ndef test_it():\n    assert thing.n == 2\n")
     (directory / "tests/test.sh").write_text(
-        "python3 -m pytest /tests/test_it.py && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+        "cd /logs/verifier; python3 -m pytest /tests/test_it.py && echo 1 > reward.txt || echo 0 > reward.txt\n"
     )
     (directory / "solution/solve.sh").write_text("echo 'n = 2' > src/thing/__init__.py")
     (result,) = await check_tasks(docker_backend, [load_task(directory)])

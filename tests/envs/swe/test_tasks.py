@@ -79,7 +79,7 @@ def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
     assert "--skip-bad leaves them out" in capsys.readouterr().err
     assert checked == []
     assert main(["check", str(tmp_path), "--skip-bad"]) == 0
-    assert "- task bad: task.toml: [environment]" in capsys.readouterr().err
+    assert "- task bad: task.toml: environment: gpus" in capsys.readouterr().err
     assert checked == ["good"]
 
 
@@ -87,7 +87,7 @@ def test_a_run_leaves_bad_tasks_out_unless_it_is_to_refuse_them(tmp_path, caplog
     two_tasks(tmp_path)
     train, _ = SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path)))
     assert [task.id for task in train] == ["good"]
-    assert "- task bad: task.toml: [environment]" in caplog.text
+    assert "- task bad: task.toml: environment: gpus" in caplog.text
     with pytest.raises(BadTasks, match="1 tasks in"):
         SWEEnv.load_tasks(SWEEnvConfig(tasks=str(tmp_path), bad_tasks="refuse"))
 

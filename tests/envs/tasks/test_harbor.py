@@ -100,6 +100,13 @@ def test_an_image_alone_is_enough(tmp_path):
     assert load_task(directory).context is None
 
 
+def test_files_that_no_dockerfile_puts_into_the_image_are_refused(tmp_path):
+    directory = make_task(tmp_path, '[environment]\ndocker_image = "busybox"\n')
+    (directory / "environment/Dockerfile").rename(directory / "environment/data")
+    with pytest.raises(BadTask, match="environment/ has files and no Dockerfile"):
+        load_task(directory)
+
+
 def test_the_digest_tells_every_change(tmp_path):
     directory = make_task(tmp_path)
     seen = {load_task(directory).digest}
