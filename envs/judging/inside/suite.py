@@ -134,11 +134,12 @@ class Suite:
         return chosen
 
     def prepare(self):
-        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves."""
+        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves, unless
+        the list says that they read themselves."""
         if self.listed:
             odd = "( -perm /022 -o ! -perm -444 -o -type d ! -perm -555 ) -exec chmod u+rwX,go+rX,go-w {} +"
             find(self.root, "! -type l " + odd)
-        for path in self.files:
+        for path in [] if lists().get("READABLE") else self.files:
             try:
                 os.chmod(path, 0o600)
             except OSError:

@@ -174,3 +174,17 @@ async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
         changes = await collect_changes(sandbox, Start({}))
     assert changes.added == ("a", "b")
     assert "out" in changes.dropped
+
+
+@pytest.mark.docker
+async def test_tests_read_themselves_where_the_list_says_so(docker_backend, base_image, tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_it.py").write_text("def test_it():\n    with open(__file__) as file:\n        assert file.read()\n")
+    run = "python3 -m pytest -p no:cacheprovider /tests/test_it.py && "
+    (tmp_path / "tests/test.sh").write_text(f"mkdir -p /app; {run}echo 1 > /logs/verifier/reward.txt\n")
+    sample = Task("t", "Do it.", Hidden(tmp_path / "tests"), workdir="/app")
+    for readable in (True, False):
+        listed = {"FAIL_TO_PASS": ["test_it.py::test_it"], "READABLE": readable}
+        (tmp_path / "tests/tests.json").write_text(json.dumps(listed))
+        verdict = await judge(docker_backend, sample, base_image, Changes())
+        assert verdict.solved is readable, verdict.explanation
