@@ -134,8 +134,8 @@ class Suite:
         return chosen
 
     def prepare(self):
-        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves, unless
-        the list says that they read themselves."""
+        """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves,
+        unless the list says that they read their own source."""
         if self.listed:
             odd = "( -perm /022 -o ! -perm -444 -o -type d ! -perm -555 ) -exec chmod u+rwX,go+rX,go-w {} +"
             find(self.root, "! -type l " + odd)

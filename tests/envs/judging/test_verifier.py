@@ -1,6 +1,7 @@
 """Judging: what becomes of the agent's work, and of sandboxes that fail."""
 
 import asyncio
+import json
 import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -20,7 +21,7 @@ from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
-from envs.types import InfraError
+from envs.types import Hidden, InfraError, Task
 from sandboxes.base import DaemonUnavailable, Limits, SandboxError
 from sandboxes.local import LocalBackend
 
@@ -179,7 +180,8 @@ async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
 @pytest.mark.docker
 async def test_tests_read_themselves_where_the_list_says_so(docker_backend, base_image, tmp_path):
     (tmp_path / "tests").mkdir()
-    (tmp_path / "tests/test_it.py").write_text("def test_it():\n    with open(__file__) as file:\n        assert file.read()\n")
+    reads = "def test_it():\n    with open(__file__) as file:\n        assert file.read()\n"
+    (tmp_path / "tests/test_it.py").write_text(reads)
     run = "python3 -m pytest -p no:cacheprovider /tests/test_it.py && "
     (tmp_path / "tests/test.sh").write_text(f"mkdir -p /app; {run}echo 1 > /logs/verifier/reward.txt\n")
     sample = Task("t", "Do it.", Hidden(tmp_path / "tests"), workdir="/app")

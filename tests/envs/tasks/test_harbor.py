@@ -36,31 +36,6 @@ def test_a_prior_conversation_is_refused(tmp_path):
         load_task(directory)
 
 
-@pytest.mark.parametrize(
-    "services, said",
-    [
-        ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
-        ("main: {build: ., privileged: true}", "privileged can't be kept"),
-        ("main: [", "is not YAML"),
-    ],
-)
-def test_a_compose_file_of_more_than_one_container_is_refused(tmp_path, services, said):
-    directory = make_task(tmp_path)
-    (directory / "environment/docker-compose.yaml").write_text(f"services:\n  {services}\n")
-    with pytest.raises(BadTask, match=f"docker-compose.yaml.*{said}"):
-        load_task(directory)
-
-
-def test_a_compose_file_of_one_container_is_followed(tmp_path):
-    directory = make_task(tmp_path, '[environment]\nenv = { B = "task" }\n')
-    (directory / "environment/docker-compose.yaml").write_text(
-        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    command: [sh, -c, sleep infinity]\n"
-        "    working_dir: /srv\n    environment: [A=1, B=file, 'C=${HOST}']\n"
-    )
-    task = load_task(directory)
-    assert (task.workdir, task.env) == ("/srv", {"A": "1", "B": "task"})
-
-
 def test_files_that_are_not_followed_are_named(tmp_path, caplog):
     directory = make_task(tmp_path)
     for path in ("tests/Dockerfile", "tests/.harborignore"):
@@ -69,12 +44,6 @@ def test_files_that_are_not_followed_are_named(tmp_path, caplog):
     assert load_task(directory).hidden.solution is None
     for what in ("tests/Dockerfile is not built", ".harborignore is not followed", "solution/ has no solve.sh"):
         assert f"task sample: {what}" in caplog.text
-
-
-def test_canary_lines_are_not_shown_to_the_agent(tmp_path):
-    directory = make_task(tmp_path)
-    (directory / "instruction.md").write_text("<!-- harbor-canary GUID 1 -->\n# CANARY 2\n\n# Do it\n\n# canary\n")
-    assert load_task(directory).instruction == "# Do it\n\n# canary"
 
 
 def test_an_instruction_must_say_something_in_utf8(tmp_path):

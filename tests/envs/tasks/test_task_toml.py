@@ -7,7 +7,7 @@ from harbor_samples import make_task
 
 from envs.judging.specs import agent_spec, verifier_spec
 from envs.tasks.harbor import load_task
-from envs.types import BadTask, Collect
+from envs.types import BadTask
 from sandboxes.base import Limits
 
 
@@ -114,102 +114,6 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
             "[environment] skills_dir is not shown to the agent",
         )
     ]
-
-
-def test_a_separate_verifier_sees_the_artifacts_alone(tmp_path):
-    toml = """
-    artifacts = ["/app/out.json", { source = "/app/logs", destination = "logs", exclude = ["*.tmp"] }]
-    [verifier]
-    environment_mode = "separate"
-    [[verifier.collect]]
-    command = "dump > /app/out.json"
-    user = 0
-    """
-    hidden = load_task(make_task(tmp_path, toml)).hidden
-    assert (hidden.graded, hidden.graded_alone) == (("/logs/artifacts", "/app/out.json", "/app/logs"), True)
-    assert hidden.collect == (Collect("dump > /app/out.json", "0", 60.0),)
-    assert hidden.own is None
-
-
-def test_artifacts_of_a_shared_verifier_are_not_carried(tmp_path):
-    hidden = load_task(make_task(tmp_path, 'artifacts = ["/app/out.json"]\n')).hidden
-    assert (hidden.graded, hidden.graded_alone) == ((), False)
-
-
-def test_a_separate_verifier_may_have_an_image_of_its_own(tmp_path):
-    directory = make_task(
-        tmp_path, '[verifier]\nnetwork_mode = "public"\n[verifier.environment]\ncpus = 3\nworkdir = "/w"\n'
-    )
-    (directory / "tests/Dockerfile").write_text("FROM scratch\nCOPY . /tests/\n")
-    task = load_task(directory)
-    own = task.hidden.own
-    assert (own.context, own.image, own.workdir, own.holds_tests) == (directory / "tests", None, "/w", True)
-    spec = verifier_spec(task, "theirs")
-    assert (spec.image, spec.workdir, spec.limits.cpus, spec.limits.network) == ("theirs", "/w", 3.0, True)
-
-    toml = '[verifier.environment]\ndocker_image = "judge:1"\n'
-    directory = make_task(tmp_path, toml, "other")
-    (directory / "tests/test.sh").unlink()  # it is in the image
-    assert load_task(directory).hidden.own.image == "judge:1"
-
-    toml = '[environment]\ndocker_image = "app:1"\nworkdir = "/app"\n[verifier.environment]\nmemory_mb = 99\n'
-    own = load_task(make_task(tmp_path, toml, "third")).hidden.own
-    assert (own.image, own.workdir, own.limits.memory_mb, own.holds_tests) == ("app:1", "/app", 99, False)
-
-
-def test_steps_have_tests_of_their_own_over_the_shared_ones(tmp_path, caplog):
-    toml = """
-    multi_step_reward_strategy = "final"
-    [agent]
-    timeout_sec = 50
-    [verifier]
-    env = { A = "task", B = "task" }
-    [[steps]]
-    name = "one"
-    min_reward = 0.5
-    agent = { timeout_sec = 5, user = "dev" }
-    [[steps]]
-    name = "two"
-    min_reward = { quality = 1.0 }
-    verifier = { timeout_sec = 7, env = { B = "step" } }
-    """
-    directory = make_task(tmp_path, toml)
-    (directory / "instruction.md").unlink()
-    for name in ("one", "two"):
-        (directory / "steps" / name).mkdir(parents=True)
-        (directory / "steps" / name / "instruction.md").write_text(f"Do {name}.\n")
-    for folder in ("tests", "solution", "workdir"):
-        (directory / "steps/two" / folder).mkdir()
-    (directory / "steps/two/solution/solve.sh").write_text("true\n")
-    task = load_task(directory)
-    one, two = task.steps
-    assert (one.name, one.instruction, one.timeout_s) == ("one", "Do one.", 5.0)
-    assert "[steps.agent] user holds for the whole task" in caplog.text
-    assert (one.hidden.tests, one.hidden.shared_tests, one.files) == (directory / "tests", None, None)
-    assert (two.hidden.tests, two.hidden.shared_tests) == (directory / "steps/two/tests", directory / "tests")
-    assert (two.files, two.hidden.solution) == (directory / "steps/two/workdir", directory / "steps/two/solution")
-    assert (one.least, two.least) == ({"reward": 0.5}, {"quality": 1.0})
-    assert (two.timeout_s, two.hidden.timeout_s) == (50.0, 7.0)
-    assert (one.hidden.test_env, two.hidden.test_env) == ({"A": "task", "B": "task"}, {"A": "task", "B": "step"})
-    assert (task.last_counts, task.hidden.timeout_s) == (True, 607.0)
-    assert task.instruction == "Do one.\n\nDo two."
-
-
-def test_a_step_without_its_files_is_named(tmp_path):
-    directory = make_task(tmp_path, '[[steps]]\nname = "one"\n')
-    with pytest.raises(BadTask, match=r"task sample: steps/one/instruction.md is missing"):
-        load_task(directory)
-    (directory / "steps/one").mkdir(parents=True)
-    (directory / "steps/one/instruction.md").write_text("Do it.")
-    assert load_task(directory).steps[0].hidden.tests == directory / "tests"
-    (directory / "tests/test.sh").unlink()
-    with pytest.raises(BadTask, match=r"test\.sh is missing"):
-        load_task(directory)
-
-
-def test_paths_that_are_graded_are_named_by_the_task(tmp_path):
-    task = load_task(make_task(tmp_path, '[metadata]\ngraded_paths = ["/etc/nginx", ".git"]\n'))
-    assert (task.hidden.graded, task.hidden.graded_alone) == (("/etc/nginx", ".git"), False)
 
 
 def test_protected_paths_are_read_by_the_name_that_version_0_1_wrote(tmp_path):

@@ -1,0 +1,32 @@
+"""What is read of a docker-compose.yaml, and which are refused."""
+
+import pytest
+from harbor_samples import make_task
+
+from envs.tasks.harbor import load_task
+from envs.types import BadTask
+
+
+@pytest.mark.parametrize(
+    "services, said",
+    [
+        ("main: {build: .}\n  db: {image: postgres}", "several containers aren't supported"),
+        ("main: {build: ., privileged: true}", "privileged can't be kept"),
+        ("main: [", "is not YAML"),
+    ],
+)
+def test_a_compose_file_of_more_than_one_container_is_refused(tmp_path, services, said):
+    directory = make_task(tmp_path)
+    (directory / "environment/docker-compose.yaml").write_text(f"services:\n  {services}\n")
+    with pytest.raises(BadTask, match=f"docker-compose.yaml.*{said}"):
+        load_task(directory)
+
+
+def test_a_compose_file_of_one_container_is_followed(tmp_path):
+    directory = make_task(tmp_path, '[environment]\nenv = { B = "task" }\n')
+    (directory / "environment/docker-compose.yaml").write_text(
+        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    command: [sh, -c, sleep infinity]\n"
+        "    working_dir: /srv\n    environment: [A=1, B=file, 'C=${HOST}']\n"
+    )
+    task = load_task(directory)
+    assert (task.workdir, task.env) == ("/srv", {"A": "1", "B": "task"})

@@ -1,0 +1,59 @@
+"""What a task's files give to its agent and to its verifier."""
+
+from harbor_samples import make_task
+
+from envs.judging.specs import verifier_spec
+from envs.tasks.harbor import load_task
+from envs.types import Collect
+
+
+def test_canary_lines_are_not_shown_to_the_agent(tmp_path):
+    directory = make_task(tmp_path)
+    (directory / "instruction.md").write_text("<!-- harbor-canary GUID 1 -->\n# CANARY 2\n\n# Do it\n\n# canary\n")
+    assert load_task(directory).instruction == "# Do it\n\n# canary"
+
+
+def test_a_separate_verifier_sees_the_artifacts_alone(tmp_path):
+    toml = """
+    artifacts = ["/app/out.json", { source = "/app/logs", destination = "logs", exclude = ["*.tmp"] }]
+    [verifier]
+    environment_mode = "separate"
+    [[verifier.collect]]
+    command = "dump > /app/out.json"
+    user = 0
+    """
+    hidden = load_task(make_task(tmp_path, toml)).hidden
+    assert (hidden.graded, hidden.graded_alone) == (("/logs/artifacts", "/app/out.json", "/app/logs"), True)
+    assert hidden.collect == (Collect("dump > /app/out.json", "0", 60.0),)
+    assert hidden.own is None
+
+
+def test_artifacts_of_a_shared_verifier_are_not_carried(tmp_path):
+    hidden = load_task(make_task(tmp_path, 'artifacts = ["/app/out.json"]\n')).hidden
+    assert (hidden.graded, hidden.graded_alone) == ((), False)
+
+
+def test_a_separate_verifier_may_have_an_image_of_its_own(tmp_path):
+    directory = make_task(
+        tmp_path, '[verifier]\nnetwork_mode = "public"\n[verifier.environment]\ncpus = 3\nworkdir = "/w"\n'
+    )
+    (directory / "tests/Dockerfile").write_text("FROM scratch\nCOPY . /tests/\n")
+    task = load_task(directory)
+    own = task.hidden.own
+    assert (own.context, own.image, own.workdir, own.holds_tests) == (directory / "tests", None, "/w", True)
+    spec = verifier_spec(task, "theirs")
+    assert (spec.image, spec.workdir, spec.limits.cpus, spec.limits.network) == ("theirs", "/w", 3.0, True)
+
+    toml = '[verifier.environment]\ndocker_image = "judge:1"\n'
+    directory = make_task(tmp_path, toml, "other")
+    (directory / "tests/test.sh").unlink()  # it is in the image
+    assert load_task(directory).hidden.own.image == "judge:1"
+
+    toml = '[environment]\ndocker_image = "app:1"\nworkdir = "/app"\n[verifier.environment]\nmemory_mb = 99\n'
+    own = load_task(make_task(tmp_path, toml, "third")).hidden.own
+    assert (own.image, own.workdir, own.limits.memory_mb, own.holds_tests) == ("app:1", "/app", 99, False)
+
+
+def test_paths_that_are_graded_are_named_by_the_task(tmp_path):
+    task = load_task(make_task(tmp_path, '[metadata]\ngraded_paths = ["/etc/nginx", ".git"]\n'))
+    assert (task.hidden.graded, task.hidden.graded_alone) == (("/etc/nginx", ".git"), False)
