@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from envs.judging.graded import refusal
 from envs.tasks.compose import NAMES, OneContainer, one_container
 from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
@@ -117,7 +118,7 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
         network=network,
         allowed_hosts=hosts,
         protected=tuple(config.metadata.protected_paths),
-        graded=_graded(config, folders, artifacts, separate),
+        graded=_graded(source, folders, artifacts, separate),
         graded_alone=separate,
         own=own,
         collect=tuple(
@@ -126,13 +127,19 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
     )
 
 
-def _graded(config: Config, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
-    """Return what is judged beside the working directory: what the task says, else what its tests name."""
-    said = config.metadata.graded_paths
-    if separate:
-        return tuple(dict.fromkeys([*(said or []), _PUBLISHED, *(one.source for one in artifacts)]))
-    listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's tests, which name examples
-    return tuple(said) if said is not None else () if listed else named_paths(folders)
+def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
+    """Return what is judged beside the working directory: what the task says, else what its tests name. Raises BadTask
+    for artifacts that a separate verifier can't be given."""
+    said = source.config.metadata.graded_paths
+    if not separate:
+        listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's, which name examples
+        return tuple(said) if said is not None else () if listed else named_paths(folders)
+    for one in artifacts:
+        if one.service not in (None, "main"):
+            raise source.bad(f"task.toml: artifacts: service {one.service!r}: several containers aren't supported")
+        if (why := refusal(one.source)) is not None:
+            raise source.bad(f"task.toml: artifacts: {one.source!r} {why}")
+    return tuple(dict.fromkeys([*(said or []), _PUBLISHED, *(one.source for one in artifacts)]))
 
 
 def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tuple[VerifierImage | None, bool]:

@@ -143,18 +143,10 @@ class Artifact(_Section):
     def _by_its_path(cls, value: Any) -> Any:
         return {"source": value} if isinstance(value, str) else value
 
-    @model_validator(mode="after")
-    def _one_container(self) -> Artifact:
-        if self.service not in (None, "main"):
-            raise ValueError(f"service {self.service!r}: several containers aren't supported; skip this task")
-        if (why := refusal(self.source)) is not None:
-            raise ValueError(f"source {self.source!r} {why}")
-        return self
-
 
 class Environment(Networked):
     docker_image: str | None = None
-    build_timeout_sec: Seconds = 600.0
+    build_timeout_sec: float = 600.0
     os: str = "linux"
     cpus: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     memory_mb: Megabytes | None = None

@@ -1,10 +1,13 @@
 """What a task's files give to its agent and to its verifier."""
 
+import re
+
+import pytest
 from harbor_samples import make_task
 
 from envs.judging.specs import verifier_spec
 from envs.tasks.harbor import load_task
-from envs.types import Collect
+from envs.types import BadTask, Collect
 
 
 def test_canary_lines_are_not_shown_to_the_agent(tmp_path):
@@ -57,3 +60,19 @@ def test_a_separate_verifier_may_have_an_image_of_its_own(tmp_path):
 def test_paths_that_are_graded_are_named_by_the_task(tmp_path):
     task = load_task(make_task(tmp_path, '[metadata]\ngraded_paths = ["/etc/nginx", ".git"]\n'))
     assert (task.hidden.graded, task.hidden.graded_alone) == (("/etc/nginx", ".git"), False)
+
+
+@pytest.mark.parametrize(
+    "artifact, said",
+    [
+        ('{ source = "/x", service = "db" }', "service 'db': several containers aren't supported"),
+        ('"/logs/verifier/reward.txt"', "'/logs/verifier/reward.txt' can't be judged"),
+        ('"/app/../etc"', "'/app/../etc' must be a path without '..'"),
+        ('"/"', "'/' can't be judged"),
+    ],
+)
+def test_artifacts_that_a_separate_verifier_can_not_be_given_are_refused(tmp_path, artifact, said):
+    load_task(make_task(tmp_path, f"artifacts = [{artifact}]\n", "shared"))
+    toml = f'artifacts = [{artifact}]\n[verifier]\nenvironment_mode = "separate"\n'
+    with pytest.raises(BadTask, match=re.escape(said)):
+        load_task(make_task(tmp_path, toml))
