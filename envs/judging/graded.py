@@ -37,8 +37,20 @@ _OBEYED = (
     "*/.config/git/*",
     "*/.local/bin/env",
     "*/.cargo/env",
+    "*/openssl.cnf",
+    "*/.curlrc",
+    "*/.wgetrc",
+    "*/.gdbinit",
+    "*/.config/pip/*",
+    "*/.pip/*",
+    "/etc/pip.conf",
+    "/etc/wgetrc",
+    "/etc/apt/*",
+    "/etc/dpkg/*",
+    "/etc/perl/*",
+    "/usr/local/share/perl/*",
 )
-"""What the loader, a shell, login programs and git obey, and what test.sh commonly sources."""
+"""What the loader, libraries, shells, login programs, git and what test.sh commonly calls obey, and what it sources."""
 _PROGRAMS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _WATCHERS = (
