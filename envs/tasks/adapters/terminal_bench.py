@@ -14,7 +14,8 @@
 Rewarded is: run-tests.sh ends with 0, and pytest was seen to run at least one test, each of which passed.
 Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is
 refused. run-tests.sh often downloads uv and pytest: where the image has pytest, `uv run pytest` and `uvx pytest`
-are that one. The verifier has the network, the agent has it too, as in terminal-bench.
+are that one. What the tests name outside of the working directory is judged too (`envs.tasks.named_paths`). The
+verifier has the network, the agent has it too, as in terminal-bench.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from typing import Any
 import yaml
 
 from envs.tasks.adapters.directory import INSIDE, write_task
+from envs.tasks.compose import one_container
 from envs.types import BadTask, BadTasks, Task
 
 _NOT_CONTEXT = frozenset(
     {"task.yaml", "tests", "run-tests.sh", "solution.sh", "solution.yaml", "docker-compose.yaml", "docker-compose.yml"}
 )
-_SERVICE = frozenset({"build", "image", "container_name", "command", "environment", "volumes", "working_dir"})
 
 
 def load(folder: Path, out: Path) -> list[Task]:
@@ -64,7 +65,7 @@ def _convert(folder: Path, out: Path) -> Task:
     for needed in ("Dockerfile", "run-tests.sh", "tests"):
         if not (folder / needed).exists():
             raise BadTask(f"task {name}: {needed} is missing")
-    _one_container(folder, name)
+    one_container(folder, name)
     files: dict[str, str | bytes | Path] = {
         "task.toml": _config(table, name),
         "instruction.md": instruction.strip() + "\n",
@@ -100,21 +101,6 @@ def _config(table: Mapping[str, Any], name: str) -> str:
         f"[verifier]\ntimeout_sec = {seconds['max_test_timeout_sec']}\n\n"
         '[environment]\nnetwork_mode = "public"\nmemory_mb = 2048\n'
     )
-
-
-def _one_container(folder: Path, name: str) -> None:
-    for file in ("docker-compose.yaml", "docker-compose.yml"):
-        if not (folder / file).is_file():
-            continue
-        services = _mapping(folder / file, name).get("services") or {}
-        if not isinstance(services, dict) or len(services) != 1:
-            raise BadTask(f"task {name}: {file}: there must be one service; several containers aren't supported")
-        ((_, service),) = services.items()
-        unknown = sorted(set(service or {}) - _SERVICE)
-        if unknown:
-            raise BadTask(
-                f"task {name}: {file}: {', '.join(unknown)} can't be kept; put what it does into the Dockerfile"
-            )
 
 
 def _commands(path: Path, name: str) -> str:
