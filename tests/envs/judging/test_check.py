@@ -75,7 +75,7 @@ async def test_a_task_that_is_fine_can_be_used(docker_backend, tmp_path):
         ({"solve": "echo oops; exit 4"}, "the reference is not rewarded. solve.sh ended with 4: oops"),
         ({"test": "true"}, "an untouched tree is rewarded"),
         ({"solve": None}, "has no solution/solve.sh; without a reference it can't be checked"),
-        ({"solve": "echo 1 > /opt/done", "test": "test -e /opt/done"}, "the reference is not rewarded"),
+        ({"solve": "echo 1 > /opt/done", "test": "cd / && test -e opt/done"}, "the reference is not rewarded"),
     ],
     ids=["reference", "nothing", "no-solution", "outside"],
 )
