@@ -33,22 +33,6 @@ def pack_directories(directories: Sequence[tuple[str, Path]]) -> bytes:
     return buffer.getvalue()
 
 
-def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
-    """Return an archive of ours with another owner of the members so named; of all of them where they are None."""
-    if names is not None and not names:
-        return archive
-    chosen, buffer = None if names is None else frozenset(names), io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(archive)) as source,
-        tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
-    ):
-        for member in source:
-            if chosen is None or member.name in chosen:
-                member.uid = member.gid = user
-            target.addfile(member, source.extractfile(member) if member.isreg() else None)
-    return buffer.getvalue()
-
-
 def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
@@ -72,3 +56,19 @@ def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     if file is None:
         raise ValueError(f"{member.name} has no content")
     return file.read()
+
+
+def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
+    """Return an archive of ours with another owner of the members so named; of all of them where they are None."""
+    if names is not None and not names:
+        return archive
+    chosen, buffer = None if names is None else frozenset(names), io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(archive)) as source,
+        tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
+    ):
+        for member in source:
+            if chosen is None or member.name in chosen:
+                member.uid = member.gid = user
+            target.addfile(member, source.extractfile(member) if member.isreg() else None)
+    return buffer.getvalue()
