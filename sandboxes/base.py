@@ -25,6 +25,17 @@ class SandboxDied(SandboxError, ConnectionError):
     """The sandbox is gone (killed, removed, daemon restarted); open a new one."""
 
 
+class SandboxEnded(SandboxDied):
+    """What ran in the sandbox has ended it or made it fall silent, and that is proven: no failure of ours, but the
+    outcome of what ran. Its files can still be downloaded.
+
+    limit: at which it did that, as `Sandbox.overran` tells it."""
+
+    def __init__(self, message: str, limit: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+
+
 class DaemonRestarted(SandboxError, ConnectionError):
     """The Docker daemon went away while the request was under way, and the sandbox has survived that. What the
     request did is unknown; what was running for it has been killed. The sandbox can be used on."""
@@ -181,7 +192,8 @@ class Sandbox(Protocol):
         At most `max_output` bytes come back: the first and the last half, with a line between
         them that says how much was dropped. `env` adds to the sandbox's own.
 
-        Raises SandboxDied, SandboxTimeout, SandboxError.
+        Raises SandboxEnded where what ran here has ended the sandbox; SandboxDied, SandboxTimeout, SandboxError;
+        OSError where `stdin` can't be held.
         """
         ...
 
@@ -191,11 +203,13 @@ class Sandbox(Protocol):
         ...
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file, and its parent directories. Relative paths start at `workdir`."""
+        """Create or replace a file, and its parent directories. Relative paths start at `workdir`. Where it fails, a
+        file that was there is as it was."""
         ...
 
     async def upload(self, archive: bytes, path: str) -> None:
-        """Unpack a tar archive into the directory `path`, which is created when missing."""
+        """Unpack a tar archive into the directory `path`, which is created when missing. Raises OSError where something
+        inside keeps it from being there."""
         ...
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
@@ -224,9 +238,9 @@ class Sandbox(Protocol):
         raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
 
     async def overran(self) -> str | None:
-        """Return the limit ("memory", "processes") at which what runs here has ended the sandbox or made it fall
-        silent; None where nothing proves that, as when it was killed from outside. To be asked after SandboxDied
-        or SandboxTimeout."""
+        """Return the limit ("memory", "processes", "executor" for a program of ours that failed at what it was made to
+        do) at which what runs here has ended the sandbox or made it fall silent; None where nothing proves that, as
+        when it was killed from outside. To be asked after SandboxDied or SandboxTimeout."""
         return None
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:

@@ -30,20 +30,38 @@ def _boot_id() -> str:
     return path.read_text(encoding="ascii").strip() if path.exists() else ""
 
 
+def boot_time() -> float:
+    """Return when this machine was started, in seconds since 1970; 0 where it does not say."""
+    path = Path("/proc/stat")
+    lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+    return next((float(line.split()[1]) for line in lines if line.startswith("btime ")), 0.0)
+
+
+def process_space() -> str:
+    """Return what the ids of processes mean anything in: this kernel's boot, and the process namespace in it."""
+    try:
+        return f"{_boot_id()}.{Path('/proc/self/ns/pid').stat().st_ino}"
+    except FileNotFoundError:
+        return _boot_id()
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """One backend of one process of one boot of one host."""
+    """One backend of one process of one boot of one host.
+
+    space: the boot and the process namespace to which `pid` and `start` belong.
+    """
 
     id: str
     host: str
-    boot: str
+    space: str
     pid: int
     start: str
 
     @classmethod
     def of_this_process(cls) -> Owner:
         pid = os.getpid()
-        return cls(uuid.uuid4().hex[:12], socket.gethostname(), _boot_id(), pid, process_start(pid))
+        return cls(uuid.uuid4().hex[:12], socket.gethostname(), process_space(), pid, process_start(pid))
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> Owner:
@@ -51,7 +69,7 @@ class Owner:
         return cls(
             id=labels[PREFIX + "owner"],
             host=labels[PREFIX + "host"],
-            boot=labels[PREFIX + "boot"],
+            space=labels.get(PREFIX + "space") or labels[PREFIX + "boot"],  # as earlier versions wrote it
             pid=int(labels[PREFIX + "pid"]),
             start=labels[PREFIX + "start"],
         )
@@ -60,16 +78,16 @@ class Owner:
         return {
             PREFIX + "owner": self.id,
             PREFIX + "host": self.host,
-            PREFIX + "boot": self.boot,
+            PREFIX + "space": self.space,
             PREFIX + "pid": str(self.pid),
             PREFIX + "start": self.start,
         }
 
-    def is_of_this_host(self) -> bool:
-        return self.host == socket.gethostname()
-
     def is_dead(self) -> bool:
-        """Return whether it is certainly gone, as /proc tells; another host's processes count as alive."""
-        if not self.is_of_this_host():
-            return False
-        return self.boot != _boot_id() or self.start != process_start(self.pid)
+        """Return whether it is certainly gone, as /proc tells. What that can't tell of counts as alive: a process of
+        another machine, another boot or another process namespace, whatever its host is called."""
+        return self.space == process_space() and self.start != process_start(self.pid)
+
+    def is_alive(self) -> bool:
+        """Return whether it certainly lives."""
+        return self.space == process_space() and not self.is_dead()

@@ -66,7 +66,7 @@ exec 5>&1 2>/dev/null
 command cd -- "$__home" || command printf '[the directory %s is gone; now in %s]\n' "$__home" "$PWD" >&5
 # Made now: a command may set an umask that denies everything.
 for __slot in state.0 state.1 traps; do command : >>"$__dir/$__slot"; done
-while IFS= command read -r __slot <&3; do
+while IFS=' ' command read -r __slot __nonce <&3; do
   case $__slot in (-*)
     __whole=
     command . "$__dir/state.${{__slot#-}}"
@@ -75,13 +75,28 @@ while IFS= command read -r __slot <&3; do
     OLDPWD=$__back
     continue;;
   esac
+  __text=
+  case $__slot in (*+)
+    __slot=${{__slot%+}}
+    while IFS= command read -r __line <&3; do
+      case $__line in ("$__nonce") command break;; esac
+      __text="$__text$__line
+"
+    done;;
+  esac
 {_FIND_PLACE}
-  __status
-  command . "$__dir/text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-
+  case $__text in
+    '')
+      __status
+      command . "$__dir/text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+    *)
+      __status
+      command eval "$__text" </dev/null >&5 2>&1 3<&- 4>&- 5>&-;;
+  esac
   __status=$?
   set +euvx
 {_RUN_EXIT_TRAP}
-  command echo "ended $__status" >&4
+  command echo "ended $__nonce $__status" >&4
   __cwd=$PWD __back=${{OLDPWD-}}{_SAVE}
 done
 """

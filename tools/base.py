@@ -33,6 +33,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from pydantic.errors import PydanticUserError
 from pydantic_core import ErrorDetails
 
+from sandboxes.base import SandboxEnded
+
 ToolFunction = Callable[..., Awaitable["str | ToolResult"]]
 
 
@@ -166,8 +168,8 @@ class ToolRegistry:
         return [tool.schema for tool in self._tools.values()]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Run a call. The model's mistakes come back as results with `is_error`; any other
-        exception is a failure of ours and is raised."""
+        """Run a call. The model's mistakes come back as results with `is_error`, and so does it that what it ran has
+        ended the sandbox; any other exception is a failure of ours and is raised."""
         tool = self._tools.get(call.name)
         try:
             if tool is None:
@@ -176,6 +178,8 @@ class ToolRegistry:
         except ToolError as error:
             malformed = isinstance(error, MalformedCall)
             result = ToolResult(f"Error: {error}", is_error=True, malformed=malformed)
+        except SandboxEnded as error:
+            result = ToolResult(f"Error: {error}", is_error=True)
         return replace(result, call=call)
 
 

@@ -16,6 +16,8 @@ from sandboxes.shielding import finish
 _CHUNK = 1 << 18
 _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
+_SILENT_S = 1.0
+"""How long one that has just been silent for so long may take to say that it has taken its request back."""
 _NOBODY = 2**32 - 1
 """A request number that is never used."""
 
@@ -28,6 +30,10 @@ class Identity:
     gid: int = 0
     groups: tuple[int, ...] = (0,)
     home: str = "/root"
+
+    def packed(self) -> bytes:
+        groups = self.groups
+        return struct.pack(f"<IIH{len(groups)}I", self.uid, self.gid, len(groups), *groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +71,12 @@ class Channel:
         timeout: float,
         max_output: int,
     ) -> Ended:
+        """Run a command. Raises the OSError that holding its standard input gave."""
         request = _command(argv, cwd, env, identity, timeout, max_output)
-        return _ended(await self._request(stdin, (b"E", request), timeout + _ANSWER_S))
+        kind, payload, data = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
+        if kind == b"F":
+            _raise_errno(payload, "standard input")
+        return _ended(payload, data)
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
@@ -79,7 +89,8 @@ class Channel:
 
     async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int) -> Ended:
         head = struct.pack("<3I", session, max_output, _milliseconds(timeout))
-        return _ended(await self._request(b"", (b"L", head + text), timeout + _ANSWER_S))
+        _, payload, data = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
+        return _ended(payload, data)
 
     async def close_session(self, session: int) -> None:
         era = await self._connection.ready()
@@ -100,7 +111,7 @@ class Channel:
 
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
         """Return a file's content. Raises the OSError that the open or read gave; ValueError when it is too large."""
-        request = struct.pack("<IIQ", identity.uid, identity.gid, max_bytes) + _path(path)
+        request = identity.packed() + struct.pack("<Q", max_bytes) + _path(path)
         _, payload, data = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
             raise ValueError(f"{path} holds more than {max_bytes} bytes")
@@ -108,13 +119,13 @@ class Channel:
         return data
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
-        """Write a file. Raises the OSError that creating or writing gave."""
-        request = struct.pack("<III", identity.uid, identity.gid, mode) + _path(path)
+        """Write a file. Raises the OSError that creating or writing gave; then an old one is as it was."""
+        request = identity.packed() + struct.pack("<I", mode) + _path(path)
         _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
         _raise_errno(payload, path)
 
     async def make_directory(self, path: str, identity: Identity) -> None:
-        request = struct.pack("<III", identity.uid, identity.gid, 0o755) + _path(path)
+        request = identity.packed() + struct.pack("<I", 0o755) + _path(path)
         _, payload, _ = await self._request(b"", (b"M", request), _ANSWER_S)
         _raise_errno(payload, path)
 
@@ -137,20 +148,23 @@ class Channel:
                 await connection.send(call.number, b"D", data[start : start + _CHUNK], era)
             await connection.send(call.number, *last, era)
             kind, payload = await connection.answer(call, timeout_s)
-        except (asyncio.CancelledError, SandboxTimeout):
-            await finish(self._take_back(call, era))
+        except asyncio.CancelledError:
+            await finish(self._take_back(call, era, _ANSWER_S))
+            raise
+        except SandboxTimeout:
+            await finish(self._take_back(call, era, _SILENT_S))
             raise
         finally:
             connection.forget(call)
         return kind, payload, bytes(call.data)
 
-    async def _take_back(self, call: Call, era: int) -> None:
+    async def _take_back(self, call: Call, era: int, patience_s: float) -> None:
         if call.answer.done() and not call.answer.cancelled() and call.answer.exception() is None:
             return  # it was over at the same moment
         call.answer = asyncio.get_running_loop().create_future()
         try:
             await self._connection.send(call.number, b"K", b"", era)
-            await self._connection.answer(call, _ANSWER_S)
+            await self._connection.answer(call, patience_s)
         except (SandboxDied, DaemonRestarted, SandboxTimeout):
             return  # then nothing runs for it any more
 
@@ -177,9 +191,7 @@ def _command(
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
 
 
-def _ended(answer: tuple[bytes, bytes, bytes]) -> Ended:
-    kind, payload, data = answer
-    assert kind == b"X"  # noqa: S101  the executor answers E and L with X alone
+def _ended(payload: bytes, data: bytes) -> Ended:
     exit_code, flags, dropped = struct.unpack("<IBQ", payload)
     return Ended(exit_code, bool(flags & 1), dropped, data, bool(flags & 2))
 

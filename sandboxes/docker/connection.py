@@ -21,13 +21,14 @@ from sandboxes.docker.tunnel import TUNNEL, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 3
+PROTOCOL = 4
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
 _RETURN_S = 60.0
 """How long a Docker daemon may be away."""
 _ATTEMPT_S = 10.0
+_CLOSING_S = 5.0
 _NEVER_S = 1e8
 _CLOSED = (aiohttp.ClientError, aiodocker.DockerError, OSError, RuntimeError)
 
@@ -117,12 +118,12 @@ class Connection:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
 
     async def _stop_reading(self) -> None:
-        """Stop, and close the stream."""
+        """Stop, and close the stream; one that does not close in time is left alone."""
         if self._reader is not None:
             self._reader.cancel()
-            await asyncio.wait({self._reader})
+            await asyncio.wait({self._reader}, timeout=_CLOSING_S)
         if self._stream is not None:
-            await self._stream.close()
+            await _closed(self._stream)
 
     async def close(self) -> None:
         self._die("it was closed")
@@ -153,12 +154,16 @@ class Connection:
         return self.era
 
     async def send(self, number: int, kind: bytes, payload: bytes, era: int) -> None:
-        """Send a frame. Raises SandboxDied, or DaemonRestarted when the request began on an earlier stream."""
+        """Send a frame. Raises SandboxDied, DaemonRestarted when the request began on an earlier stream, or
+        SandboxTimeout when nobody takes it."""
         self._raise_if_dead()
         if era == self.era and self._stream is not None and self._settled.is_set():
             try:
                 await self._stream.write(_HEADER.pack(len(payload), number, kind) + payload)
                 return
+            except TimeoutError as error:  # half of it may have gone: what is sent next would be taken for the rest
+                self._die("its executor takes nothing any more")
+                raise SandboxTimeout(f"sandbox {self._name} does not take what it is sent") from error
             except _CLOSED as error:
                 logger.debug("%s: cannot write: %r", self._name, error)
                 if self._reader is not None and era == self.era:
@@ -197,7 +202,7 @@ class Connection:
 
         Raises SandboxError when it is gone, or not to be reached for a minute.
         """
-        await old.close()
+        await _closed(old)
         async with asyncio.timeout(_RETURN_S) as patience:
             while True:
                 try:
@@ -265,6 +270,14 @@ class Connection:
             self._tunnels.end()
         for call in self._calls.values():
             _fail(call, SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
+
+
+async def _closed(stream: Stream) -> None:
+    try:
+        async with asyncio.timeout(_CLOSING_S):
+            await stream.close()
+    except (TimeoutError, *_CLOSED) as error:
+        logger.debug("a stream does not close: %r", error)
 
 
 def _fail(call: Call, error: SandboxError) -> None:

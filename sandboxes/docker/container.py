@@ -15,7 +15,17 @@ from typing import Any, Protocol
 
 import aiodocker
 
-from sandboxes.base import ExecResult, Sandbox, SandboxError, SandboxSpec, Session, argv_of
+from sandboxes.base import (
+    ExecResult,
+    Sandbox,
+    SandboxDied,
+    SandboxEnded,
+    SandboxError,
+    SandboxSpec,
+    SandboxTimeout,
+    Session,
+    argv_of,
+)
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.daemon import daemon_errors
 from sandboxes.docker.launch import Machine
@@ -26,16 +36,42 @@ from sandboxes.trees import rebase
 
 _STATE_S = 10.0
 """How long the Docker daemon may take to say what became of a container."""
+_STOP_S = 60.0
+_TREE_S = 600.0
+"""How long the Docker daemon may take over a tree."""
+_OUT_OF_MEMORY, _FAILED = (70,), (71, 132, 134, 135, 136, 139)
+"""How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
+_OWN_UID = 60417
+"""The executor's, `self.c`."""
 _FULL = 0.97
 """The share of its memory from which on a container is at its limit."""
+
+
+class _Blame:
+    """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it."""
+
+    def __init__(self, sandbox: DockerSandbox) -> None:
+        self._sandbox = sandbox
+
+    async def __aenter__(self) -> None:
+        return
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
+            return
+        limit = await self._sandbox.overran()
+        if limit is not None:
+            what = f"sandbox {self._sandbox.id} was ended by what ran in it, at the limit of its {limit}"
+            raise SandboxEnded(what, limit) from error
 
 
 class DockerSession(Session):
     """A shell in a container that lives from command to command. Made by `DockerSandbox.session`."""
 
-    def __init__(self, channel: Channel, number: int) -> None:
+    def __init__(self, channel: Channel, number: int, blame: _Blame) -> None:
         self._channel = channel
         self._number = number
+        self._blame = blame
         self._turn = asyncio.Lock()
 
     async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
@@ -44,7 +80,7 @@ class DockerSession(Session):
         text = command.encode(errors="surrogateescape")
         if b"\0" in text:
             raise ValueError("a command cannot hold NUL characters")
-        async with self._turn:
+        async with self._turn, self._blame:
             start = time.monotonic()
             ended = await self._channel.run_line(self._number, text, timeout=timeout, max_output=max_output)
         return _result(ended, max_output, start)
@@ -69,6 +105,7 @@ class DockerSandbox(Sandbox):
     def __init__(self, machine: Machine, spec: SandboxSpec, care: Care) -> None:
         self._spec = spec
         self._care = care
+        self._blame = _Blame(self)
         self._take(machine)
 
     def _take(self, machine: Machine) -> None:
@@ -103,55 +140,64 @@ class DockerSandbox(Sandbox):
         argv = argv_of(command)
         if max_output < 0:
             raise ValueError(f"max_output must not be negative, got {max_output}")
-        identity = await self._identity(user)
-        start = time.monotonic()
-        ended = await self._channel.execute(
-            argv,
-            cwd=self._absolute(cwd or "."),
-            env=self._environment(identity, env),
-            identity=identity,
-            stdin=stdin,
-            timeout=timeout,
-            max_output=max_output,
-        )
+        async with self._blame:
+            identity = await self._identity(user)
+            start = time.monotonic()
+            ended = await self._channel.execute(
+                argv,
+                cwd=self._absolute(cwd or "."),
+                env=self._environment(identity, env),
+                identity=identity,
+                stdin=stdin,
+                timeout=timeout,
+                max_output=max_output,
+            )
         return _result(ended, max_output, start)
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> Session:
-        identity = await self._identity(user)
-        number = await self._channel.open_session(
-            session_argv(self._absolute(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
-            cwd="/",
-            env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
-            identity=identity,
-        )
-        return DockerSession(self._channel, number)
+        async with self._blame:
+            identity = await self._identity(user)
+            number = await self._channel.open_session(
+                session_argv(self._absolute(cwd or "."), f"/dev/shm/.session-{secrets.token_hex(4)}"),
+                cwd="/",
+                env=self._environment(identity, env) | {LOOP_VARIABLE: LOOP},
+                identity=identity,
+            )
+        return DockerSession(self._channel, number, self._blame)
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        return await self._channel.read(self._absolute(path), max_bytes, await self._identity(None))
+        async with self._blame:
+            return await self._channel.read(self._absolute(path), max_bytes, await self._identity(None))
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
+        async with self._blame:
+            await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
 
     async def upload(self, archive: bytes, path: str) -> None:
         """Unpack a tar archive; its members keep the owners that it gives them."""
         target = self._absolute(path)
-        await self._channel.make_directory(target, await self._identity(None))
-        async with daemon_errors(f"upload to {target} in sandbox {self.id}"):
+        async with self._blame:
+            await self._channel.make_directory(target, await self._identity(None))
+        async with daemon_errors(f"upload to {target} in sandbox {self.id}"), asyncio.timeout(_TREE_S):
             # As a file, which is sent piece by piece: a large body at once holds the event loop up.
             data = io.BytesIO(archive)
-            await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+            try:
+                await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+            except aiodocker.DockerError as error:
+                _raise_callers_mistake(error, target)
+                raise
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
         target = self._absolute(path)
-        async with daemon_errors(f"download {target} from sandbox {self.id}"):
+        async with daemon_errors(f"download {target} from sandbox {self.id}"), asyncio.timeout(_TREE_S):
             archive = await self._fetch(target, max_bytes)
         return await asyncio.to_thread(rebase, archive)
 
     async def stop(self) -> None:
         await self._channel.close()
-        async with daemon_errors(f"stop sandbox {self.id}"):
+        async with daemon_errors(f"stop sandbox {self.id}"), asyncio.timeout(_STOP_S):
             try:
                 await self._machine.container.kill()
             except aiodocker.DockerError as error:
@@ -169,7 +215,7 @@ class DockerSandbox(Sandbox):
                     state = (await container.show())["State"]
                 if state["Running"] and not state["Paused"]:
                     return full(await container.stats(stream=False))
-                return "memory" if state["OOMKilled"] else None
+                return ended_at(state)
         except SandboxError:
             return None
 
@@ -189,10 +235,7 @@ class DockerSandbox(Sandbox):
                 finally:
                     response.close()
         except aiodocker.DockerError as error:
-            if error.status == 404 and "no such container" not in str(error.message).lower():
-                raise FileNotFoundError(f"no such file or directory in the sandbox: {target}") from error
-            if "too many links" in str(error.message):
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), target) from error
+            _raise_callers_mistake(error, target)
             raise
         return bytes(data)
 
@@ -218,28 +261,55 @@ class DockerSandbox(Sandbox):
 
     async def _look_up(self, user: str) -> Identity:
         """Look up `name`, `uid`, `name:group` or `uid:gid` as Docker understands them, by the image's own files."""
-        passwd = await self._table("/etc/passwd")
-        groups = await self._table("/etc/group")
+        passwd = [e for e in await self._table("/etc/passwd", 6) if _is_id(e[2]) and _is_id(e[3])]
+        groups = [e for e in await self._table("/etc/group", 3) if _is_id(e[2])]
         name, _, group = user.partition(":")
-        entry = next((e for e in passwd if len(e) > 5 and name in (e[0], e[2])), None)
-        if entry is None and not name.isdigit():
+        entry = next((e for e in passwd if name in (e[0], e[2])), None)
+        if entry is None and not _is_id(name):
             raise SandboxError(f"the image has no user {name!r}")
         uid = int(entry[2]) if entry else int(name)
+        if uid == _OWN_UID:
+            raise SandboxError(f"user id {uid} is what commands are watched by; choose another for {user!r}")
         gid = int(entry[3]) if entry else 0
         extra = [int(e[2]) for e in groups if entry and len(e) > 3 and entry[0] in e[3].split(",")]
         if group:
-            found = next((e for e in groups if len(e) > 2 and group in (e[0], e[2])), None)
-            if found is None and not group.isdigit():
+            found = next((e for e in groups if group in (e[0], e[2])), None)
+            if found is None and not _is_id(group):
                 raise SandboxError(f"the image has no group {group!r}")
             gid, extra = int(found[2] if found else group), []
         return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra]))[:64], entry[5] if entry else "/")
 
-    async def _table(self, path: str) -> Sequence[Sequence[str]]:
+    async def _table(self, path: str, fields: int) -> Sequence[Sequence[str]]:
+        """Return the lines of a file that have so many fields; none where something else is in its place."""
         try:
             text = await self._channel.read(path, 1 << 20, Identity())
-        except FileNotFoundError:
+        except SandboxError:
+            raise
+        except (OSError, ValueError):
             return []
-        return [line.split(":") for line in text.decode(errors="replace").splitlines()]
+        lines = [line.split(":") for line in text.decode(errors="replace").splitlines() if "\0" not in line]
+        return [line for line in lines if len(line) >= fields]
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32 - 1
+
+
+def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
+    """Raise the OSError that the Docker daemon's answer about a path stands for, if it stands for one."""
+    said = str(error.message).lower()
+    if error.status == 404 and "no such container" not in said:
+        raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
+    for number, words in {errno.ELOOP: "too many links", errno.ENOTDIR: "not a directory"}.items():
+        if words in said:
+            raise OSError(number, os.strerror(number), target) from error
+
+
+def ended_at(state: Mapping[str, Any]) -> str | None:
+    """Return the limit at which a container has ended, by what the Docker daemon says of it; None for none."""
+    if state["OOMKilled"] or state["ExitCode"] in _OUT_OF_MEMORY:
+        return "memory"
+    return "executor" if state["ExitCode"] in _FAILED else None
 
 
 def full(stats: Sequence[Mapping[str, Any]]) -> str | None:

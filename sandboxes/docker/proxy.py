@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 from urllib.parse import urlsplit
 
@@ -19,6 +20,10 @@ ENVIRONMENT = {
 }
 _HEAD_S = 30.0
 _CONNECT_S = 20.0
+_TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FIRST = re.compile(_TOKEN.pattern + rb" [!-~]+ HTTP/1\.[01]")
+_FIELD = re.compile(_TOKEN.pattern + rb":[^\r\n\0]*")
+"""What a line is made of (RFC 9112). Whatever ends a line for somebody ends one for us, or is refused."""
 _DROPPED = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization")
 
 
@@ -54,14 +59,15 @@ async def serve(tunnel: Tunnel, allowed: AllowList) -> None:
 def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:
     """Return host, port, what is sent there first, and what is answered first. Raises Refused."""
     first, *fields = head[:-4].split(b"\r\n")
+    if not _FIRST.fullmatch(first) or not all(_FIELD.fullmatch(field) for field in fields):
+        raise Refused("400 Bad Request", "sandbox: not a request to a proxy")
     try:
         method, target, version = first.decode("ascii").split(" ")
         url = urlsplit(f"//{target}" if method == "CONNECT" else target)
         host, port = url.hostname, url.port or 80
     except ValueError as error:
         raise Refused("400 Bad Request", "sandbox: not a request to a proxy") from error
-    folded = any(field[:1] in (b" ", b"\t") or b"\n" in field for field in fields)
-    if not host or version not in ("HTTP/1.0", "HTTP/1.1") or folded:
+    if not host:
         raise Refused("400 Bad Request", "sandbox: not a request to a proxy")
     name = f"[{host}]" if ":" in host else host.rstrip(".")
     if method == "CONNECT":

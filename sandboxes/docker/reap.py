@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import aiodocker
 
+from sandboxes.base import SandboxDied
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
-from sandboxes.owner import PREFIX, Owner
+from sandboxes.owner import PREFIX, Owner, boot_time
 
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 60.0
 _ABANDONED_S = 3600.0
-"""A container of another host, not running and so old, has no owner: its executor ends with its owner."""
+"""A container that has not been running for so long has no owner: its executor ends with its owner."""
 
 
 async def remove(client: DaemonClient, name: str) -> None:
@@ -49,22 +52,42 @@ async def remove_owned(client: DaemonClient, owner: Owner) -> None:
 
 
 async def reap_dead_owners(client: DaemonClient) -> int:
-    """Remove the containers and images of owners that are gone. Returns how many."""
-    removed = 0
+    """Remove the containers and images of owners that are gone. Returns how many.
+
+    Of an owner of whose process nothing can be known from here, what is surely of no use any more: containers that do
+    not run, and images of which no container is left, where they are old or older than the machine's boot.
+    """
+    removed, useless = 0, time.time() - _ABANDONED_S
+    if client.here:
+        useless = max(useless, boot_time())
     for container in await _containers(client, PREFIX + "owner"):
         owner = _owner(container["Labels"], container.id)
-        abandoned = container["State"] != "running" and time.time() - container["Created"] > _ABANDONED_S
-        if owner is not None and (owner.is_dead() or (abandoned and not owner.is_of_this_host())):
+        if owner is None or owner.is_alive():
+            continue
+        if owner.is_dead() or (container["State"] != "running" and await _ended(container) < useless):
             await remove(client, container.id)
             removed += 1
     for image in await _images(client, PREFIX + "owner"):
         owner = _owner(image["Labels"], image["Id"])
-        if owner is not None and owner.is_dead():
-            await remove_image(client, image["Id"])
+        if owner is None or owner.is_alive():
+            continue
+        if owner.is_dead() or image["Created"] < useless:
+            await remove_image(client, image["Id"], force=owner.is_dead())
             removed += 1
     if removed:
         logger.warning("Removed %d containers and images that a dead process had left", removed)
     return removed
+
+
+async def _ended(container: Any) -> float:
+    """Return when a container ended, in seconds since 1970, or was made where it never ran."""
+    try:
+        async with daemon_errors("look when a container ended"), asyncio.timeout(_ANSWER_S):
+            state = (await container.show())["State"]
+            ended = datetime.fromisoformat(state["FinishedAt"])
+    except SandboxDied:  # it is gone
+        return math.inf
+    return ended.timestamp() if ended.year > 1 else float(container["Created"])
 
 
 def _owner(labels: Mapping[str, str], what: str) -> Owner | None:

@@ -12,6 +12,8 @@ import aiodocker.stream
 logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
+_TAKEN_S = 30.0
+"""How long the other side may take over what it is sent, a frame at a time."""
 
 
 class Stream(Protocol):
@@ -21,9 +23,13 @@ class Stream(Protocol):
         """Give all that comes to `take`, until the end."""
         ...
 
-    async def write(self, data: bytes) -> None: ...
+    async def write(self, data: bytes) -> None:
+        """Send. Raises TimeoutError when the other side takes nothing for too long."""
+        ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close at once, whatever has not been sent."""
+        ...
 
 
 class AttachedStream:
@@ -45,7 +51,8 @@ class AttachedStream:
             take(data)
 
     async def write(self, data: bytes) -> None:
-        await self._stream.write_in(data)
+        async with asyncio.timeout(_TAKEN_S):
+            await self._stream.write_in(data)
 
     async def close(self) -> None:
         await self._stream.close()
@@ -92,12 +99,13 @@ class SocketStream(asyncio.BufferedProtocol):
     async def write(self, data: bytes) -> None:
         if not self._ended.done():
             self._transport.write(data)
-            await self._flows.wait()
+            if not self._flows.is_set():
+                await asyncio.wait_for(self._flows.wait(), _TAKEN_S)
         if self._ended.done():
             raise ConnectionResetError("the socket is closed")
 
     async def close(self) -> None:
-        self._transport.close()
+        self._transport.abort()  # to close it would wait until everything is sent
         await asyncio.shield(self._ended)
 
     # What the event loop calls

@@ -35,7 +35,7 @@ from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
 from sandboxes.output import BoundedOutput
-from sandboxes.owner import Owner, process_start
+from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
 from sandboxes.trees import pack
 
@@ -57,7 +57,8 @@ class LocalBackend(Backend):
         logger.warning("The local backend isolates nothing: commands run as you, on this machine")
         await asyncio.to_thread(reap_dead_directories)
         # The owner is in the name so that a later start can tell that a crashed run left it behind.
-        prefix = f"{_PREFIX}{self._owner.pid}-{self._owner.start}-{self._owner.id}-"
+        owner = self._owner
+        prefix = f"{_PREFIX}{owner.space.replace('-', '')}-{owner.pid}-{owner.start}-{owner.id}-"
         self._base = await asyncio.to_thread(_make_base, prefix)
         return self
 
@@ -300,10 +301,15 @@ def _make_base(prefix: str) -> Path:
 
 def reap_dead_directories() -> int:
     """Remove the directories and processes of backends whose process is gone. Returns how many."""
-    removed = 0
+    removed, here = 0, process_space().replace("-", "")
     for left in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
-        pid, start, owner, _ = left.name.removeprefix(_PREFIX).split("-", 3)
-        if process_start(int(pid)) != start:
+        parts = left.name.removeprefix(_PREFIX).split("-")
+        if len(parts) != 5:
+            continue  # not as we name them now
+        space, pid, start, owner, _ = parts
+        # Of another boot nothing lives; of another process namespace nothing is known.
+        of_this_boot = space.partition(".")[0] == here.partition(".")[0]
+        if (process_start(int(pid)) != start) if space == here else not of_this_boot:
             kill_marked(f"{_MARKER}={owner}-")
             shutil.rmtree(left, ignore_errors=True)
             removed += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import secrets
 import termios
 import time
 from collections.abc import Mapping
@@ -98,11 +99,12 @@ class LocalSession(Session):
         slot = 1 if self._saved == 0 else 0
         self._directory.mkdir(parents=True, exist_ok=True)
         (self._directory / "text").write_bytes(command.encode(errors="surrogateescape"))
-        os.write(shell.control, f"{slot}\n".encode())
-        ended = await shell.report.readline()
-        if ended.startswith(b"ended "):
-            self._saved = slot
-            return int(ended.split()[1])
+        nonce = secrets.token_hex(8)
+        os.write(shell.control, f"{slot} {nonce}\n".encode())
+        while ended := await shell.report.readline():
+            if ended.startswith(f"ended {nonce} ".encode()):  # what is said of another command means nothing
+                self._saved = slot
+                return int(ended.split()[2])
         code = await shell.process.wait()  # the command has ended or replaced the shell
         self._forget(shell)
         return 128 - code if code < 0 else code

@@ -15,14 +15,19 @@ class TestOwner:
 
     def test_this_process_is_not_dead(self):
         assert not Owner.of_this_process().is_dead()
+        assert Owner.of_this_process().is_alive()
 
-    def test_another_boot_or_start_time_is_dead(self):
+    def test_another_start_time_is_dead(self):
+        assert replace(Owner.of_this_process(), start="1").is_dead()
+
+    @pytest.mark.parametrize("host", [None, "another"])
+    def test_of_another_boot_or_process_namespace_nothing_is_known(self, host):
         owner = Owner.of_this_process()
-        assert replace(owner, boot="another").is_dead()
-        assert replace(owner, start="1").is_dead()
-
-    def test_another_host_counts_as_alive(self):
-        assert not replace(Owner.of_this_process(), host="another", boot="another").is_dead()
+        boot = owner.space.partition(".")[0]
+        for space in ("another.1", f"{boot}.1", "another"):
+            other = replace(owner, host=host or owner.host, space=space, start="1")
+            assert not other.is_dead()
+            assert not other.is_alive()
 
     def test_an_ended_process_is_dead_even_before_it_is_reaped(self):
         pid = os.posix_spawnp("true", ["true"], {})

@@ -1,8 +1,10 @@
 /* Buffers, frames out, and output that is kept in a fixed amount of memory. */
 #include "executor.h"
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,6 +18,27 @@ int64_t now_ms(void) {
 }
 
 uint32_t u32(const char *p) { uint32_t v; memcpy(&v, p, 4); return v; }
+
+/* Joins texts, the last of which is NULL. Returns the length of the whole, 0 where there is no room for it. */
+size_t join(char *to, size_t size, ...) {
+  va_list texts;
+  size_t n = 0;
+  va_start(texts, size);
+  for (const char *text; (text = va_arg(texts, const char *)) && n < size;)
+    while (n < size && *text) to[n++] = *text++;
+  va_end(texts);
+  to[n < size ? n : 0] = 0;
+  return n < size ? n : 0;
+}
+
+/* Makes a name that nobody can guess. Returns whether it could. */
+int make_name(char name[NAME_SIZE]) {
+  uint64_t bits;
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) return 0;
+  for (int i = 0; i < NAME_SIZE - 1; i++, bits >>= 4) name[i] = "0123456789abcdef"[bits & 15];
+  name[NAME_SIZE - 1] = 0;
+  return 1;
+}
 
 void reserve(struct bytes *b, size_t more, size_t max) {
   if (b->len + more <= b->cap) return;

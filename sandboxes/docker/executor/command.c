@@ -1,6 +1,6 @@
 /* Starting a command.
  *
- * Each command has a monitor between it and process 1: a "child subreaper" under a user id of its own.
+ * Each command has a monitor between it and process 1: a "child subreaper" under the same user id as process 1.
  * Whatever the command starts, daemons included, stays a descendant of that monitor, so killing a command
  * is killing the monitor's descendants, and a monitor that has ended proves that all of them have.
  *
@@ -15,15 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum {
-  MONITOR_UID = 60417, /* hopefully nobody's: what a command runs as must not be able to kill its monitor */
-  /* linux/capability.h, which a small libc does not bring */
-  CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8, CAP_VERSION_3 = 0x20080522,
-};
+/* linux/capability.h, which a small libc does not bring */
+enum { CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8 };
 
 int root_keeps_setuid, no_subreaper;
 
@@ -35,9 +33,9 @@ static uint16_t u16(const char *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 /* The strings stay in `p`. The caller frees `argv`, which holds `env` too. Returns whether it is well formed. */
 int parse_command(char *p, size_t len, struct command *c) {
   if (len < 22) return 0;
-  *c = (struct command){u32(p), u32(p + 4), u32(p + 8), u32(p + 12), u16(p + 16), u16(p + 18), u16(p + 20),
-                        p + 22, NULL, NULL, NULL};
-  char *s = p + 22 + 4 * (size_t)c->n_groups, *end = p + len;
+  *c = (struct command){u32(p), u32(p + 4), {u32(p + 8), u32(p + 12), u16(p + 16), p + 22}, u16(p + 18), u16(p + 20),
+                        NULL, NULL, NULL};
+  char *s = p + 22 + 4 * (size_t)c->who.n_groups, *end = p + len;
   size_t strings = 1 + c->n_argv + c->n_env;
   char **table = calloc(strings + 2, sizeof *table);
   if (!table || s >= end || end[-1] || !c->n_argv) return 0;
@@ -57,12 +55,6 @@ int parse_command(char *p, size_t len, struct command *c) {
 static void close_from(int fd) {
   if (syscall(SYS_close_range, fd, ~0U, 0) == 0) return;
   for (; fd < 4096; fd++) close(fd);
-}
-
-static void drop_capabilities(void) {
-  struct { uint32_t version; int pid; } header = {CAP_VERSION_3, 0};
-  uint32_t none[6] = {0}; /* effective, permitted, inheritable; twice 32 bits */
-  syscall(SYS_capset, &header, none);
 }
 
 static void fail(const char *what, const char *which, int error) {
@@ -91,21 +83,33 @@ static char **merged_environment(const struct command *c) {
   return all;
 }
 
-/* Streams 0 to 2 for a command; a session's shell has its loop's pipes as 3 and 4 besides. */
+/* Streams 0 to 2 for a command; a session's shell has its loop's pipes as 3 and 4 besides. Those of process 1, which
+ * lead to our owner, are overwritten or nothing runs. */
 static void take_streams(struct ends e) {
-  if (e.input < 0) e.input = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (e.input < 0) e.input = nothing;
   if (e.control >= 0) {
     e.control = fcntl(e.control, F_DUPFD_CLOEXEC, 16); /* out of the way of what is overwritten next */
     e.report = fcntl(e.report, F_DUPFD_CLOEXEC, 16);
   }
-  dup2(e.input, 0);
-  dup2(e.output, 1);
-  dup2(e.output, 2);
-  if (e.control >= 0) {
-    dup2(e.control, 3);
-    dup2(e.report, 4);
-  }
+  if (dup2(e.input, 0) < 0 || dup2(e.output, 1) < 0 || dup2(e.output, 2) < 0) _exit(126);
+  if (e.control >= 0 && (dup2(e.control, 3) < 0 || dup2(e.report, 4) < 0)) _exit(126);
   close_from(e.control >= 0 ? 5 : 3);
+}
+
+static void become_user(const struct who *who, int keeps) {
+  static const int held[] = {CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP};
+  for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+    if (!keeps || (held[i] != CAP_SETGID && held[i] != CAP_SETUID)) prctl(PR_CAPBSET_DROP, held[i], 0, 0, 0);
+  gid_t groups[GROUPS];
+  if (who->n_groups > GROUPS) fail("set the groups of", "the command", EINVAL);
+  if (who->uid == OWN_UID) fail("set the user of", "the command to the sandbox's own", EPERM);
+  memcpy(groups, who->groups, who->n_groups * sizeof(gid_t));
+  if (setgroups(who->n_groups, groups) < 0 || setresgid(who->gid, who->gid, who->gid) < 0)
+    fail("set the groups of", "the command", errno);
+  if (setresuid(who->uid, who->uid, who->uid) < 0) fail("set the user of", "the command", errno);
+  if (!keeps) drop_capabilities(); /* else exec takes away what the bounding set lacks */
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  close_what_is_shared();
 }
 
 static void become(const struct command *c, struct ends e) {
@@ -122,18 +126,7 @@ static void become(const struct command *c, struct ends e) {
   signal(SIGXFSZ, SIG_DFL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  static const int held[] = {CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP};
-  int keeps = root_keeps_setuid && c->uid == 0;
-  for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-    if (!keeps || (held[i] != CAP_SETGID && held[i] != CAP_SETUID)) prctl(PR_CAPBSET_DROP, held[i], 0, 0, 0);
-  gid_t groups[64];
-  if (c->n_groups > 64) fail("set the groups of", "the command", EINVAL);
-  memcpy(groups, c->groups, c->n_groups * sizeof(gid_t));
-  if (setgroups(c->n_groups, groups) < 0 || setresgid(c->gid, c->gid, c->gid) < 0)
-    fail("set the groups of", "the command", errno);
-  if (setresuid(c->uid, c->uid, c->uid) < 0) fail("set the user of", "the command", errno);
-  if (!keeps) drop_capabilities(); /* else exec takes away what the bounding set lacks */
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  become_user(&c->who, root_keeps_setuid && c->who.uid == 0);
   if (chdir(c->cwd) < 0) fail("go to", c->cwd, errno);
   environ = merged_environment(c);
   execvp(c->argv[0], c->argv);
@@ -155,8 +148,7 @@ static void monitor(const struct command *c, struct ends e) {
   if (write(e.status, &child, sizeof child) < 0) _exit(1);
   dup2(e.status, 0);
   close_from(1);
-  if (setresgid(MONITOR_UID, MONITOR_UID, MONITOR_UID) < 0 || setresuid(MONITOR_UID, MONITOR_UID, MONITOR_UID) < 0)
-    drop_capabilities();
+  drop_capabilities();
   for (;;) {
     int how;
     pid_t pid = waitpid(-1, &how, 0);
@@ -169,31 +161,40 @@ static void monitor(const struct command *c, struct ends e) {
   }
 }
 
-/* Starts the job's command, or, for a job that is a SHELL, one with pipes to and from its loop.
- * Returns 0, or the reason why it could not be. */
+static void close_both(int pipe[2]) {
+  for (int i = 0; i < 2; i++)
+    if (pipe[i] >= 0) close(pipe[i]);
+  pipe[0] = pipe[1] = -1;
+}
+
+/* Starts the job's command, or, for a job that is a SHELL, one with pipes to and from its loop. No end that we hold ever
+ * blocks: what holds the other one may do anything with it. Returns 0, or the reason why it could not be. */
 int start(struct job *j, const struct command *c) {
-  int output[2], status[2], control[2] = {-1, -1}, report[2] = {-1, -1};
-  int shell = j->state == SHELL;
-  if (pipe2(output, O_CLOEXEC) < 0 || pipe2(status, O_CLOEXEC) < 0) _exit(71);
-  if (shell && (pipe2(control, O_CLOEXEC) < 0 || pipe2(report, O_CLOEXEC) < 0)) _exit(71);
-  if (no_subreaper) remember_processes(j);
-  pid_t pid = fork();
-  if (pid == 0) {
-    if (j->file >= 0) lseek(j->file, 0, SEEK_SET);
-    monitor(c, (struct ends){j->file, output[1], status[1], control[0], report[1]});
+  int output[2] = {-1, -1}, status[2] = {-1, -1}, control[2] = {-1, -1}, report[2] = {-1, -1};
+  int *pipes[] = {output, status, control, report}, n = j->state == SHELL ? 4 : 2, error = 0;
+  for (int i = 0; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
+  pid_t pid = -1;
+  if (!error) {
+    fchmod(output[1], 0622); /* to be opened by its name, as /dev/stderr */
+    if (no_subreaper) remember_processes(j);
+    pid = fork();
+    if (pid == 0) {
+      if (j->file >= 0) lseek(j->file, 0, SEEK_SET);
+      monitor(c, (struct ends){j->file, output[1], status[1], control[0], report[1]});
+    }
+    error = pid < 0 ? errno : 0;
   }
-  int error = errno;
-  int theirs[] = {output[1], status[1], control[0], report[1], j->file};
-  for (int i = 0; i < 5; i++)
-    if (theirs[i] >= 0) close(theirs[i]);
+  if (j->file >= 0) close(j->file);
   j->file = -1;
+  for (int i = 0; i < n; i++) {
+    int ours = i == 2; /* of `control` we write */
+    if (error) close_both(pipes[i]);
+    else close(pipes[i][!ours]), fcntl(pipes[i][ours], F_SETFL, O_NONBLOCK);
+  }
   j->out = output[0];
   j->status = status[0];
   j->control = control[1];
   j->report = report[0];
-  if (pid < 0) return error;
-  j->monitor = pid;
-  fcntl(j->out, F_SETFL, O_NONBLOCK);
-  if (shell) fcntl(j->report, F_SETFL, O_NONBLOCK);
-  return 0;
+  if (!error) j->monitor = pid;
+  return error;
 }

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 3,
+  VERSION = 4,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -14,6 +14,9 @@ enum {
   KILL_TICK_MS = 3,
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
   TUNNELS = 64, /* at once */
+  GROUPS = 64, /* of a user */
+  NAME_SIZE = 17,
+  MIN_PIPE = 4000, /* bytes that a pipe always takes, when nobody has filled it */
 };
 
 #define TUNNEL 0x80000000u /* in the id of a frame that belongs to a tunnel */
@@ -31,14 +34,23 @@ struct output {
  * one that is over and will be freed when nobody looks at it any more. */
 enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, SHELL, LINE, GONE };
 
+/* Whom something is done as. */
+struct who {
+  uint32_t uid, gid;
+  uint16_t n_groups;
+  const char *groups; /* u32 each, unaligned */
+};
+
 struct session;
+struct writing;
 
 struct job {
   struct job *next;
   uint32_t id;
   enum state state;
   int file;          /* PENDING: standard input; READING, WRITING: the file */
-  int failed;        /* WRITING: errno of the first error */
+  int failed;        /* WRITING, PENDING: errno of the first error */
+  struct writing *writing; /* WRITING: what becomes of the file in the end */
   uint64_t left;     /* READING: bytes that may still be read */
   pid_t monitor;     /* 0 when it has ended */
   pid_t main;        /* the command itself */
@@ -53,9 +65,9 @@ struct job {
 };
 
 struct command {
-  uint32_t max_output, timeout_ms, uid, gid;
-  uint16_t n_groups, n_argv, n_env;
-  const char *groups; /* u32 each, unaligned */
+  uint32_t max_output, timeout_ms;
+  struct who who;
+  uint16_t n_argv, n_env;
   const char *cwd;
   char **argv, **env;
 };
@@ -63,6 +75,8 @@ struct command {
 /* bytes.c */
 int64_t now_ms(void);
 uint32_t u32(const char *p);
+size_t join(char *to, size_t size, ...);
+int make_name(char name[NAME_SIZE]);
 void reserve(struct bytes *b, size_t more, size_t max);
 void append(struct bytes *b, const void *data, size_t len);
 void drop(struct bytes *b);
@@ -93,6 +107,17 @@ extern int root_keeps_setuid, no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
 
+/* self.c */
+enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */
+extern int nothing;
+int become_own_user(void);
+int is_own_user(void);
+void drop_capabilities(void);
+int act_as(const struct who *who);
+
+/* shared.c */
+void close_what_is_shared(void);
+
 /* kill.c */
 void begin_kill(struct job *j);
 size_t kill_round(struct job *j);
@@ -100,14 +125,13 @@ void remember_processes(struct job *j);
 void kill_everything(const char *why);
 
 /* files.c */
-void act_as(uint32_t uid, uint32_t gid);
-void begin_write(struct job *j, uint32_t uid, uint32_t gid, uint32_t mode, char *path);
-void make_directory(struct job *j, uint32_t uid, uint32_t gid, uint32_t mode, char *path);
-void begin_read(struct job *j, uint32_t uid, uint32_t gid, uint64_t max, const char *path);
+void begin_write(struct job *j, const struct who *who, uint32_t mode, char *path);
+void make_directory(struct job *j, const struct who *who, uint32_t mode, char *path);
+void begin_read(struct job *j, const struct who *who, uint64_t max, const char *path);
 void go_on_reading(struct job *j);
 void take_data(struct job *j, const char *data, size_t len);
 void file_done(struct job *j, int error);
-int write_small(uint32_t uid, uint32_t gid, char *path, const char *data, size_t len);
+int write_small(const struct who *who, char *path, const char *data, size_t len);
 
 /* tunnel.c */
 struct pollfd;

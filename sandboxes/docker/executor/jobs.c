@@ -32,6 +32,8 @@ void forget(struct job *j) {
   }
   drop(&j->output.head);
   drop(&j->output.tail);
+  free(j->writing);
+  j->writing = NULL;
   j->state = GONE;
 }
 
@@ -83,7 +85,7 @@ void read_output(struct job *j) {
 void read_status(struct job *j) {
   int word;
   ssize_t n = read(j->status, &word, sizeof word);
-  if (n < 0 && errno == EINTR) return;
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n == sizeof word && !j->main) {
     j->main = word;
     return;

@@ -1,7 +1,8 @@
 /* The main process of a sandbox container: runs commands and moves files for us over stdin and stdout.
  *
- * It is process 1 of its container, so nothing in the container can signal, stop or trace it, and it holds
- * the few capabilities that its commands do not get (another user, kill, drop capabilities).
+ * It is process 1 of its container and a user of its own (see self.c), so nothing in the container can signal, stop or
+ * trace it, or change its limits, and it holds the few capabilities that its commands do not get (another user, kill,
+ * drop capabilities). It never waits for anything in the container: what it reads and writes there does not block.
  *
  * Frame, both ways, little endian: u32 payload length, u32 request id, u8 type, payload.
  *   in   D  data of a file to write, or of the standard input of the command that will follow as E
@@ -11,10 +12,10 @@
  *           whose last argument is the session's directory
  *        L  run a command in a session: u32 session, u32 max_output, u32 timeout ms, text
  *        K  kill the command and what it started, close the session, or give up the file; its X or F follows
- *        W  write a file: u32 uid, u32 gid, u32 mode, path NUL; then D..., C
- *        C  close the file that is being written
- *        M  make a directory and its parents: u32 uid, u32 gid, u32 mode, path NUL
- *        R  read a file: u32 uid, u32 gid, u64 max size, path NUL
+ *        W  write a file: who, u32 mode, path NUL; then D..., C. Who is u32 uid, u32 gid, u16 n groups, u32 groups[]
+ *        C  close the file that is being written, which then takes its place
+ *        M  make a directory and its parents: who, u32 mode, path NUL
+ *        R  read a file: who, u64 max size, path NUL
  *        T  the owner's token: 16 random bytes, sent once
  *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
  *           over that from then on (see link.c). Any other frame but this withdraws the offer
@@ -26,7 +27,8 @@
  *        A  a connection was made to our port on loopback (see tunnel.c), under an id with the highest bit; then
  *           with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
  *           in D data to pass back, G u32 bytes that were passed on, K no more will come
- *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed
+ *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed. Also of a command whose
+ *           standard input can't be held, which then does not start
  *
  * An owner that was cut off (the Docker daemon was started anew) attaches again and sends the token alone, whatever was
  * half sent before. What was under way is then cancelled, and the token and H come back before anything else.
@@ -59,6 +61,11 @@ static int has_token;
 static void execute(struct job *j, char *p, size_t len) {
   struct command c;
   if (!parse_command(p, len, &c)) _exit(65);
+  if (j->failed) {
+    free(c.argv);
+    file_done(j, j->failed);
+    return;
+  }
   j->state = RUNNING;
   bound(&j->output, c.max_output);
   if (c.timeout_ms) j->deadline = now_ms() + c.timeout_ms;
@@ -66,9 +73,6 @@ static void execute(struct job *j, char *p, size_t len) {
   free(c.argv);
   if (!error) return;
   say(j, "cannot start a process", error);
-  close(j->out);
-  close(j->status);
-  j->out = j->status = -1;
   j->exit_code = 126;
   finish(j);
 }
@@ -87,6 +91,23 @@ static void cancel(uint32_t id) {
   } else if (j->state == READING || j->state == WRITING) {
     file_done(j, ECANCELED);
   }
+}
+
+/* R, W and M: who it is done as, a number, a path. Returns whether it is well formed. */
+static int begin_file(struct job *j, char type, char *p, size_t len) {
+  struct who who;
+  size_t head = 10, number = type == 'R' ? 8 : 4;
+  if (len < head) return 0;
+  memcpy(&who.n_groups, p + 8, 2);
+  who.uid = u32(p), who.gid = u32(p + 4), who.groups = p + head;
+  head += 4 * (size_t)who.n_groups;
+  if (len < head + number + 2 || p[len - 1]) return 0;
+  char *path = p + head + number;
+  uint32_t mode = u32(p + head);
+  if (type == 'W') begin_write(j, &who, mode, path);
+  else if (type == 'M') make_directory(j, &who, mode, path);
+  else begin_read(j, &who, mode | (uint64_t)u32(p + head + 4) << 32, path);
+  return 1;
 }
 
 static void handle(uint32_t id, char type, char *p, size_t len) {
@@ -125,12 +146,8 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
     execute(j, p, len);
   } else if (type == 'L' && j->state == PENDING) {
     run_line(j, p, len);
-  } else if (type == 'W' && len > 13 && !p[len - 1]) {
-    begin_write(j, u32(p), u32(p + 4), u32(p + 8), p + 12);
-  } else if (type == 'M' && len > 13 && !p[len - 1]) {
-    make_directory(j, u32(p), u32(p + 4), u32(p + 8), p + 12);
-  } else if (type == 'R' && len > 17 && !p[len - 1]) {
-    begin_read(j, u32(p), u32(p + 4), u32(p + 8) | (uint64_t)u32(p + 12) << 32, p + 16);
+  } else if (type == 'R' || type == 'W' || type == 'M') {
+    if (j->state != PENDING || j->file >= 0 || !begin_file(j, type, p, len)) _exit(65);
   } else if (type == 'C' && j->state == WRITING) {
     file_done(j, j->failed);
   } else {
@@ -232,8 +249,8 @@ static int set_up(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGXFSZ, SIG_IGN);
   no_subreaper = !can_be_subreaper();
-  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); /* nobody reads our memory or opens our descriptors through /proc */
   if (argv[0][0] == '/') unlink(argv[0]); /* leave no trace in the file system */
+  if (become_own_user()) _exit(72);
   umask(022);
   fcntl(1, F_SETFL, fcntl(1, F_GETFL) | O_NONBLOCK);
   last_input = now_ms();

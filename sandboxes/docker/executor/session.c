@@ -1,12 +1,16 @@
 /* Sessions: a shell that runs one command after the other, so that its state lasts.
  *
  * The shell runs a loop that our owner gives it. For each command we write its text into the file `text` in
- * the session's directory and "SLOT" into the loop's control pipe (3). The loop reads the text, runs
- * it, writes "ended CODE" into the report pipe (4) and saves the shell's state into the file `state.SLOT`. Two slots
- * by turns, so that a kill in the middle leaves the older one whole, and the next shell takes that.
+ * the session's directory and "SLOT NONCE" into the loop's control pipe (3). The loop reads the text, runs
+ * it, writes "ended NONCE CODE" into the report pipe (4) and saves the shell's state into the file `state.SLOT`. Two
+ * slots by turns, so that a kill in the middle leaves the older one whole, and the next shell takes that. The nonce is
+ * the command's own: what is said of another one means nothing.
+ *
+ * Where the text can't be written, as /dev/shm is full, it follows in the control pipe: "SLOT+ NONCE", the text, "NONCE".
  *
  * A command that ends its shell (exit, exec, a signal, its time limit) takes the state with it; the next one
- * gets a new shell, which "-SLOT" brings back to where it was before that command.
+ * gets a new shell, which "-SLOT" brings back to where it was before that command. A shell that is being killed is given
+ * no command, and one that dies before it has taken its command costs it nothing: it goes to the next shell.
  */
 #include "executor.h"
 #include <errno.h>
@@ -23,6 +27,10 @@ struct session {
   size_t request_len;
   int saved, slot;   /* the slot that was written last, -1 for none; the one that is written next */
   struct job *shell, *line; /* NULL when there is none */
+  struct bytes text; /* of the line, which may have to wait for a shell */
+  int given, again;  /* the line was given to the shell; and if that dies before it takes it, to another one */
+  char nonce[NAME_SIZE], said[64]; /* said: what has come of a line of the report */
+  size_t n_said;
 };
 
 static struct session *sessions;
@@ -49,7 +57,7 @@ struct output *where_output_goes(struct job *j) {
   if (j->state == BACKGROUND) return NULL;
   if (!j->session) return &j->output;
   struct session *s = j->session;
-  return s->line && s->line->state == LINE ? &s->line->output : NULL;
+  return s->line && s->given ? &s->line->output : NULL;
 }
 
 /* Exactly what lies in the pipe now: a background process may go on writing. */
@@ -69,57 +77,73 @@ static void drain(struct job *shell) {
 static void end_line(struct session *s, int exit_code) {
   struct job *line = s->line;
   s->line = NULL;
+  if (s->text.cap > CHUNK) drop(&s->text);
   line->exit_code = exit_code;
   finish(line);
 }
 
-static int tell(struct job *shell, const char *what, int slot) {
-  char line[16];
-  strcpy(line, what);
-  size_t n = strlen(line);
-  line[n++] = '0' + slot;
-  line[n++] = '\n';
-  return write(shell->control, line, n) == (ssize_t)n ? 0 : errno;
+/* Whether all of it went into the control pipe. Something inside may have filled that. */
+static int tell(struct job *shell, const char *what, size_t len) {
+  return write(shell->control, what, len) == (ssize_t)len;
 }
 
+/* Returns errno. */
 static int start_shell(struct session *s, const struct command *c) {
   struct job *shell = add(s->id);
   shell->state = SHELL;
-  shell->session = s;
   int error = start(shell, c);
   if (error) {
     forget(shell);
     return error;
   }
+  shell->session = s;
   s->shell = shell;
-  return s->saved >= 0 ? tell(shell, "-", s->saved) : 0;
+  s->n_said = 0;
+  char back[] = {'-', '0' + s->saved, '\n'};
+  if (s->saved >= 0) tell(shell, back, sizeof back);
+  return 0;
 }
 
-/* Gives the session's command to its shell. */
-static void begin_line(struct session *s, const char *text, size_t len) {
-  struct job *line = s->line;
-  struct command c;
-  char path[4096];
-  if (!parse_command(s->request, s->request_len, &c)) _exit(65);
-  const char *directory = c.argv[c.n_argv - 1];
-  int error = strlen(directory) + 8 > sizeof path ? ENAMETOOLONG : 0;
-  if (!error) {
-    strcpy(path, directory);
-    strcat(path, "/text");
-    error = write_small(c.uid, c.gid, path, text, len);
+static void kill_shell(struct job *shell) {
+  shell->exit_code = 137;
+  begin_kill(shell);
+}
+
+/* The text goes into its file, or else by way of the pipe. Returns errno. */
+static int give(struct session *s, const struct command *c) {
+  char path[4096], head[32], end[32];
+  if (!join(path, sizeof path, c->argv[c->n_argv - 1], "/text", NULL)) return ENAMETOOLONG;
+  if (!make_name(s->nonce)) return errno;
+  int error = write_small(&c->who, path, s->text.at, s->text.len);
+  int told = tell(s->shell, head, join(head, sizeof head, s->slot ? "1" : "0", error ? "+ " : " ", s->nonce, "\n", NULL));
+  if (told && error) {
+    told = tell(s->shell, s->text.at, s->text.len) &&
+           tell(s->shell, end, join(end, sizeof end, "\n", s->nonce, "\n", NULL));
+    if (!told && s->text.len < MIN_PIPE) error = 0; /* not for its length */
   }
-  if (!error && !s->shell) error = start_shell(s, &c);
-  free(c.argv);
+  if (told) return 0;
+  s->given = !s->again;
+  kill_shell(s->shell);
+  return error;
+}
+
+/* Gives the session's command to its shell, once there is one that isn't being killed. */
+static void begin_line(struct session *s) {
+  struct command c;
+  if (s->shell && s->shell->state != SHELL) return; /* when that is gone */
+  if (!parse_command(s->request, s->request_len, &c)) _exit(65);
+  s->again = s->shell != NULL;
+  int error = s->shell ? 0 : start_shell(s, &c);
   if (!error) {
-    line->state = LINE;
     s->slot = s->saved == 0;
     drain(s->shell); /* what was printed before is not this command's */
+    s->given = 1;
     remember_processes(s->shell);
-    error = tell(s->shell, "", s->slot);
-    if (error == EPIPE) error = 0; /* it has just died, and its end will be the command's */
+    error = give(s, &c);
   }
+  free(c.argv);
   if (error) {
-    say(line, "cannot give the command to its shell", error);
+    say(s->line, "cannot give the command to its shell", error);
     end_line(s, 126);
   }
 }
@@ -127,19 +151,35 @@ static void begin_line(struct session *s, const char *text, size_t len) {
 /* u32 session, u32 max_output, u32 timeout ms, text. One command of a session at a time, says the protocol. */
 void run_line(struct job *line, const char *p, size_t len) {
   struct session *s = len < 12 ? NULL : find_session(u32(p));
-  if (!s || s->line) _exit(65);
+  if (!s) _exit(65);
   uint32_t timeout_ms = u32(p + 8);
+  bound(&line->output, u32(p + 4));
+  if (s->line) { /* one that was given up on our owner's side */
+    say(line, "the session's last command has not ended", EBUSY);
+    line->exit_code = 126;
+    finish(line);
+    return;
+  }
   line->state = LINE;
   line->session = s;
-  bound(&line->output, u32(p + 4));
   if (timeout_ms) line->deadline = now_ms() + timeout_ms;
   s->line = line;
-  begin_line(s, p + 12, len - 12);
+  s->given = 0;
+  s->text.len = 0;
+  append(&s->text, p + 12, len - 12);
+  begin_line(s);
+}
+
+/* What lies in the control pipe: the shell is busy with the state that the command before has left, or gone. */
+static int untaken(const struct job *shell) {
+  int unread = 0;
+  return ioctl(shell->control, FIONREAD, &unread) == 0 && unread > 0;
 }
 
 /* The shell has ended, by itself or killed: so has its command, and the session has no shell for now. */
 void shell_is_gone(struct job *shell) {
   struct session *s = shell->session;
+  int lost = s && s->again && untaken(shell);
   drain(shell);
   shell->session = NULL;
   shell->state = BACKGROUND; /* what earlier commands left running may still hold its output */
@@ -149,14 +189,13 @@ void shell_is_gone(struct job *shell) {
   if (!s) return;
   s->shell = NULL;
   if (!s->line) return;
+  if (!s->given || (lost && !s->line->kill_limit)) {
+    s->given = 0;
+    begin_line(s);
+    return;
+  }
   s->line->shell_ended = 1;
   end_line(s, shell->exit_code);
-}
-
-/* Whether the shell is still busy with the state that the command before has left. */
-static int is_saving(const struct job *shell) {
-  int unread = 0;
-  return ioctl(shell->control, FIONREAD, &unread) == 0 && unread > 0;
 }
 
 /* Its time is up, or its owner has lost interest. */
@@ -164,11 +203,12 @@ void cancel_line(struct job *line) {
   struct session *s = line->session;
   if (!line->kill_limit) line->kill_limit = now_ms() + GRACE_TOTAL_MS;
   line->deadline = 0;
-  if (s->shell && s->shell->state == SHELL && is_saving(s->shell) && now_ms() < line->kill_limit) {
+  if (!s->given) {
+    end_line(s, 137);
+  } else if (s->shell && s->shell->state == SHELL && untaken(s->shell) && now_ms() < line->kill_limit) {
     line->deadline = now_ms() + KILL_TICK_MS;
   } else if (s->shell && s->shell->state == SHELL) {
-    s->shell->exit_code = 137;
-    begin_kill(s->shell);
+    kill_shell(s->shell);
   }
 }
 
@@ -187,28 +227,38 @@ int close_session(uint32_t id) {
     finish(add(id));
   }
   free(s->request);
+  drop(&s->text);
   free(s);
   return 1;
 }
 
-/* What the loop says: "ended CODE". Anything else is no loop of ours any more. */
+/* A line of what the loop says: "ended NONCE CODE", its own nonce. Anything else is not about this command. */
+static void take_report(struct session *s, const char *text) {
+  size_t n = strlen("ended ");
+  if (!s->line || !s->given || strncmp(text, "ended ", n) || strncmp(text + n, s->nonce, NAME_SIZE - 1)) return;
+  drain(s->shell);
+  s->saved = s->slot;
+  end_line(s, atoi(text + n + NAME_SIZE - 1) & 255);
+}
+
+/* What comes from a shell that is being killed comes too late: its command ends with it. */
 void read_report(struct job *shell) {
   struct session *s = shell->session;
-  char text[64];
-  ssize_t n = read(shell->report, text, sizeof text - 1);
+  char text[256];
+  ssize_t n = read(shell->report, text, sizeof text);
   if (n < 0) return;
   if (n == 0) { /* by `exec`, say; how that ends is still to come */
     close(shell->report);
     shell->report = -1;
     return;
   }
-  text[n] = 0;
-  if (!strncmp(text, "ended ", 6) && strchr(text, '\n') == text + n - 1 && s->line) {
-    drain(shell);
-    s->saved = s->slot;
-    end_line(s, atoi(text + 6));
-  } else {
-    shell->exit_code = 137;
-    begin_kill(shell);
+  for (ssize_t i = 0; i < n && s && shell->state == SHELL; i++) {
+    if (text[i] == '\n') {
+      s->said[s->n_said] = 0;
+      s->n_said = 0;
+      take_report(s, s->said);
+    } else if (s->n_said < sizeof s->said - 1) {
+      s->said[s->n_said++] = text[i];
+    }
   }
 }

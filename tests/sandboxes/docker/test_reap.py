@@ -2,17 +2,20 @@
 
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import aiodocker
 import pytest
 
 from sandboxes.base import DaemonError
+from sandboxes.docker import reap
 from sandboxes.docker.reap import reap_dead_owners, remove, remove_owned
 from sandboxes.owner import Owner
 
 HERE = Owner.of_this_process()
-DEAD = replace(HERE, id="dead", boot="another")
-ELSEWHERE = replace(HERE, id="elsewhere", host="another")
+DEAD = replace(HERE, id="dead", start="1")
+BESIDE = replace(HERE, id="beside", space="another.1", start="1")
+"""Of the same host name, in another process namespace or of another boot."""
 
 
 class Container:
@@ -23,6 +26,12 @@ class Container:
     def __getitem__(self, field):
         return self._said[field]
 
+    async def show(self):
+        """It has run to the end, unless it never ran, but began long before."""
+        ended = datetime.fromtimestamp(self._said["Created"], UTC).isoformat()
+        self._said["Created"] -= 99_999
+        return {"State": {"FinishedAt": "0001-01-01T00:00:00Z" if self._said["State"] == "created" else ended}}
+
 
 class Daemon:
     """A Docker daemon that holds names of containers and images, and refuses to remove some."""
@@ -30,6 +39,7 @@ class Daemon:
     def __init__(self, refuses=None):
         self.there, self.pictures, self.gone, self._refuses = [], [], [], refuses or {}
         self.containers = self.images = self
+        self.here = False
 
     def container(self, name):
         daemon = self
@@ -58,19 +68,31 @@ def daemon():
     for name, labels, state, age in [
         ("ours", HERE.labels(), "running", 0),
         ("dead's", DEAD.labels(), "running", 0),
-        ("elsewhere's", ELSEWHERE.labels(), "running", 99_999),
-        ("elsewhere's, just made", ELSEWHERE.labels(), "created", 60),
-        ("elsewhere's, left behind", ELSEWHERE.labels(), "exited", 4_000),
+        ("beside's", BESIDE.labels(), "running", 99_999),
+        ("beside's, just ended", BESIDE.labels(), "exited", 60),
+        ("beside's, left behind", BESIDE.labels(), "exited", 4_000),
+        ("ours, long stopped", HERE.labels(), "exited", 99_999),
         ("not quite ours", {"atropos-agent.owner": "x"}, "exited", 99_999),
     ]:
         daemon.there.append(Container(name, labels, state, age))
-    daemon.pictures = [{"Id": "our image", "Labels": HERE.labels()}, {"Id": "dead's image", "Labels": DEAD.labels()}]
+    for owner in (HERE, DEAD, BESIDE):
+        daemon.pictures.append({"Id": f"{owner.id}'s image", "Labels": owner.labels(), "Created": time.time() - 60})
     return daemon
 
 
 async def test_only_what_has_no_owner_any_more_is_reaped(daemon):
     assert await reap_dead_owners(daemon) == 3
-    assert daemon.gone == ["dead's", "elsewhere's, left behind", "dead's image"]
+    assert daemon.gone == ["dead's", "beside's, left behind", "dead's image"]
+
+
+async def test_what_has_ended_before_the_machines_start_has_no_owner(daemon, monkeypatch):
+    monkeypatch.setattr(reap, "boot_time", lambda: time.time() - 30)
+    await reap_dead_owners(daemon)
+    assert "beside's, just ended" not in daemon.gone, "the daemon may be on another machine"
+    daemon.here = True
+    await reap_dead_owners(daemon)
+    assert {"beside's, just ended", "beside's image"} <= set(daemon.gone)
+    assert not {"beside's", "ours", "ours, long stopped"} & set(daemon.gone)
 
 
 async def test_what_is_gone_or_going_is_as_good_as_removed():

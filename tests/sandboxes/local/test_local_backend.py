@@ -28,12 +28,22 @@ async def test_it_warns_that_it_isolates_nothing_and_leaves_nothing(temporary, c
 
 def test_only_directories_of_dead_owners_are_reaped(temporary):
     owner = Owner.of_this_process()
-    alive = temporary / f"atropos-sandboxes-{owner.pid}-{owner.start}-{owner.id}-x"
-    dead = temporary / f"atropos-sandboxes-{owner.pid}-1-{owner.id}-y"
-    for folder in (alive, dead, temporary / "other"):
-        folder.mkdir()
-    assert reap_dead_directories() == 1
-    assert sorted(folder.name for folder in temporary.iterdir()) == sorted([alive.name, "other"])
+    space = owner.space.replace("-", "")
+    boot, _, _ = space.partition(".")
+    kept = {
+        f"atropos-sandboxes-{space}-{owner.pid}-{owner.start}-{owner.id}-x",
+        f"atropos-sandboxes-{boot}.1-{owner.pid}-1-{owner.id}-x",  # of another process namespace
+        "atropos-sandboxes-1-1-earlier-x",
+        "other",
+    }
+    dead = {
+        f"atropos-sandboxes-{space}-{owner.pid}-1-{owner.id}-y",
+        f"atropos-sandboxes-another.1-{owner.pid}-{owner.start}-{owner.id}-y",
+    }
+    for folder in kept | dead:
+        (temporary / folder).mkdir()
+    assert reap_dead_directories() == 2
+    assert {folder.name for folder in temporary.iterdir()} == kept
 
 
 async def test_paths_lie_below_its_root_however_they_are_given():

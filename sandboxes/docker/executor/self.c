@@ -1,0 +1,64 @@
+/* Who process 1 is: a user of its own, that no command can be.
+ *
+ * What a command's user id allows (signals, limits, priorities, tracing, what lies in /proc) it allows against processes
+ * of the same id, so root inside can do nothing to process 1 and to the monitors. What they need beyond that they have as
+ * capabilities: to start a command as another user, to kill it. A file is reached as the user that is asked for. */
+#include "executor.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8, CAP_VERSION_3 = 0x20080522 };
+
+int nothing = -1; /* /dev/null as it was before a command could put something else in its place */
+static uint32_t own; /* OWN_UID, or 0 where that cannot be had */
+
+static int hold_capabilities(uint32_t which) {
+  struct { uint32_t version; int pid; } header = {CAP_VERSION_3, 0};
+  uint32_t sets[6] = {which, which}; /* effective, permitted, inheritable; twice 32 bits */
+  return syscall(SYS_capset, &header, sets);
+}
+
+void drop_capabilities(void) { hold_capabilities(0); }
+
+int is_own_user(void) { return own == OWN_UID; }
+
+/* Process 1 is `own` in every respect: its files in /proc are its own, not root's. Each change of the user makes them
+ * root's again, until this is called. */
+static void own_what_is_in_proc(void) { prctl(PR_SET_DUMPABLE, is_own_user(), 0, 0, 0); }
+
+/* Returns errno. */
+int become_own_user(void) {
+  nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
+  if (nothing < 0 || setgroups(0, NULL) < 0) return errno;
+  if (setresgid(OWN_UID, OWN_UID, OWN_UID) == 0) {
+    if (setresuid(OWN_UID, OWN_UID, OWN_UID) == 0) own = OWN_UID;
+    else if (setresgid(0, 0, 0) < 0) return errno; /* a user namespace without that id */
+  }
+  prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+  if (is_own_user() && hold_capabilities(1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SETPCAP) < 0)
+    return errno;
+  own_what_is_in_proc();
+  return 0;
+}
+
+/* From now on files are reached as this user; NULL: as ourselves. Returns errno; then as nobody that has rights. */
+int act_as(const struct who *who) {
+  uint32_t uid = who ? who->uid : own, gid = who ? who->gid : own;
+  gid_t groups[GROUPS];
+  size_t n = who ? who->n_groups : 0;
+  if (n > GROUPS) return EINVAL;
+  if (n) memcpy(groups, who->groups, n * sizeof *groups);
+  int failed = setgroups(n, groups) < 0;
+  setfsgid(gid);
+  setfsuid(uid);
+  failed |= (uint32_t)setfsgid(-1) != gid || (uint32_t)setfsuid(-1) != uid;
+  if (!who) own_what_is_in_proc();
+  return failed ? EPERM : 0;
+}
