@@ -57,6 +57,8 @@ _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 """Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
 _GVISOR_THREADS = 4
 """What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
+_REMOVAL_S = 120.0
+"""How long the removal of a container may take, with its turn; then leaving the backend tries again, or a later start."""
 _IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
@@ -205,7 +207,8 @@ class Launcher:
         config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota)
         try:
             # Shielded, because a request that is dropped half way can still make a container later.
-            container = await finish(self._client.containers.create(config, name=name))
+            creating = self._client.containers.create(config, name=name)
+            container = await finish(asyncio.wait_for(creating, self._timeout_s))
         except aiodocker.DockerError as error:
             if not self.quota or not any(word in str(error.message).lower() for word in _NO_QUOTA):
                 raise
@@ -271,12 +274,12 @@ class Launcher:
     async def _remove_now(self, name: str) -> None:
         if self._closed:
             return  # the backend was left first and removes everything
-        async with self._slots:
-            try:
+        try:
+            async with daemon_errors(f"remove sandbox {name}"), asyncio.timeout(_REMOVAL_S), self._slots:
                 await remove(self._client, name)
-            except SandboxError as error:
-                # What was done in the sandbox counts all the same; leaving the backend tries once more.
-                logger.warning("%s", error)
+        except SandboxError as error:
+            # What was done in the sandbox counts all the same; leaving the backend tries once more.
+            logger.warning("%s", error)
 
 
 class _Attachable(aiodocker.containers.DockerContainer):

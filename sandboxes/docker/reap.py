@@ -81,13 +81,14 @@ async def reap_dead_owners(client: DaemonClient) -> int:
 
 async def _ended(container: Any) -> float:
     """Return when a container ended, in seconds since 1970, or was made where it never ran."""
+    created = float(container["Created"])  # `show` makes a text of it
     try:
         async with daemon_errors("look when a container ended"), asyncio.timeout(_ANSWER_S):
             state = (await container.show())["State"]
             ended = datetime.fromisoformat(state["FinishedAt"])
     except SandboxDied:  # it is gone
         return math.inf
-    return ended.timestamp() if ended.year > 1 else float(container["Created"])
+    return ended.timestamp() if ended.year > 1 else created
 
 
 def _owner(labels: Mapping[str, str], what: str) -> Owner | None:

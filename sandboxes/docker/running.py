@@ -24,6 +24,8 @@ from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
+_COPY_S = 600.0
+
 
 class Running:
     """The sandboxes of a backend that was entered, and what they are made with; leaving it removes them all."""
@@ -98,7 +100,7 @@ class Running:
         # What the container was started with would otherwise take the place of what its image says.
         config = {"Labels": self._owner.labels(), "WorkingDir": "", "User": ""} | dict(machine.image)
         config["Labels"] = {**(machine.image.get("Labels") or {}), **self._owner.labels()}
-        async with daemon_errors(f"copy the files of sandbox {machine.name}"):
+        async with daemon_errors(f"copy the files of sandbox {machine.name}"), asyncio.timeout(_COPY_S):
             await self.client._query_json("commit", method="POST", params=params, data=config)
 
     async def _acquire(self, spec: SandboxSpec) -> Machine:

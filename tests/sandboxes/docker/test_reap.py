@@ -29,7 +29,7 @@ class Container:
     async def show(self):
         """It has run to the end, unless it never ran, but began long before."""
         ended = datetime.fromtimestamp(self._said["Created"], UTC).isoformat()
-        self._said["Created"] -= 99_999
+        self._said["Created"] = "2026-11-22T12:00:00.123456789Z"  # as Docker's other answer has it
         return {"State": {"FinishedAt": "0001-01-01T00:00:00Z" if self._said["State"] == "created" else ended}}
 
 
@@ -56,7 +56,7 @@ class Daemon:
         self.gone.append(name)
 
     async def list(self, **options):
-        return self.there
+        return [Container(*told) for told in self.there]
 
     async def _query_json(self, path, **options):
         return self.pictures
@@ -74,7 +74,7 @@ def daemon():
         ("ours, long stopped", HERE.labels(), "exited", 99_999),
         ("not quite ours", {"atropos-agent.owner": "x"}, "exited", 99_999),
     ]:
-        daemon.there.append(Container(name, labels, state, age))
+        daemon.there.append((name, labels, state, age))
     for owner in (HERE, DEAD, BESIDE):
         daemon.pictures.append({"Id": f"{owner.id}'s image", "Labels": owner.labels(), "Created": time.time() - 60})
     return daemon
