@@ -3,6 +3,8 @@
 Asking the Docker daemon how much one container has written walks its files, so that is done only when there is reason
 to: no sandbox can have grown by more than the whole storage has filled up since it was last looked at, and how
 full the storage is costs one system call. Where that can't be seen from here, every sandbox is asked in turn.
+
+A file costs an inode, too, of which a storage has so many for its bytes: they are counted like bytes.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.held import Held, held
 from sandboxes.docker.launch import Machine
 
 logger = logging.getLogger(__name__)
@@ -30,11 +33,14 @@ _APART_S = 0.25
 """Between two looks that have no other reason than time, so that many sandboxes cost no more than some."""
 _SLACK = 16 * 2**20
 """Bytes that a sandbox over its limit may write (to clean up, say) before it is looked at again."""
+_FILES = 65_536
+"""What every sandbox may have."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found when a machine was last looked at: bytes written, and the storage's fill since."""
+    """What was found when a machine was last looked at: bytes written (more where its inodes have less room left), and
+    the storage's fill since."""
 
     written: int
     lowest_fill: int
@@ -55,6 +61,7 @@ class DiskWatch:
     def __init__(self, client: DaemonClient, storage: Path | None) -> None:
         self._client = client
         self._storage = storage
+        self._per_file = _bytes_per_file(storage)
         self._machines: dict[Machine, _Seen] = {}
         # Of all machines together, so that a look at the storage costs the same however many they are.
         self._floor = self._low = sys.maxsize
@@ -83,11 +90,12 @@ class DiskWatch:
         self._machines.pop(machine, None)
 
     def _fill(self) -> int:
-        """Return the bytes in use on the storage; 0 when it can't be seen."""
+        """Return the bytes in use on the storage, and its inodes as so many bytes; 0 when it can't be seen."""
         if self._storage is None:
             return 0
         space = os.statvfs(self._storage)
-        return (space.f_blocks - space.f_bfree) * space.f_frsize
+        files = (space.f_files - space.f_ffree) * self._per_file
+        return (space.f_blocks - space.f_bfree) * space.f_frsize + files
 
     async def _watch(self) -> None:
         while True:
@@ -115,16 +123,44 @@ class DiskWatch:
         self._left = min(left, default=sys.maxsize)
 
     async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
-        seen.at, seen.lowest_fill = time.monotonic(), self._fill()
-        async with daemon_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
-            path = f"containers/{machine.container.id}/json"
-            written = int((await self._client._query_json(path, params={"size": "1"})).get("SizeRw") or 0)
+        fill = self._fill()
+        suspect = fill - seen.lowest_fill >= limit
+        seen.at, seen.lowest_fill = time.monotonic(), fill
+        found = await self._held(machine)
+        most_files = max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
+        written = (
+            max(found.bytes, limit - (most_files - found.files) * self._per_file) if self._per_file else found.bytes
+        )
+        if suspect and not found.whole:
+            written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
         if written > limit and grown:
-            logger.info("Sandbox %s has written %d MB, more than its limit", machine.name, written >> 20)
+            what = f"{limit >> 20} MB" if found.files <= most_files else f"{most_files} files"
+            logger.info("Sandbox %s has written more than its limit of %s", machine.name, what)
             await machine.channel.kill_everything(
-                f"the disk limit of {limit >> 20} MB is exceeded; every process was killed. Delete files to go on"
+                f"the disk limit of {what} is exceeded; every process was killed. Delete files to go on"
             )
+
+    async def _held(self, machine: Machine) -> Held:
+        """Return what a machine holds. Raises SandboxError."""
+        if machine.places is not None:
+            try:
+                return await held(machine.places)
+            except OSError as error:
+                logger.debug("%s can't be looked at from here: %r", machine.name, error)
+                machine.places = None
+        async with daemon_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
+            path = f"containers/{machine.container.id}/json"
+            size = (await self._client._query_json(path, params={"size": "1"})).get("SizeRw")
+        return Held(int(size or 0), 0)
+
+
+def _bytes_per_file(storage: Path | None) -> int:
+    """Return for how many bytes a storage has an inode; 0 where it makes them as it needs them, or can't be seen."""
+    if storage is None:
+        return 0
+    space = os.statvfs(storage)
+    return space.f_blocks * space.f_frsize // space.f_files if space.f_files else 0
 
 
 def _limit(machine: Machine) -> int:

@@ -39,6 +39,7 @@ from sandboxes.docker.build import remedy
 from sandboxes.docker.channel import Channel, Identity
 from sandboxes.docker.connection import Connection
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.held import Places
 from sandboxes.docker.proxy import PORT, serve
 from sandboxes.docker.reap import remove
 from sandboxes.docker.streams import AttachedStream
@@ -58,7 +59,7 @@ _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 _GVISOR_THREADS = 4
 """What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
 _REMOVAL_S = 120.0
-"""How long the removal of a container may take, with its turn; then leaving the backend tries again, or a later start."""
+"""How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
 _IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
@@ -90,6 +91,7 @@ class Machine:
         channel: Channel,
         image: Mapping[str, Any],
         stack: AsyncExitStack,
+        places: Places | None = None,
     ) -> None:
         self.kind = kind
         self.name = name
@@ -97,7 +99,13 @@ class Machine:
         self.channel = channel
         self.image = image
         """The image's configuration as the Docker daemon tells it: Env, WorkingDir, User."""
+        self.places = places
+        """Where it is on this machine; None where that can't be seen."""
         self._stack = stack
+
+    @property
+    def has_volumes(self) -> bool:
+        return bool(self.image.get("Volumes"))
 
     async def discard(self) -> None:
         """Close the stream and remove the container. Never raises; what could not be removed is logged."""
@@ -185,7 +193,8 @@ class Launcher:
                     if isinstance(error, SandboxError):
                         raise
                     raise SandboxTimeout(f"sandbox {name} did not start within {self._timeout_s:g} s") from error
-            return Machine(kind, name, container, channel, image, stack.pop_all())
+            places = _places(container) if self._shortcut else None
+            return Machine(kind, name, container, channel, image, stack.pop_all(), places)
 
     async def close(self) -> None:
         """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
@@ -336,6 +345,15 @@ def container_config(
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": host,
     }
+
+
+def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
+    """Return where on this machine a container is that was just asked for; None where that can't be seen."""
+    layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
+    volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume"]
+    if not all(path.is_dir() for path in (layer, *volumes)):
+        return None
+    return Places((layer, *volumes), shown["State"]["Pid"])
 
 
 def _tunnels(limits: Limits) -> Tunnels | None:

@@ -107,7 +107,7 @@ class Running:
         kind = Kind.of(spec)
         machine = await self.pool.take(kind) or await self.launcher.launch(kind)
         self._machines.add(machine)
-        if not self.launcher.quota:
+        if not self.launcher.quota or machine.has_volumes:  # of which no quota knows
             self.disk.add(machine)
         try:
             if spec.workdir is not None:

@@ -159,7 +159,7 @@ def test_many_commands_run_at_once_and_can_be_killed(talk: Executor) -> None:
 
 
 def test_files_are_written_and_read(talk: Executor, tmp_path: Path) -> None:
-    who, place = struct.pack("<II", os.geteuid(), os.getegid()), str(tmp_path / "a" / "b")
+    who, place = struct.pack("<IIHI", os.geteuid(), os.getegid(), 1, 0), str(tmp_path / "a" / "b")
     content = random.Random(0).randbytes(300_000)
     talk.send(1, b"M", who + struct.pack("<I", 0o755) + place.encode() + b"\0")
     assert talk.answer(1, b"F")[1] == bytes(4)
@@ -174,6 +174,13 @@ def test_files_are_written_and_read(talk: Executor, tmp_path: Path) -> None:
         assert struct.unpack("<I", error) == (ending,)
         assert ending or data == content
     assert (tmp_path / "a/b/file").stat().st_mode & 0o777 == 0o640
+    for number, last in ((5, b"C"), (6, b"K")):
+        talk.send(number, b"W", who + struct.pack("<I", 0o600) + f"{place}/file".encode() + b"\0")
+        talk.send(number, b"D", b"another" * number)
+        talk.send(number, last)
+        assert struct.unpack("<I", talk.answer(number, b"F")[1]) == (0 if last == b"C" else 125,)
+        assert (tmp_path / "a/b/file").read_bytes() == b"another" * 5, "what was given up has changed nothing"
+        assert list((tmp_path / "a/b").iterdir()) == [tmp_path / "a/b/file"]
     talk.send(4, b"R", who + struct.pack("<Q", 10) + b"/nowhere\0")
     assert struct.unpack("<I", talk.answer(4, b"F")[1]) == (2,)
 
@@ -189,6 +196,11 @@ def test_a_session_keeps_its_state_and_gets_a_new_shell(talk: Executor, tmp_path
     assert line(3, 'pwd; echo "$A"')[0] == b"/usr\nkept\n"
     assert line(4, "sleep 60", timeout_ms=300)[2] & 1
     assert line(5, "exit 3")[1] == 3
+    (tmp_path / "session/text").unlink()
+    (tmp_path / "session/text").mkdir()
+    assert line(7, "echo by\necho the pipe")[:2] == (b"by\nthe pipe\n", 0)
+    assert line(8, ": " + "x" * 200_000)[1] == 126, "more than a pipe takes"
+    (tmp_path / "session/text").rmdir()
     assert line(6, 'pwd; echo "$A"')[0] == b"/usr\nkept\n"
     talk.send(1, b"K")
     assert talk.answer(1, b"X")[1]
@@ -223,7 +235,13 @@ WRONG = {
     + struct.pack("<4I3H", 0, 0, 0, 0, 0, 65535, 0)
     + b"/\0xxxxx\0",
     "no argument": HEADER.pack(24, 1, b"E") + struct.pack("<4I3H", 0, 0, 0, 0, 0, 0, 0) + b"/\0",
-    "a path without end": HEADER.pack(15, 1, b"W") + bytes(12) + b"abc",
+    "a path without end": HEADER.pack(17, 1, b"W") + bytes(14) + b"abc",
+    "a file of a user with more groups than there are": HEADER.pack(20, 1, b"R") + b"\xff" * 10 + bytes(10),
+    "a file's name for a request that is something else": HEADER.pack(1, 1, b"D")
+    + b"x"
+    + HEADER.pack(16, 1, b"W")
+    + bytes(14)
+    + b"x\0",
     "a line for no session": HEADER.pack(14, 1, b"L") + struct.pack("<3I", 9, 10, 0) + b"ls",
     "a line without a head": HEADER.pack(3, 1, b"L") + b"abc",
     "a session of nothing": HEADER.pack(0, 1, b"S") + HEADER.pack(14, 2, b"L") + struct.pack("<3I", 1, 10, 0) + b"ls",
@@ -241,7 +259,7 @@ def test_what_is_not_the_protocol_ends_it_cleanly(executor: Path, tmp_path: Path
 
 def test_frames_with_errors_in_them_do_no_harm(executor: Path, tmp_path: Path) -> None:
     """What is sent is right but for a few bytes. Commands are harmless whatever their arguments become."""
-    who = struct.pack("<II", 65534, 65534)
+    who = struct.pack("<IIHI", 65534, 65534, 1, 65534)
     right = [
         HEADER.pack(len(payload), number, kind) + payload
         for number, (kind, payload) in enumerate(

@@ -100,7 +100,7 @@ static void become_user(const struct who *who, int keeps) {
   static const int held[] = {CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP};
   for (size_t i = 0; i < sizeof held / sizeof *held; i++)
     if (!keeps || (held[i] != CAP_SETGID && held[i] != CAP_SETUID)) prctl(PR_CAPBSET_DROP, held[i], 0, 0, 0);
-  gid_t groups[GROUPS];
+  gid_t groups[GROUPS] = {0};
   if (who->n_groups > GROUPS) fail("set the groups of", "the command", EINVAL);
   if (who->uid == OWN_UID) fail("set the user of", "the command to the sandbox's own", EPERM);
   memcpy(groups, who->groups, who->n_groups * sizeof(gid_t));

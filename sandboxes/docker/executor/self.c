@@ -51,7 +51,7 @@ int become_own_user(void) {
 /* From now on files are reached as this user; NULL: as ourselves. Returns errno; then as nobody that has rights. */
 int act_as(const struct who *who) {
   uint32_t uid = who ? who->uid : own, gid = who ? who->gid : own;
-  gid_t groups[GROUPS];
+  gid_t groups[GROUPS] = {0};
   size_t n = who ? who->n_groups : 0;
   if (n > GROUPS) return EINVAL;
   if (n) memcpy(groups, who->groups, n * sizeof *groups);

@@ -1,0 +1,265 @@
+"""The conformance suite's hostile half: what runs inside does its worst, as root and as nobody, and we stay free.
+
+Whatever it does, a command ends with its time limit, the next one works, and nothing of it is a failure of ours.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+
+import aiodocker
+import pytest
+
+from sandboxes.base import Limits, SandboxSpec, SandboxTimeout
+from sandboxes.docker import DockerBackend, channel
+from sandboxes.owner import PREFIX
+
+pytestmark = pytest.mark.docker
+
+LIMIT_S = 0.4
+FREE_S = 3 * (LIMIT_S + 2)
+"""An order of magnitude: a limit and 2 s, on a busy machine."""
+
+PIPES = r"""
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for fd in range(64):
+        for how in (os.O_WRONLY, os.O_RDWR):
+            try:
+                pipe = os.open(f"/proc/{pid}/fd/{fd}", how | os.O_NONBLOCK)
+                while os.readlink(f"/proc/self/fd/{pipe}").startswith("pipe"):
+                    os.write(pipe, b"ended 0\n" * 500)
+            except OSError:
+                pass
+"""
+TRACE = """
+import ctypes, os
+if os.fork() == 0:
+    os.setsid()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) not in (os.getpid(), 1):
+            ctypes.CDLL(None).ptrace(16, int(pid), None, None)
+    while True:
+        os.wait4(-1, 0x40000000)
+"""
+LIMITS = """
+import contextlib, os, resource
+for pid in (1, os.getppid(), *map(int, filter(str.isdigit, os.listdir("/proc")))):
+    if pid == os.getpid():
+        continue
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, limit, (0, 0))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+    for name in ("oom_score_adj", "autogroup"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "w") as file:
+            file.write("1000")
+"""
+
+# Of a session's shell and of fresh ones.
+IN_A_SESSION = {
+    "the shell stops itself": "kill -STOP $$",
+    "a job stops the shell when the command is over": "(sleep 0.1; kill -STOP $$) & :",
+    "a job kills the shell when the command is over": "(sleep 0.1; kill -9 $$) & :",
+    "the loop's descriptors are closed": "eval 'exec '$(seq -f '%g>&-' 3 30 | tr '\\n' ' ')",
+    "ends are forged": "for fd in $(seq 3 30); do echo ended 0 >&$fd; echo ended $__nonce 0 >&$fd; done 2>/dev/null",
+    "the loop's names are taken": "__dir=/nowhere __nonce=0 __slot=7; command() { :; }; read() { :; }",
+}
+IN_A_FRESH_SHELL = {
+    "everything is stopped": "kill -STOP -1",
+    "pipes are filled": ["python3", "-c", PIPES],
+    "everything is traced": ["python3", "-c", TRACE],
+    "limits and priorities are taken away": ["python3", "-c", LIMITS],
+    "what is ours is removed": "rm -rf /dev/shm/.[!.]* /.atropos* /tmp/.[!.]*",
+    "what is ours is replaced": "for d in /dev/shm/.session*; do rm -f $d/text; mkdir $d/text; mkfifo $d/x; done",
+    "/dev/shm is full": "head -c 1G /dev/zero >/dev/shm/full; while echo >/dev/shm/$((i=i+1)); do :; done 2>/dev/null",
+    "output floods": "yes | head -c 10G & yes & yes >&2",
+    "processes breed": "b() { b | b & }; b; sleep 60",
+    "everything spins": "while :; do (setsid sh -c 'while :; do :; done' >/dev/null 2>&1 &); done",
+    "everything is killed": "kill -9 -1",
+}
+
+
+async def freely(work):
+    """Await it, and see that it ends about as soon as its limit."""
+    began = time.monotonic()
+    done = await work
+    assert time.monotonic() - began < FREE_S
+    return done
+
+
+async def assert_usable(box, shell):
+    """What was done may cost commands of the attacker's, but a few at most."""
+    for run in (lambda command: shell.run(command, timeout=LIMIT_S), box.exec):
+        said = []
+        for _ in range(3):
+            said.append(await freely(run("echo $((6 * 7))")))
+            if said[-1].ok:
+                break
+        assert said[-1].output == "42\n", said
+    await freely(box.write_file("/tmp/ours", b"x" * 100_000))
+    assert await freely(box.read_file("/tmp/ours")) == b"x" * 100_000
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "user", [pytest.param("root", marks=pytest.mark.long(15)), pytest.param("nobody", marks=pytest.mark.slow)]
+)
+async def test_whatever_runs_inside_we_are_free_again_with_its_limit(kind, backend, spec, user):
+    if kind == "local":
+        pytest.skip("nothing is isolated there")
+    async with backend.open(SandboxSpec(spec.image, workdir="/tmp", limits=Limits(pids=128), user=user)) as box:
+        for name, attack in {**IN_A_FRESH_SHELL, **IN_A_SESSION}.items():
+            shell = await box.session()
+            assert (await shell.run("echo here")).output == "here\n", name
+            run = box.exec if name in IN_A_FRESH_SHELL else shell.run
+            await freely(run(attack, timeout=LIMIT_S))
+            try:
+                await assert_usable(box, shell)
+            except AssertionError as error:
+                raise AssertionError(f"after {name!r} {error}") from error
+            await freely(box.exec("kill -9 -1; rm -rf /dev/shm/*", user="root"))
+            await freely(shell.close())
+        # The last, since there is no way back.
+        await freely(box.exec("rm -f /dev/null; mkfifo /dev/null", timeout=LIMIT_S))
+        assert (await freely(box.exec(["cat"], timeout=LIMIT_S))).raw == b"", "not our own stream"
+
+
+async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
+    """Their ids on the machine and their command lines, the first one's first."""
+    top = await daemon._query_json(f"containers/{name}/top")
+    pid, command = top["Titles"].index("PID"), top["Titles"].index("CMD")
+    return sorted((int(line[pid]), line[command]) for line in top["Processes"])
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="reaches into containers from outside")
+
+
+@needs_root
+async def test_a_full_pipe_to_a_shell_holds_nobody_up(docker_box):
+    """Nobody inside can open it any more, but by tracing the shell."""
+    shell = await docker_box.session()
+    await shell.run("x=kept; kill -STOP $$ &")
+    async with aiodocker.Docker() as daemon:
+        (pid,) = [pid for pid, command in await processes(daemon, docker_box.id) if "/dev/shm" in command]
+    pipe = os.open(f"/proc/{pid}/fd/3", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"junk\n" * 800)
+    assert (await freely(shell.run("echo $x", timeout=LIMIT_S))).output == "kept\n"
+    os.close(pipe)
+
+
+@needs_root
+async def test_an_executor_that_answers_nothing_holds_nobody_up(base_image, monkeypatch):
+    monkeypatch.setattr(channel, "_ANSWER_S", 0.5)
+    async with DockerBackend() as backend, aiodocker.Docker() as daemon:
+        async with backend.open(SandboxSpec(base_image)) as box:
+            shell = await box.session()
+            await shell.run("true")
+            os.kill((await processes(daemon, box.id))[0][0], signal.SIGSTOP)
+            for work in (
+                box.exec("true", timeout=LIMIT_S),
+                shell.run("true", timeout=LIMIT_S),
+                box.write_file("x", b"x" * 10_000_000),
+                box.read_file("/etc/passwd"),
+            ):
+                with pytest.raises((SandboxTimeout, TimeoutError)):
+                    await freely(asyncio.wait_for(work, FREE_S / 2))
+            left = time.monotonic()
+        assert time.monotonic() - left < FREE_S
+        filters = {"label": [f"{PREFIX}owner={backend.owner.id}"]}
+        assert await daemon.containers.list(all=True, filters=filters) == []
+
+
+async def one_of_many(box, shells, rng: random.Random, number: int) -> str:
+    """Run a command with a limit or a cancellation about when it ends. Returns what became of it."""
+    run, seconds = rng.choice([box.exec, *(shell.run for shell in shells)]), rng.choice([0, 0, 0.01, 0.03])
+    command = f"echo begin-{number}; sleep {seconds}; echo end-{number}"
+    limit = rng.choice([10.0, seconds + rng.uniform(0, 0.02)])
+    running = asyncio.create_task(run(command, timeout=limit))
+    if rng.random() < 0.3:
+        await asyncio.sleep(seconds + rng.uniform(0, 0.02))
+        running.cancel()
+    try:
+        done = await running
+    except asyncio.CancelledError:
+        return "cancelled"
+    lines = done.output.split()
+    if done.timed_out:
+        assert lines in ([], [f"begin-{number}"], [f"begin-{number}", f"end-{number}"]), (number, done)
+        return "timed out"
+    assert (done.exit_code, lines) == (0, [f"begin-{number}", f"end-{number}"]), (number, done)
+    return "ended"
+
+
+@pytest.mark.parametrize(
+    "commands", [pytest.param(200, marks=pytest.mark.long(5)), pytest.param(5_000, marks=pytest.mark.slow)]
+)
+@pytest.mark.timeout(1800)
+async def test_each_result_is_its_own_commands(docker_backend, base_image, commands):
+    """Limits and cancellations come at random moments, about when commands end."""
+    rng, became = random.Random(0), []
+    async with docker_backend.open(SandboxSpec(base_image, limits=Limits(cpus=2.0))) as box:
+        shells = [await box.session() for _ in range(3)]
+
+        async def some(numbers):
+            for number in numbers:
+                became.append(await one_of_many(box, shells, rng, number))
+
+        await asyncio.gather(*(some(range(first, commands, 4)) for first in range(4)))
+        for shell in shells:
+            assert (await shell.run("echo fine")).output == "fine\n"
+    assert len(became) == commands
+    assert min(map(became.count, ("ended", "timed out", "cancelled"))) > commands // 100
+
+
+_ATTACKED = f"""
+import asyncio, sys
+from sandboxes.base import SandboxSpec
+from sandboxes.docker import DockerBackend
+
+ATTACKS = {list(IN_A_FRESH_SHELL.values())!r}
+
+async def main():
+    async with DockerBackend() as backend, backend.open(SandboxSpec(sys.argv[1], workdir="/tmp")) as box:
+        shell = await box.session()
+        await shell.run("true")
+        print(backend.owner.id, flush=True)
+        attack = ATTACKS[int(sys.argv[2]) % len(ATTACKS)]
+        stopped = shell.run("(kill -STOP $$) & sleep 60")
+        await asyncio.gather(box.exec(attack, timeout=60), stopped, box.exec("sleep 60"))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "owners", [pytest.param(2, marks=pytest.mark.long(5)), pytest.param(50, marks=pytest.mark.slow)]
+)
+@pytest.mark.timeout(1800)
+async def test_a_killed_owners_attacked_sandboxes_are_gone(base_image, owners):
+    rng = random.Random(1)
+    async with aiodocker.Docker() as daemon:
+        for number in range(owners):
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-c", _ATTACKED, base_image, str(number)), stdout=asyncio.subprocess.PIPE
+            )
+            owner = (await process.stdout.readline()).decode().strip()
+            await asyncio.sleep(rng.uniform(0, 1.5))
+            process.kill()
+            await process.wait()
+            filters = {"label": [f"{PREFIX}owner={owner}"]}
+            until = time.monotonic() + 20
+            while await daemon.containers.list(filters=filters):  # those that run
+                assert time.monotonic() < until, "a container outlived its owner"
+                await asyncio.sleep(0.1)
+            async with DockerBackend():
+                assert await daemon.containers.list(all=True, filters=filters) == []
