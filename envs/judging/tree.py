@@ -20,6 +20,8 @@ from envs.judging.archives import read_member, relative_name
 MAX_TREE_BYTES = 256 * 2**20
 MAX_TREE_ENTRIES = 200_000
 _MAX_LINKS = 40
+_MAX_STEPS = 1_000_000
+"""Parts of paths that are gone through to see where all links of a tree lead."""
 MAX_DATA_BYTES = 2**20
 KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 """Names of files that may hold options of the tests among others, so that their contents are compared."""
@@ -142,7 +144,15 @@ class Scan:
 
     def _drop_escaping_links(self, root: str) -> None:
         links = {path: entry.content for path, entry in self.tree.items() if entry.kind == "link"}
-        self._drop([path for path in links if not _stays_inside(path, links, root)])
+        escaping, steps = [], 0
+        for path in links:
+            inside, taken = _follow(path, links, root)
+            steps += taken
+            if steps > _MAX_STEPS:
+                raise ValueError("the working directory holds chains of links that are too long to follow")
+            if not inside:
+                escaping.append(path)
+        self._drop(escaping)
 
     def _drop_orphans(self) -> None:
         """Drop what lies below something other than a directory: no file system holds that."""
@@ -164,30 +174,32 @@ def parents(path: str) -> Iterator[str]:
         yield path
 
 
-def _stays_inside(path: str, links: Mapping[str, str], root: str) -> bool:
-    """Return whether following `path` from the tree's root, link by link, never leaves the tree."""
+def _follow(path: str, links: Mapping[str, str], root: str) -> tuple[bool, int]:
+    """Follow `path` from the tree's root, link by link. Return whether it never leaves the tree, and steps taken."""
     todo = path.split("/")[::-1]
-    here: list[str] = []
-    followed = 0
+    here = [""]  # the folders on the way, as paths
+    followed = steps = 0
     while todo:
         part = todo.pop()
+        steps += 1
         if part in ("", "."):
             continue
         if part == "..":
-            if not here:
-                return False
+            if len(here) == 1:
+                return False, steps
             here.pop()
             continue
-        target = links.get("/".join([*here, part]))
+        place = f"{here[-1]}/{part}" if here[-1] else part
+        target = links.get(place)
         if target is None:
-            here.append(part)
+            here.append(place)
             continue
         followed += 1
         if followed > _MAX_LINKS or not target:
-            return False
+            return False, steps
         if target.startswith("/"):
             if target != root and not target.startswith(root.rstrip("/") + "/"):
-                return False
-            here, target = [], target[len(root.rstrip("/")) :]
+                return False, steps
+            here, target = [""], target[len(root.rstrip("/")) :]
         todo.extend(target.split("/")[::-1])
-    return True
+    return True, steps

@@ -16,8 +16,8 @@ from sandboxes.shielding import finish
 _CHUNK = 1 << 18
 _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
-_SILENT_S = 1.0
-"""How long one that has just been silent for so long may take to say that it has taken its request back."""
+_TAKE_BACK_S, _SILENT_S = 10.0, 1.0
+"""How long a request may take to be taken back; and one that has just been silent for so long."""
 _NOBODY = 2**32 - 1
 """A request number that is never used."""
 
@@ -149,7 +149,7 @@ class Channel:
             await connection.send(call.number, *last, era)
             kind, payload = await connection.answer(call, timeout_s)
         except asyncio.CancelledError:
-            await finish(self._take_back(call, era, _ANSWER_S))
+            await finish(self._take_back(call, era, _TAKE_BACK_S))
             raise
         except SandboxTimeout:
             await finish(self._take_back(call, era, _SILENT_S))

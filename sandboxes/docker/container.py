@@ -36,6 +36,8 @@ from sandboxes.trees import rebase
 
 _STATE_S = 10.0
 """How long the Docker daemon may take to say what became of a container."""
+_ENDING_S = 2.0
+"""How much later the Docker daemon hears that a container has ended."""
 _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
@@ -210,8 +212,9 @@ class DockerSandbox(Sandbox):
         try:
             async with daemon_errors(f"ask what became of sandbox {self.id}"), asyncio.timeout(_STATE_S):
                 state = (await container.show())["State"]
-                while state["Running"] and not self._channel.alive:
-                    await asyncio.sleep(0.1)  # the Docker daemon hears of its end a little later
+                patience = time.monotonic() + _ENDING_S
+                while state["Running"] and not self._channel.alive and time.monotonic() < patience:
+                    await asyncio.sleep(0.1)
                     state = (await container.show())["State"]
                 if state["Running"] and not state["Paused"]:
                     return full(await container.stats(stream=False))

@@ -60,6 +60,7 @@ _GVISOR_THREADS = 4
 """What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
+_SHM = 64 * 2**20
 _IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
@@ -320,6 +321,7 @@ def container_config(
         "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
         "Init": False,
         "IpcMode": "private",
+        "ShmSize": min(_SHM, limits.memory_mb * 2**19),  # full, it leaves memory for the command that empties it
     }
     if runtime is not None:
         host["Runtime"] = runtime

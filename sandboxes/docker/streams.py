@@ -12,7 +12,7 @@ import aiodocker.stream
 logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
-_TAKEN_S = 30.0
+_TAKEN_S = 10.0
 """How long the other side may take over what it is sent, a frame at a time."""
 
 

@@ -7,6 +7,7 @@ import sys
 
 import aiodocker
 import pytest
+from small_archives import archive
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -142,6 +143,40 @@ class TestIsolation:
             await docker_box.download("link/x")
 
 
+class TestFilesOfUsers:
+    async def test_files_are_reached_with_the_groups_of_their_user_alone(self, docker_backend, base_image):
+        secret = "echo x >/secret; chmod 640 /secret; mkdir -m 770 /ours; mkdir -m 777 /all; echo old >/all/old"
+        async with docker_backend.open(SandboxSpec(base_image, user="games")) as box:
+            assert (await box.exec(secret, user="root")).ok
+            with pytest.raises(PermissionError):
+                await box.read_file("/secret")
+            for path in ("/ours/x", "/all/old", "/new"):
+                with pytest.raises(PermissionError):
+                    await box.write_file(path, b"x")
+            await box.write_file("/all/new", b"1")
+            await box.write_file("/all/new", b"22", mode=0o755)
+            seen = await box.exec("cat /all/old; stat -c '%U %a %s' /all/new; ls /all; echo here >/dev/stderr")
+            assert seen.output == "old\ngames 755 2\nnew\nold\nhere\n"
+
+    async def test_a_file_that_must_stay_itself_is_written_in_its_place(self, docker_box):
+        await docker_box.exec("echo old >a; ln a b; mkdir d; echo old >d/c; ln -s d/c c")
+        for name in ("a", "c", "/etc/hosts"):
+            await docker_box.write_file(name, b"new\n")
+        assert (await docker_box.exec("cat b d/c /etc/hosts; readlink c")).output == "new\nnew\nnew\nd/c\n"
+
+    async def test_an_upload_to_a_folder_that_goes_is_refused_and_no_more(self, docker_box, monkeypatch):
+        async def goes(*_):
+            return
+
+        monkeypatch.setattr(docker_box.machine.channel, "make_directory", goes)
+        await docker_box.exec("echo >file")
+        tree = archive({"x": b"1"})
+        for path, error in (("gone", FileNotFoundError), ("file", NotADirectoryError)):
+            with pytest.raises(error):
+                await docker_box.upload(tree, path)
+        assert (await docker_box.exec("echo fine")).output == "fine\n"
+
+
 class TestLimits:
     async def test_a_memory_hog_dies_and_the_sandbox_lives(self, docker_backend, base_image):
         async with docker_backend.open(SandboxSpec(base_image, limits=Limits(memory_mb=64))) as box:
@@ -198,6 +233,10 @@ class TestLimits:
             assert len(await box.read_file("big")) == 2**20
             with pytest.raises(OSError, match="big"):
                 await box.write_file("big", b"x" * 2_000_000)
+            assert await box.read_file("big") == bytes(2**20), "as it was"
+            assert (await box.exec("ls -A")).output == "big\n"
+            with pytest.raises(OSError, match="standard input"):
+                await box.exec("cat", stdin=b"x" * 2_000_000)
 
     async def test_more_processes_get_no_more_cpu(self, docker_backend, base_image):
         async with docker_backend.open(SandboxSpec(base_image, limits=Limits(cpus=0.25))) as box:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from sandboxes.base import SandboxEnded
 from tools import Tool, ToolCall, ToolError, ToolRegistry, ToolResult
 
 
@@ -266,6 +267,15 @@ async def test_a_registry_raises_what_is_not_the_model_s_mistake():
 
     with pytest.raises(OSError, match="disk"):
         await ToolRegistry([broken]).execute(ToolCall("broken", {}))
+
+
+async def test_what_has_ended_its_sandbox_is_told_that():
+    async def hog() -> str:
+        raise SandboxEnded("the sandbox has ended, at the limit of its memory", "memory")
+
+    result = await ToolRegistry([hog]).execute(ToolCall("hog", {}))
+    assert (result.is_error, result.malformed) == (True, False)
+    assert "limit of its memory" in result.content
 
 
 def test_two_tools_of_one_name_are_refused():

@@ -35,6 +35,14 @@ async def test_a_commands_end_is_understood():
     await channel.close()
 
 
+async def test_input_that_cannot_be_held_is_told_before_anything_runs():
+    channel, _ = await channel_that(lambda number, kind, _: done(number, errno.EFBIG) if kind == b"E" else None)
+    with pytest.raises(OSError, match="standard input") as caught:
+        await execute(channel, stdin=b"in")
+    assert caught.value.errno == errno.EFBIG
+    await channel.close()
+
+
 @pytest.mark.parametrize("options", [{"argv": ["a\0b"]}, {"cwd": "/\0"}, {"env": {"A": "\0"}}])
 async def test_nul_characters_are_refused(options):
     channel, _ = await channel_that(lambda *_: None)

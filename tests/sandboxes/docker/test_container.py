@@ -4,13 +4,20 @@ import contextlib
 
 import pytest
 
-from sandboxes.base import Limits, SandboxError, SandboxSpec
-from sandboxes.docker.channel import Ended
+from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
+from sandboxes.docker import channel
 from sandboxes.docker.container import DockerSandbox
 from sandboxes.docker.launch import Kind, Machine
 
-PASSWD = b"root:x:0:0::/root:/bin/sh\ndev:x:1000:1001::/home/dev:/bin/sh\nbroken line\n"
-GROUP = b"root:x:0:\ndev:x:1001:\ngames:x:60:dev,root\nwheel:x:10:\n"
+PASSWD = b"""root:x:0:0::/root:/bin/sh
+dev:x:1000:1001::/home/dev:/bin/sh
+broken line
+odd:x:one:two::/:/bin/sh
+odd:x:-1:99999999999::/:/bin/sh
+odd:x:\xc2\xb2:4294967295::/:/bin/sh
+ours:x:60417:60417::/:/bin/sh
+"""
+GROUP = b"root:x:0:\ndev:x:1001:\ngames:x:60:dev,root\nwheel:x:10:\nodd:x:ten:dev\n:::::\n"
 
 
 class Image:
@@ -23,11 +30,13 @@ class Image:
     async def read(self, path, max_bytes, identity):
         if path not in self.files:
             raise FileNotFoundError(path)
+        if isinstance(self.files[path], Exception):
+            raise self.files[path]
         return self.files[path]
 
     async def execute(self, argv, **asked):
         self.asked = asked | {"argv": argv}
-        return Ended(0, False, 0, b"", False)
+        return channel.Ended(0, False, 0, b"", False)
 
 
 def sandbox(image, config=None, **spec):
@@ -59,14 +68,26 @@ async def test_a_user_is_looked_up_as_docker_does(image, user, who):
     assert image.asked["env"]["HOME"] == who[-1]
 
 
-@pytest.mark.parametrize(("user", "said"), [("nobody", "no user 'nobody'"), ("dev:audio", "no group 'audio'")])
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("nobody", "no user 'nobody'"),
+        ("odd", "no user 'odd'"),
+        ("4294967295", "no user '4294967295'"),
+        ("dev:audio", "no group 'audio'"),
+        ("dev:odd", "no group 'odd'"),
+        ("ours", "choose another"),
+        ("60417", "choose another"),
+    ],
+)
 async def test_a_user_or_group_that_the_image_lacks_is_told(image, user, said):
     with pytest.raises(SandboxError, match=said):
         await sandbox(image).exec("true", user=user)
 
 
-async def test_an_image_without_users_knows_numbers():
-    image = Image()
+@pytest.mark.parametrize("there", [None, IsADirectoryError(21, "a directory"), ValueError("too large")])
+async def test_an_image_without_users_knows_numbers(there):
+    image = Image(**({"/etc/passwd": there, "/etc/group": there} if there else {}))
     await sandbox(image).exec("true", user="5:6")
     assert (image.asked["identity"].uid, image.asked["identity"].gid) == (5, 6)
 
@@ -95,3 +116,41 @@ async def test_what_can_be_no_command_is_refused(image):
         await sandbox(image).exec([])
     with pytest.raises(ValueError, match="negative"):
         await sandbox(image).exec("true", max_output=-1)
+
+
+class Ended(Image):
+    """A channel whose container has ended, as the Docker daemon tells it."""
+
+    alive = False
+
+    def __init__(self, **state):
+        super().__init__()
+        self.state = {"Running": False, "Paused": False, "OOMKilled": False, "ExitCode": 137} | state
+
+    async def execute(self, argv, **asked):
+        raise SandboxDied("gone")
+
+    async def show(self):
+        return {"State": self.state}
+
+
+@pytest.mark.parametrize(
+    ("state", "limit"),
+    [
+        ({}, None),
+        ({"ExitCode": 0}, None),
+        ({"ExitCode": 65}, None),
+        ({"OOMKilled": True}, "memory"),
+        ({"ExitCode": 70}, "memory"),
+        ({"ExitCode": 139}, "executor"),
+    ],
+)
+async def test_what_ended_inside_is_told_from_what_was_ended_from_outside(state, limit):
+    gone = Ended(**state)
+    machine = Machine(Kind.of(SandboxSpec("image")), "box", gone, gone, {}, contextlib.AsyncExitStack())
+    box = DockerSandbox(machine, SandboxSpec("image"), None)
+    with pytest.raises(SandboxDied) as caught:
+        await box.exec("true")
+    assert getattr(caught.value, "limit", None) == limit
+    assert isinstance(caught.value, SandboxEnded) is (limit is not None)
+    assert await box.overran() == limit

@@ -1,6 +1,9 @@
 """What sandboxes may write, where the storage has no quotas."""
 
 import asyncio
+import os
+import re
+import sys
 import time
 
 import pytest
@@ -8,9 +11,29 @@ import pytest
 from sandboxes.base import ExecResult, Limits, SandboxSpec
 from sandboxes.docker import disk
 from sandboxes.docker.disk import DiskWatch, _Seen
+from sandboxes.docker.held import Held
 from sandboxes.docker.launch import Kind
 
 MB = 2**20
+
+
+_NAMELESS = """python3 -c "
+import mmap, os, time
+kept = []
+for _ in range(12):
+    file = os.open('/var/x', os.O_RDWR | os.O_CREAT)
+    os.unlink('/var/x')
+    os.write(file, bytes(10_000_000))
+    kept.append({})
+    time.sleep(0.02)
+time.sleep(20)
+" """
+_HIDDEN = {
+    "preallocated": "for i in $(seq 12); do fallocate -l 10M x$i; sleep 0.02; done",
+    "deleted and open": _NAMELESS.format("file"),
+    "deleted and mapped": _NAMELESS.format("(mmap.mmap(file, 10_000_000), os.close(file))"),
+    "a volume": "for i in $(seq 12); do head -c 10M /dev/zero >/data/x$i; sleep 0.02; done",
+}
 
 
 @pytest.mark.docker
@@ -24,6 +47,21 @@ class TestDiskLimit:
             written = int((await box.exec("du -sm /var/f* | awk '{s+=$1} END {print s}'")).output)
             assert written < 300
             assert (await box.exec("rm /var/f*; echo fine")).output == "fine\n"
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into a container's files")
+    async def test_what_no_files_size_tells_of_is_counted(self, docker_backend, base_image, tmp_path):
+        (tmp_path / "Dockerfile").write_text(f"FROM {base_image}\nVOLUME /data\n")
+        image = await docker_backend.ensure_image(None, tmp_path)
+        async with docker_backend.open(SandboxSpec(image, workdir="/var", limits=Limits(disk_mb=60))) as box:
+            for name, attack in _HIDDEN.items():
+                result = await box.exec(f"{attack}; sleep 20", timeout=30)
+                assert (result.exit_code, "limit of 60 MB" in result.output) == (137, True), (name, result.output)
+                assert (await box.exec("rm -rf /var/x* /data/x* 2>/dev/null; echo fine")).output == "fine\n"
+                await asyncio.sleep(0.3)
+
+    async def test_room_that_no_files_size_tells_of_is_not_given(self, docker_box):
+        assert "not supported" in (await docker_box.exec("echo >f; fallocate -n -l 1M f")).output
+        assert (await docker_box.exec("fallocate -l 1M f; fallocate -p -l 4096 f; stat -c %s f")).output == "1048576\n"
 
     async def test_a_daemon_that_fills_the_disk_is_killed(self, docker_backend, base_image):
         async with docker_backend.open(SandboxSpec(base_image, limits=Limits(disk_mb=60))) as box:
@@ -49,6 +87,29 @@ def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left()
     assert not seen.may_have_reached(100 * MB, 900 * MB, now=1.0), "others have made room, which it may fill"
     assert seen.may_have_reached(100 * MB, 940 * MB, now=1.0)
     assert seen.may_have_reached(100 * MB, 900 * MB, now=16.0), "now and then all the same"
+
+
+async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path, monkeypatch):
+    told = []
+
+    async def held(places):
+        return places
+
+    class Full(Machine):
+        def __init__(self, found):
+            super().__init__(disk_mb=40)
+            self.places, self.name, self.channel = found, "box", self
+
+        async def kill_everything(self, why):
+            told.append(why)
+
+    monkeypatch.setattr(disk, "held", held)
+    watch = DiskWatch(None, tmp_path)
+    watch._per_file = 16_384
+    for found in (Held(1, 65_536), Held(1, 65_537), Held(41 * MB, 1), Held(1, 1, whole=False)):
+        await watch._look(Full(found), _Seen(0, sys.maxsize, 0.0), 40 * MB)
+    await watch._look(Full(Held(1, 1, whole=False)), _Seen(0, 0, 0.0), 40 * MB)
+    assert [re.search("limit of (.*) is", why).group(1) for why in told] == ["65536 files", "40 MB", "40 MB"]
 
 
 class Machine:

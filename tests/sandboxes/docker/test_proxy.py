@@ -187,6 +187,13 @@ class TestEverythingElse:
             *lines,
             f"GET http://{name}/ HTTP/1.1\r\nX: y\nHost: z",
             f"GET http://{name}/ HTTP/1.1\r\n Host: z",
+            f"GET\nX http://{name}/ HTTP/1.1",
+            f"GET http://{name}/\nX: HTTP/1.1",
+            f"GET http://{name}/ HTTP/1.1\nX: y",
+            f"GET http://{name}/ HTTP/1.1\r\nX: y\nHost: z",
+            f"GET http://{name}/ HTTP/1.1\r\nX: y\rHost: z",
+            f"GET http://{name}/ HTTP/1.1\r\nHost : z",
+            f"GET http://{name}/ HTTP/1.1\r\nno field",
         ]:
             assert (await ask(box, f"{line}\r\n\r\n")).startswith("HTTP/1.1 400 "), line
         assert server.heads == []
