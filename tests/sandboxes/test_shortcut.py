@@ -21,6 +21,8 @@ while True:
             thief = socket.socket(socket.AF_UNIX)
             thief.connect("/dev/shm/" + name)
             open("/tmp/heard", "ab").write(b"heard %r" % thief.recv(100))
+        except PermissionError:  # it is the executor's own
+            open("/tmp/heard", "ab").write(b"kept out")
         except OSError:
             pass
 """
@@ -108,4 +110,4 @@ async def test_a_thief_who_connects_in_time_hears_nothing(base_image):
     async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
         await offer_to_a_thief(box)
         heard = (await box.exec("cat /tmp/heard")).output
-        assert heard and heard.replace("heard b''", "") == ""
+        assert heard and heard.replace("heard b''", "").replace("kept out", "") == ""

@@ -172,10 +172,13 @@ static void close_both(int pipe[2]) {
 int start(struct job *j, const struct command *c) {
   int output[2] = {-1, -1}, status[2] = {-1, -1}, control[2] = {-1, -1}, report[2] = {-1, -1};
   int *pipes[] = {output, status, control, report}, n = j->state == SHELL ? 4 : 2, error = 0;
-  for (int i = 0; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
+  act_as(&c->who);
+  if (pipe2(output, O_CLOEXEC) < 0) error = errno;
+  else fchmod(output[1], 0622); /* the user's own, to be opened by a name like /dev/stderr */
+  act_as(NULL);
+  for (int i = 1; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
   pid_t pid = -1;
   if (!error) {
-    fchmod(output[1], 0622); /* to be opened by its name, as /dev/stderr */
     if (no_subreaper) remember_processes(j);
     pid = fork();
     if (pid == 0) {

@@ -17,6 +17,7 @@ enum { CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8, CAP_VERSIO
 
 int nothing = -1; /* /dev/null as it was before a command could put something else in its place */
 static uint32_t own; /* OWN_UID, or 0 where that cannot be had */
+static int has_file_ids; /* gVisor has none apart from the effective ones */
 
 static int hold_capabilities(uint32_t which) {
   struct { uint32_t version; int pid; } header = {CAP_VERSION_3, 0};
@@ -25,6 +26,10 @@ static int hold_capabilities(uint32_t which) {
 }
 
 void drop_capabilities(void) { hold_capabilities(0); }
+
+static int hold_ours(void) {
+  return hold_capabilities(1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SETPCAP);
+}
 
 int is_own_user(void) { return own == OWN_UID; }
 
@@ -41,9 +46,8 @@ int become_own_user(void) {
     if (setresuid(OWN_UID, OWN_UID, OWN_UID) == 0) own = OWN_UID;
     else if (setresgid(0, 0, 0) < 0) return errno; /* a user namespace without that id */
   }
-  prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
-  if (is_own_user() && hold_capabilities(1 << CAP_KILL | 1 << CAP_SETGID | 1 << CAP_SETUID | 1 << CAP_SETPCAP) < 0)
-    return errno;
+  if (is_own_user() && hold_ours() < 0) return errno;
+  has_file_ids = (uint32_t)setfsuid(-1) == own;
   own_what_is_in_proc();
   return 0;
 }
@@ -55,10 +59,18 @@ int act_as(const struct who *who) {
   size_t n = who ? who->n_groups : 0;
   if (n > GROUPS) return EINVAL;
   if (n) memcpy(groups, who->groups, n * sizeof *groups);
+  if (!has_file_ids && geteuid() != own) { /* as ourselves first, who may do what follows */
+    if (setresuid(-1, own, -1) < 0) return EPERM;
+    hold_ours();
+  }
   int failed = setgroups(n, groups) < 0;
-  setfsgid(gid);
-  setfsuid(uid);
-  failed |= (uint32_t)setfsgid(-1) != gid || (uint32_t)setfsuid(-1) != uid;
+  if (has_file_ids) {
+    setfsgid(gid);
+    setfsuid(uid);
+    failed |= (uint32_t)setfsgid(-1) != gid || (uint32_t)setfsuid(-1) != uid;
+  } else {
+    failed |= setresgid(-1, gid, -1) < 0 || setresuid(-1, uid, -1) < 0;
+  }
   if (!who) own_what_is_in_proc();
   return failed ? EPERM : 0;
 }
