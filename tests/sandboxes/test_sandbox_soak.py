@@ -1,4 +1,5 @@
-"""2,000 sandboxes in waves of 64, some killed and some timed out: nothing of them is left, and nothing grows."""
+"""2,000 sandboxes in waves of 64, some killed, timed out or attacked from inside: nothing of them is left, nothing grows,
+and no attack is a failure of ours."""
 
 import asyncio
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import aiodocker
 import pytest
+from attacks import IN_A_FRESH_SHELL
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -40,6 +42,15 @@ async def live(backend: DockerBackend, spec: SandboxSpec, daemon: aiodocker.Dock
             assert (await shell.run("(setsid sleep 9999 &); sleep 60", timeout=0.2)).timed_out
             assert (await shell.run("echo $x; pwd")).output == "5\n/tmp\n"
             return "timed out"
+        if fate < 0.15:
+            began = time.monotonic()
+            attack = list(IN_A_FRESH_SHELL.values())[int(fate * 10_000) % len(IN_A_FRESH_SHELL)]
+            await asyncio.gather(box.exec(attack, timeout=1.0), shell.run("(kill -STOP $$) & sleep 60", timeout=1.0))
+            for _ in range(5):
+                await shell.run("true", timeout=1.0)
+            # A limit and 2 s each, with 64 beside it on a busy machine.
+            assert time.monotonic() - began < 10 * 6 * (1 + 2)
+            return "attacked"
         await box.write_file("file", b"x" * 10_000)
         assert len(await box.read_file("file")) == 10_000
         return "used"

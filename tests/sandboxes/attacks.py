@@ -1,0 +1,63 @@
+"""What root and others may try inside a sandbox."""
+
+PIPES = r"""
+import os
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    for fd in range(64):
+        for how in (os.O_WRONLY, os.O_RDWR):
+            try:
+                pipe = os.open(f"/proc/{pid}/fd/{fd}", how | os.O_NONBLOCK)
+                while os.readlink(f"/proc/self/fd/{pipe}").startswith("pipe"):
+                    os.write(pipe, b"ended 0\n" * 500)
+            except OSError:
+                pass
+"""
+TRACE = """
+import ctypes, os
+if os.fork() == 0:
+    os.setsid()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        if int(pid) not in (os.getpid(), 1):
+            ctypes.CDLL(None).ptrace(16, int(pid), None, None)
+    while True:
+        os.wait4(-1, 0x40000000)
+"""
+LIMITS = """
+import contextlib, os, resource
+for pid in (1, os.getppid(), *map(int, filter(str.isdigit, os.listdir("/proc")))):
+    if pid == os.getpid():
+        continue
+    for limit in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE):
+        with contextlib.suppress(OSError):
+            resource.prlimit(pid, limit, (0, 0))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, 19)
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+    for name in ("oom_score_adj", "autogroup"):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "w") as file:
+            file.write("1000")
+"""
+
+# Of a session's shell and of fresh ones.
+IN_A_SESSION = {
+    "the shell stops itself": "kill -STOP $$",
+    "a job stops the shell when the command is over": "(sleep 0.1; kill -STOP $$) & :",
+    "a job kills the shell when the command is over": "(sleep 0.1; kill -9 $$) & :",
+    "the loop's descriptors are closed": "eval 'exec '$(seq -f '%g>&-' 3 30 | tr '\\n' ' ')",
+    "ends are forged": "for fd in $(seq 3 30); do echo ended 0 >&$fd; echo ended $__nonce 0 >&$fd; done 2>/dev/null",
+    "the loop's names are taken": "__dir=/nowhere __nonce=0 __slot=7; command() { :; }; read() { :; }",
+}
+IN_A_FRESH_SHELL = {
+    "everything is stopped": "kill -STOP -1",
+    "pipes are filled": ["python3", "-c", PIPES],
+    "everything is traced": ["python3", "-c", TRACE],
+    "limits and priorities are taken away": ["python3", "-c", LIMITS],
+    "what is ours is removed": "rm -rf /dev/shm/.[!.]* /.atropos* /tmp/.[!.]*",
+    "what is ours is replaced": "for d in /dev/shm/.session*; do rm -f $d/text; mkdir $d/text; mkfifo $d/x; done",
+    "/dev/shm is full": "head -c 1G /dev/zero >/dev/shm/full; while echo >/dev/shm/$((i=i+1)); do :; done 2>/dev/null",
+    "output floods": "yes | head -c 10G & yes & yes >&2",
+    "processes breed": "b() { b | b & }; b; sleep 60",
+    "everything spins": "while :; do (setsid sh -c 'while :; do :; done' >/dev/null 2>&1 &); done",
+    "everything is killed": "kill -9 -1",
+}
