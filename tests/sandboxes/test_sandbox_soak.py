@@ -1,5 +1,5 @@
-"""2,000 sandboxes in waves of 64, some killed, timed out or attacked from inside: nothing of them is left, nothing grows,
-and no attack is a failure of ours."""
+"""2,000 sandboxes in waves of 64, some killed, timed out or attacked from inside: nothing of them is left, nothing
+grows, and no attack is a failure of ours."""
 
 import asyncio
 import os
