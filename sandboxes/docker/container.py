@@ -41,8 +41,9 @@ _ENDING_S = 2.0
 _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
-_OUT_OF_MEMORY, _FAILED = (70,), (71, 132, 134, 135, 136, 139)
-"""How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
+_ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
+"""How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
+otherwise. Nobody outside ends them so."""
 _OWN_UID = 60417
 """The executor's, `self.c`."""
 _FULL = 0.97
@@ -310,9 +311,7 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
 
 def ended_at(state: Mapping[str, Any]) -> str | None:
     """Return the limit at which a container has ended, by what the Docker daemon says of it; None for none."""
-    if state["OOMKilled"] or state["ExitCode"] in _OUT_OF_MEMORY:
-        return "memory"
-    return "executor" if state["ExitCode"] in _FAILED else None
+    return "memory" if state["OOMKilled"] else _ENDS.get(state["ExitCode"])
 
 
 def full(stats: Sequence[Mapping[str, Any]]) -> str | None:

@@ -15,7 +15,7 @@ import aiodocker
 import pytest
 from attacks import IN_A_FRESH_SHELL, IN_A_SESSION
 
-from sandboxes.base import Limits, SandboxDied, SandboxSpec, SandboxTimeout
+from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
 from sandboxes.owner import PREFIX
 
@@ -59,9 +59,13 @@ async def test_whatever_runs_inside_we_are_free_again_with_its_limit(kind, backe
             shell = await box.session()
             assert (await shell.run("echo here")).output == "here\n", name
             run = box.exec if name in IN_A_FRESH_SHELL else shell.run
-            await freely(run(attack, timeout=LIMIT_S))
             try:
+                await freely(run(attack, timeout=LIMIT_S))
                 await assert_usable(box, shell)
+            except SandboxEnded:
+                assert (kind, name) == ("runsc", "processes breed"), "gVisor ends, as it gets no more threads"
+                await box.reset()
+                continue
             except AssertionError as error:
                 raise AssertionError(f"after {name!r} {error}") from error
             for _ in range(10):

@@ -143,6 +143,7 @@ class Ended(Image):
         ({"OOMKilled": True}, "memory"),
         ({"ExitCode": 70}, "memory"),
         ({"ExitCode": 139}, "executor"),
+        ({"ExitCode": 2}, "processes"),
     ],
 )
 async def test_what_ended_inside_is_told_from_what_was_ended_from_outside(state, limit):
