@@ -72,11 +72,12 @@ class LocalSession(Session):
             timed_out = False
             try:
                 code = await asyncio.wait_for(self._run(shell, command), timeout)
-            except (TimeoutError, asyncio.CancelledError) as error:
+            except (TimeoutError, BlockingIOError, asyncio.CancelledError) as error:
                 await finish(self._kill(shell, moment))
-                if not isinstance(error, TimeoutError):
+                if isinstance(error, asyncio.CancelledError):
                     raise
-                code, timed_out = 124, True
+                timed_out = isinstance(error, TimeoutError)
+                code = 124 if timed_out else 137  # something has filled the pipe to the shell
             finally:
                 shell.pump.take_what_is_there()
                 shell.pump.output = None
@@ -140,7 +141,10 @@ class LocalSession(Session):
         for pipe in (control, report):
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe, 0o600)
-        writes, reads = os.open(control, os.O_RDWR | os.O_CLOEXEC), os.open(report, os.O_RDONLY | os.O_NONBLOCK)
+        writes, reads = (
+            os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC),
+            os.open(report, os.O_RDONLY | os.O_NONBLOCK),
+        )
         output, out = os.pipe()
         pump = Pump(output, said)
         self._pumps.append(pump)

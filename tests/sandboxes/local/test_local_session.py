@@ -1,5 +1,8 @@
 """A shell of this machine that lives from command to command; what it promises is tested in test_sessions.py."""
 
+import asyncio
+import contextlib
+import os
 import shutil
 
 import pytest
@@ -28,6 +31,25 @@ async def test_a_new_shell_starts_also_where_the_first_directory_is_gone(session
     await session.run("cd ..; x=5; rmdir start")
     assert (await session.run("exit 3")).shell_ended
     assert (await session.run("echo $x; pwd")).output.endswith(f"5\n{tmp_path}\n")
+
+
+async def test_a_full_pipe_to_its_shell_holds_nobody_up(session, tmp_path):
+    await session.run("x=5")
+    await session.run("(sleep 0.1; kill -STOP $$) & :")
+    await asyncio.sleep(0.3)
+    pipe = os.open(tmp_path / "own/control", os.O_WRONLY | os.O_NONBLOCK)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(pipe, b"x")
+    os.close(pipe)
+    assert ((done := await session.run("true")).exit_code, done.shell_ended) == (137, True)
+    assert (await session.run("echo $x")).output == "5\n"
+
+
+async def test_what_is_said_of_another_command_means_nothing(session):
+    said = await session.run("echo 'ended 0123456789abcdef 0' >&11; echo 'ended 0' >&11; sleep 0.2; echo late")
+    assert said.output.endswith("late\n")
+    assert (await session.run("echo next")).output == "next\n"
 
 
 async def test_its_marker_is_in_what_it_starts(session):
