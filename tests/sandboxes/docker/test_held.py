@@ -1,0 +1,81 @@
+"""What is counted of a container's files; in containers it is tested in test_disk.py."""
+
+import asyncio
+import mmap
+import os
+
+import pytest
+
+from sandboxes.docker import held as module
+from sandboxes.docker.held import Places, held
+
+KB = 1024
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Of this process, which stands for a container's first."""
+    return Places((tmp_path,), os.getpid())
+
+
+async def test_blocks_and_inodes_are_counted_however_deep_they_lie(places, tmp_path):
+    before = await held(places)
+    deep = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(300):  # deeper than a path can be long
+        os.mkdir("d" * 50, dir_fd=deep)
+        deep, above = os.open("d" * 50, os.O_RDONLY, dir_fd=deep), deep
+        os.close(above)
+    file = os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=deep)
+    os.posix_fallocate(file, 0, 400 * KB)
+    os.close(file)
+    os.close(deep)
+    after = await held(places)
+    assert after.files - before.files == 301
+    assert 400 * KB <= after.bytes - before.bytes < 400 * KB + 302 * 8 * KB
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root sees what is mapped")
+@pytest.mark.parametrize("mapped", [False, True])
+async def test_a_deleted_file_counts_as_long_as_it_is_there(places, tmp_path, mapped):
+    before = await held(places)
+    file = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    os.unlink("file", dir_fd=(folder := os.open(tmp_path, os.O_RDONLY)))
+    os.close(folder)
+    os.write(file, bytes(400 * KB))
+    kept = mmap.mmap(file, 400 * KB) if mapped else os.dup(file)
+    os.close(file)
+    during = await held(places)
+    assert (during.bytes - before.bytes, during.files - before.files) == (400 * KB, 1)
+    kept.close() if isinstance(kept, mmap.mmap) else os.close(kept)
+    assert await held(places) == before
+
+
+async def test_what_is_in_memory_alone_is_no_disks(places):
+    before = await held(places)
+    file = os.memfd_create("memory")
+    os.write(file, bytes(400 * KB))
+    assert await held(places) == before
+    os.close(file)
+
+
+async def test_more_open_files_than_are_looked_at_are_told(places, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_OPEN", 2)
+    assert not (await held(places)).whole
+
+
+async def test_children_are_looked_into(tmp_path):
+    script = (
+        "f=open('x','wb'); import os; os.unlink('x'); f.write(bytes(409600)); f.flush(); print(1, flush=True); input()"
+    )
+    pipe = asyncio.subprocess.PIPE
+    first = await asyncio.create_subprocess_exec(
+        *("sh", "-c", f'python3 -c "{script}"; true'), cwd=tmp_path, stdin=pipe, stdout=pipe
+    )
+    await first.stdout.readline()
+    assert (await held(Places((tmp_path,), first.pid))).bytes >= 400 * KB
+    first.stdin.close()
+    await first.wait()
+
+
+async def test_a_folder_that_is_gone_holds_nothing(places, tmp_path):
+    assert await held(Places((tmp_path / "gone",), os.getpid())) == module.Held(0, 0)
