@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import sys
 
-from envs.cli import load_environment, run
-from envs.options import UsageError
 from envs.swe.__main__ import main as swe
 
 
@@ -21,11 +19,18 @@ def main(argv: list[str]) -> int:
     name, *rest = argv
     if name == "swe":
         return swe(rest)
+    from envs.cli import load_environment, run
+    from envs.options import UsageError
+    from envs.running.stopping import ended_while_loading
+
     try:
-        return run(load_environment(name), rest)
+        with ended_while_loading():
+            print(f"loading {name} …", file=sys.stderr)
+            env_cls = load_environment(name)
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
+    return run(env_cls, rest, prog=f"python -m envs {name}")
 
 
 if __name__ == "__main__":

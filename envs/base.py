@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
+from atroposlib.envs import base as atropos
 from atroposlib.envs.base import BaseEnv
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from typing_extensions import TypeVar
@@ -86,7 +87,19 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     @classmethod
     async def preflight(cls, config: Config) -> None:
         """Find out at the start what would fail later. Raises an error that names the remedy, or a group of them."""
-        cls.load_tasks(config)
+        problems: list[Exception] = []
+        for look in (
+            lambda: cls.load_tasks(config),
+            lambda: load_format(config.tool_format),
+            lambda: resolve("--env.agent", config.agent, AGENTS),
+            lambda: resolve("--env.reward", config.reward, {}) if config.reward else None,
+        ):
+            try:
+                look()
+            except ValueError as error:  # BadTask is one
+                problems.append(error)
+        if problems:
+            raise ExceptionGroup("the environment can't be used as it is", problems)
 
     # What a subclass uses
 
@@ -168,12 +181,21 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.checkpoint_dir = answer["checkpoint_dir"]
         self.checkpoint_interval = answer["checkpoint_interval"]
 
+    async def start_wandb(self) -> None:
+        """Open W&B, if that is wanted, where there is no trainer API that knows the project."""
+        if self.config.use_wandb:
+            self.wandb_prepend = self.name
+            name = self.config.wandb_name
+            atropos.wandb.init(project=f"atropos-agent-{self.name}", name=name, config=self.config.model_dump())
+
     async def log_step(self, step: int, values: Mapping[str, float]) -> None:
         """Log figures of a trainer's step to W&B, where that is wanted."""
         self.curr_step = step
         await self.wandb_log(dict(values))
 
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Write an evaluation where atroposlib keeps them, if that is wanted. started: Unix time."""
+        """Log an evaluation to W&B, and write it where atroposlib keeps them, if that is wanted. started: Unix time."""
+        if self.config.use_wandb:
+            await self.wandb_log(summary.metrics())
         if self.config.data_dir_to_save_evals is not None:
             await self.evaluate_log(summary.metrics(), start_time=started, end_time=time.time(), verbose=False)

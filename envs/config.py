@@ -1,38 +1,135 @@
-"""What every agent environment can be told: atroposlib's options with safe defaults, and ours."""
+"""What every agent environment can be told: atroposlib's options with safe defaults, and ours.
+
+The class stands for atroposlib's `BaseEnvConfig` without being one: to import that takes seconds, before anything could
+be said about a misspelt option. A test compares the two.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from urllib.parse import urlsplit
 
-from atroposlib.envs.base import BaseEnvConfig
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 
-UNUSED = (
-    "thinking_mode",
-    "reasoning_effort",
-    "max_reasoning_tokens",
-    "custom_thinking_prompt",
-    "worker_timeout",
-    "eval_handling",
-    "eval_limit_ratio",
-    "max_eval_workers",
-    "max_num_workers_per_node",
-    "num_rollouts_to_keep",
-    "min_batch_allocation",
-    "num_rollouts_per_group_for_logging",
+if TYPE_CHECKING:
+    from atropos_agent.tokens.template import ChatTemplate
+
+UNUSED: Mapping[str, Any] = MappingProxyType(
+    {
+        "thinking_mode": False,
+        "reasoning_effort": None,
+        "max_reasoning_tokens": None,
+        "custom_thinking_prompt": None,
+        "worker_timeout": 600,
+        "eval_handling": "STOP_TRAIN",
+        "eval_limit_ratio": 0.5,
+        "max_eval_workers": 16,
+        "max_num_workers_per_node": 8,
+        "num_rollouts_to_keep": 32,
+        "min_batch_allocation": None,
+        "num_rollouts_per_group_for_logging": 1,
+        "batch_size": -1,
+        "min_items_sent_before_logging": 2,
+    }
 )
-"""Options of atroposlib that this package has no use for. Setting one is refused, not ignored."""
+"""Options of atroposlib that this package has no use for, with its defaults. Setting one is refused, not ignored."""
 
 
-class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is untyped
+NO_EFFECT = "has no effect in this environment; remove it"
+
+
+def web_address(url: str) -> str:
+    """Return a URL that HTTP can be spoken to. Raises ValueError, which says what it lacks."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError as error:
+        raise ValueError(f"this is no URL ({error}); give one like http://localhost:8000") from None
+    if not whole or url != url.strip() or " " in url:
+        raise ValueError("this is no URL of a server; give one like http://localhost:8000, with http:// or https://")
+    return url
+
+
+def _not_zero(steps: int) -> int:
+    if steps == 0:
+        raise ValueError("nothing would be done; give a number of steps, or leave it out")
+    return steps
+
+
+class Told(BaseModel):
+    """What a user may set by name: nothing else, no value that is empty by mistake, no number that is none.
+
+    unused: names that atroposlib has and that mean nothing here, with its defaults. sections: what `--help` shows
+    together, by title; what a subclass adds is a section of its own, before them. The other options are explained by
+    `--help-all`.
+    """
+
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    unused: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return atroposlib's default of an option that is not used: its base classes read some."""
+            return type(self).unused[name] if name in type(self).unused else super().__getattr__(name)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unused(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        if useless := cls.useless(values):
+            raise ValueError("; ".join(f"{name} {NO_EFFECT}" for name in useless))
+        return {name: value for name, value in values.items() if name not in cls.unused}
+
+    @classmethod
+    def useless(cls, values: Mapping[str, Any]) -> list[str]:
+        """Return what is set to another value than atroposlib's, and means nothing here."""
+        given = {name: values[name] for name in cls.unused if name in values}
+        return [name for name, value in given.items() if str(getattr(value, "value", value)) != str(cls.unused[name])]
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_empty(cls, value: Any, info: ValidationInfo) -> Any:
+        default = cls.model_fields[info.field_name].default if info.field_name in cls.model_fields else None
+        if isinstance(value, str) and not value.strip() and default != "":
+            raise ValueError("it is empty; give a value, or leave it out")
+        if isinstance(value, list | tuple) and any(isinstance(item, str) and not item.strip() for item in value):
+            raise ValueError("one of its items is empty; leave that out")
+        return value
+
+
+class AgentEnvConfig(Told):
     """Options of an environment in which agents work with tools."""
 
-    model_config = ConfigDict(extra="forbid", validate_default=True)
+    unused = UNUSED
+    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
+        {
+            "Rollouts": (
+                *("max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
+                *("temperature", "top_p", "system_prompt"),
+            ),
+            "Model": ("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system"),
+            "Groups and the trainer": (
+                *("group_size", "total_steps", "rollout_server_url", "equal_rewards", "max_stale_steps"),
+                *("max_batches_offpolicy", "include_messages"),
+            ),
+            "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "steps_per_eval"),
+            "The run": (
+                *("run_dir", "seed", "max_concurrent_rollouts", "max_num_workers", "use_wandb", "wandb_name"),
+                *("attempts", "task_failures", "failure_rate", "overtime_s", "outbox_mb", "shutdown_s"),
+            ),
+            "Parts of your own": ("agent", "reward"),
+        }
+    )
 
     group_size: int = Field(default=8, ge=1, description="Rollouts of one task that are scored together")
     max_num_workers: int = Field(default=16, ge=1, description="Groups that are worked on at the same time, at most")
@@ -72,7 +169,7 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
         default="user", description='Chat role that carries tool results; "tool" for Hermes models'
     )
     chat_template_kwargs: dict[str, Any] = Field(
-        default={}, description='Variables of the chat template, such as {"enable_thinking": false}'
+        default={}, description="Variables of the chat template, such as enable_thinking=false"
     )
     fold_system: bool = Field(
         default=False,
@@ -118,7 +215,31 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
         default="",
         description="Tokenizer (a folder or a hub name); empty takes the one that the inference server names",
     )
-    use_wandb: bool = Field(default=False, description="Log to Weights & Biases")
+    use_wandb: bool = Field(
+        default=False, description="Log to Weights & Biases: figures of the trainer's steps, and evaluations"
+    )
+    wandb_name: str | None = Field(default=None, description="Name of the run at W&B and at the trainer API")
+    rollout_server_url: Annotated[str, AfterValidator(web_address)] = Field(
+        default="http://localhost:8000", description="Where the trainer API answers"
+    )
+    total_steps: Annotated[int, AfterValidator(_not_zero)] = Field(
+        default=1000,
+        ge=-1,
+        description="serve: the trainer's step at which the run ends, -1 for as many as the trainer takes; "
+        "process: groups to make",
+    )
+    inference_weight: float = Field(
+        default=1.0, gt=0, description="Share of the batches, beside other environments at the same trainer API"
+    )
+    ensure_scores_are_not_same: bool = Field(
+        default=True, description="atroposlib's name for equal_rewards: false sends groups whose rewards are all equal"
+    )
+    data_path_to_save_groups: str | None = Field(
+        default=None, description="File of groups; process writes groups.jsonl in run_dir when not given, serve none"
+    )
+    data_dir_to_save_evals: str | None = Field(
+        default=None, description="Directory in which atroposlib's own file of an evaluation is written as well"
+    )
     include_messages: bool = Field(default=False, description="Send the chat messages to the trainer as well")
     max_batches_offpolicy: int = Field(
         default=3, ge=1, description="Batches in the trainer's queue at which new groups wait"
@@ -126,30 +247,29 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
     steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
     eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation")
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
-    eval_ks: list[int] = Field(default=[1], description="The k of each pass@k to report; each at most eval_samples")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unused(cls, values: Any) -> Any:
-        if isinstance(values, dict):
-            for name in UNUSED:
-                if name in values and values[name] != cls.model_fields[name].default:
-                    raise ValueError(f"{name} has no effect in this environment; remove it")
-        return values
+    eval_ks: list[Annotated[int, Field(ge=1)]] = Field(
+        default=[1], min_length=1, description="The k of each pass@k to report; each at most eval_samples"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> AgentEnvConfig:
+        problems = []
         if self.max_reply_tokens >= self.max_token_length:
-            raise ValueError(
+            problems.append(
                 f"max_reply_tokens ({self.max_reply_tokens}) must be smaller than "
                 f"max_token_length ({self.max_token_length})"
             )
-        if self.inference_weight <= 0:
-            raise ValueError(f"inference_weight must be positive, it is {self.inference_weight}: the API divides by it")
-        if not self.ensure_scores_are_not_same:
-            self.equal_rewards = "send"  # atroposlib's name for it
         if max(self.eval_ks) > self.eval_samples:
-            raise ValueError(f"eval_ks needs eval_samples >= {max(self.eval_ks)}, it is {self.eval_samples}")
+            problems.append(f"eval_ks needs eval_samples >= {max(self.eval_ks)}, it is {self.eval_samples}")
+        if not self.ensure_scores_are_not_same:
+            if "equal_rewards" in self.model_fields_set and self.equal_rewards != "send":
+                problems.append(
+                    "ensure_scores_are_not_same false means equal_rewards send, "
+                    f"which is {self.equal_rewards}; leave one of them out"
+                )
+            self.equal_rewards = "send"  # atroposlib's name for it
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
@@ -169,4 +289,6 @@ class AgentEnvConfig(BaseEnvConfig):  # type: ignore[misc]  # atroposlib is unty
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
+        from atropos_agent.tokens.template import ChatTemplate  # takes its time, which a misspelt option need not
+
         return ChatTemplate(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)

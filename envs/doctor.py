@@ -10,7 +10,7 @@ import enum
 import math
 import statistics
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from atropos_agent.tokens.probes import ReplyKind
 from atropos_agent.tokens.record import Record, problems
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, AgentConfig, AgentError, EngineError, Message, SequenceData
+from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from sandboxes.shielding import together
@@ -84,6 +85,40 @@ class Certificate:
         lines = [f"{signs[check.status]} {check.name:{width}}  {check.text}" for check in self.checks]
         wrong = sum(check.status is Status.WRONG for check in self.checks)
         return "\n".join([*lines, "", "Rows would be right." if self.ok else f"Training would be wrong: {wrong} ✗"])
+
+
+Surroundings = Callable[[Any], AsyncIterator[Check]]
+"""Checks of what an environment needs, by its options."""
+
+
+async def certify(options: Options, surroundings: Surroundings) -> Certificate:
+    """Check everything."""
+    checks = [check async for check in examine(options)]
+    return Certificate([*checks, *[check async for check in surroundings(options.env)]])
+
+
+def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
+    """Return the checks that every environment has: its tasks, and its own preflight."""
+
+    async def surroundings(config: Any) -> AsyncIterator[Check]:
+        try:
+            train, evaluate = env_cls.load_tasks(config)
+        except ValueError as error:  # BadTask is one
+            yield Check("tasks", Status.WRONG, str(error))
+            return
+        count = {"train": len(train), "evaluate": len(evaluate)}
+        yield Check("tasks", Status.OK, f"{len(train)} to train on, {len(evaluate)} to evaluate on", count)
+        try:
+            await env_cls.preflight(config)
+        except ExceptionGroup as group:
+            for problem in group.exceptions:
+                yield Check("environment", Status.WRONG, str(problem))
+        except (ValueError, RuntimeError, OSError) as error:
+            yield Check("environment", Status.WRONG, str(error))
+        else:
+            yield Check("environment", Status.OK, f"{env_cls.name}: what it needs is there")
+
+    return surroundings
 
 
 async def examine(options: Options) -> AsyncIterator[Check]:

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig
-from pydantic import ConfigDict, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
-from transformers import AutoTokenizer
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from envs.config import Told, web_address
 
 
 class UsageError(ValueError):
     """The command line or the configuration file is wrong; the message says where."""
 
 
-class EngineConfig(APIServerConfig):  # type: ignore[misc]  # atroposlib is untyped
-    """How one inference server is reached."""
+class EngineConfig(Told):
+    """How one inference server is reached. It stands for atroposlib's `APIServerConfig`: see `envs.config`."""
 
-    model_config = ConfigDict(extra="forbid")
+    unused: ClassVar[Mapping[str, Any]] = MappingProxyType({"health_check": True, "tokenizer_name": "none"})
+    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
+        {"Inference server": ("base_url", "server_type", "model_name", "api_key", "timeout")}
+    )
 
     base_url: str = Field(
         default="http://localhost:9001/v1",
@@ -29,33 +33,66 @@ class EngineConfig(APIServerConfig):  # type: ignore[misc]  # atroposlib is unty
         description="What the inference server speaks: vLLM's completions or SGLang's /generate by token ids, "
         "atroposlib's own /generate, or plain OpenAI chat (no tokens: for evaluate and process only)",
     )
+    model_name: str = Field(
+        default="default", description="What the inference server calls the model; default where it serves one only"
+    )
+    api_key: str | None = Field(default="", description="The inference server's key")
     timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
+    num_max_requests_at_once: int = Field(
+        default=512, ge=1, description="Requests that this inference server is sent at the same time, at most"
+    )
+    num_requests_for_eval: int = Field(default=64, ge=1, description="The same of evaluations")
+    n_kwarg_is_ignored: bool = Field(
+        default=False, description="A plain OpenAI endpoint gives one reply, however many are asked for"
+    )
+    rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list) and all(isinstance(url, str) for url in value) else value
+
+    @field_validator("base_url")
+    @classmethod
+    def _urls(cls, value: str) -> str:
+        urls = [url.strip() for url in value.split(",") if url.strip()]
+        if not urls:
+            raise ValueError("it names no server")
+        return ",".join(web_address(url) for url in urls)
+
+    def each(self) -> list[EngineConfig]:
+        """Return one for each URL."""
+        return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
 
 
-class Options(BaseSettings):
+class Options(BaseModel):
     """What a command was told; `openai` becomes `engines`."""
 
-    model_config = SettingsConfigDict(
-        extra="forbid", cli_implicit_flags=False, cli_hide_none_type=True, cli_avoid_json=True
-    )
+    model_config = ConfigDict(extra="forbid")
+    of_evaluate: ClassVar[Sequence[str]] = ("against", "inspect_log")
 
     env: Any
-    openai: EngineConfig = Field(default_factory=EngineConfig)
-    config: Path | None = Field(default=None, description="YAML file with these options; the command line wins")
+    openai: list[EngineConfig] = Field(default_factory=lambda: [EngineConfig()])
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug shows every request and reply"
+        default="info", description="debug, which shows every request and reply, info, warning or error"
     )
-    _engines: list[EngineConfig] = []
+    against: Path | None = Field(
+        default=None, description="An earlier evaluation's file, with which this one is compared task by task"
+    )
+    inspect_log: Path | None = Field(
+        default=None, description="Write a log here that Inspect's viewer opens, as NAME.json"
+    )
 
     @property
     def engines(self) -> list[EngineConfig]:
-        """Return one for each URL, or those that the file lists."""
-        urls = [url.strip() for url in self.openai.base_url.split(",") if url.strip()]
-        return self._engines or [self.openai.model_copy(update={"base_url": url}) for url in urls]
+        """Return one for each URL."""
+        return [engine for config in self.openai for engine in config.each()]
 
 
 def load_tokenizer(name: str) -> Any:
     """Load a tokenizer by folder or hub name. Raises UsageError with the remedy."""
+    from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
+
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -16,8 +17,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
         return known[value]
     module, colon, name = value.partition(":")
     if not (module and colon and name):
+        near = get_close_matches(value, known, n=1)
+        meant = f" did you mean {near[0]}?" if near else ""
         raise ValueError(
-            f"{option} {value}: there is none of that name; choose {', '.join(known) or 'a dotted path'}, "
+            f"{option} {value}: there is none of that name;{meant} choose {', '.join(known) or 'a dotted path'}, "
             "or give one of your own as package.module:name"
         )
     try:

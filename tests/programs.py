@@ -33,7 +33,7 @@ IMPORTED = (
     "atroposlib.api.server",
     "atroposlib.cli.run_api",
     "uvicorn",
-    "envs.cli",
+    "envs.starting",
     "envs.swe.environment",
     "atropos_agent.cpu_engine.__main__",
 )

@@ -27,9 +27,28 @@ __all__ = [
     "ToolRegistry",
     "ToolResult",
     "calculator",
+    "check_names",
     "default_tools",
     "submit",
 ]
+
+
+STANDARD = ("terminal", "view", "create", "replace", "insert", "search", "find", "calculator", "submit")
+"""The names of the standard tools."""
+
+
+def check_names(names: Iterable[str]) -> list[ValueError]:
+    """Return what is wrong with tools that are named, before there is a sandbox: each unknown or named twice."""
+    problems, seen = [], set()
+    for name in names:
+        if name in seen:
+            problems.append(ValueError(f"--env.tools {name}: it is named twice; leave one out"))
+        seen.add(name)
+        try:
+            resolve("--env.tools", name, dict.fromkeys(STANDARD))
+        except ValueError as error:
+            problems.append(error)
+    return problems
 
 
 def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolRegistry:

@@ -22,10 +22,12 @@ from atropos_agent.engines.errors import (
     ContextOverflow,
     EngineDown,
     ModelNotServed,
+    NotThisServer,
     OddAnswer,
     counted,
     refusal,
     said_error,
+    unfit,
 )
 from atropos_agent.engines.http import HttpClient, NoAnswer
 from atropos_agent.engines.liveness import while_alive
@@ -95,12 +97,21 @@ class CompletionsServer(TokenServer):
         """Ask the inference server what it serves. Raises EngineError with the remedy."""
         try:
             response = await self._client().get("/v1/models", timeout=5.0)
+            if (unusable := unfit(self.label, response.status_code, response.text, "/v1/models")) is not None:
+                raise unusable
             response.raise_for_status()
-            served = {str(model["id"]): model for model in response.json()["data"]}
-        except (NoAnswer, ValueError, KeyError, TypeError) as error:
+        except NoAnswer as error:
             raise EngineError(
                 f"no inference server answers at {self.url} ({_cause(error)}); "
                 "start `vllm serve MODEL` there or set --openai.base_url"
+            ) from error
+        try:
+            served = {str(model["id"]): model for model in response.json()["data"]}
+        except (ValueError, KeyError, TypeError) as error:
+            raise NotThisServer(
+                f"{self.label} answers /v1/models with something else than a list of models "
+                f"({response.text[:100]!r}), so it is another program; set --openai.base_url to an inference server's "
+                "address"
             ) from error
         if self.config.model_name in ("default", "", None) and len(served) == 1:
             self.config.model_name = next(iter(served))

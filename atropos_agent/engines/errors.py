@@ -48,6 +48,28 @@ class ModelNotServed(EngineError):
     """The inference server answers, but serves other models than the one that is asked for."""
 
 
+class Refused(EngineError):
+    """The inference server refuses the request, and will again: it is wrong, or not allowed."""
+
+
+class NotThisServer(Refused):
+    """What answers is no inference server that we can use as we were told, and will not become one."""
+
+
+def unfit(label: str, status: int, text: str, asked: str) -> EngineError | None:
+    """Return what an answer at the start says that only the user can mend; None where it is well, or may pass.
+
+    asked: the path that was asked for."""
+    if status in (401, 403):
+        return NotThisServer(f"{label} refuses us ({status}: {text[:200]}); set --openai.api_key to its key")
+    if 300 <= status < 500 and status not in RETRIED:
+        return NotThisServer(
+            f"{label} answers {asked} with {status}, so it is another program or another protocol; "
+            "set --openai.base_url to an inference server's address, or --openai.server_type to what it speaks"
+        )
+    return None
+
+
 def refusal(label: str, status: int | None, text: str, *, known: bool = False) -> AgentError:
     """Return what an answer means that is an error: whether another try may succeed.
 
@@ -64,7 +86,7 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
         return OddAnswer(said)
     if status == 500:
         return OddAnswer(said, broken=True)
-    return EngineDown(said) if status in RETRIED or status > 505 else EngineError(said)
+    return EngineDown(said) if status in RETRIED or status > 505 else Refused(said)
 
 
 def said_error(body: Any) -> tuple[int | None, str] | None:

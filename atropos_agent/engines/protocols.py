@@ -13,7 +13,7 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
-from atropos_agent.engines.errors import refusal
+from atropos_agent.engines.errors import refusal, unfit
 from atropos_agent.engines.http import NoAnswer
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.replies import check_ended
@@ -119,7 +119,10 @@ class GenerateServer(CompletionsServer):
 
     async def connect(self) -> None:
         try:
-            (await self._client().get("/health", timeout=5.0)).raise_for_status()
+            response = await self._client().get("/health", timeout=5.0)
+            if (unusable := unfit(self.label, response.status_code, response.text, "/health")) is not None:
+                raise unusable
+            response.raise_for_status()
         except NoAnswer as error:
             raise EngineError(
                 f"no inference server answers at {self.url} ({error}); "

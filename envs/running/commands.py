@@ -79,7 +79,8 @@ async def process_groups(env: Environment) -> Path:
 async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups."""
     started, (_, tasks) = time.time(), env.tasks()
-    async with open_rollouts(env, Metrics()) as (rollouts, _):
+    await env.start_wandb()
+    async with open_rollouts(env, Metrics(), len(tasks)) as (rollouts, _):
         following = asyncio.create_task(follow_load(env, rollouts.limiter))
         try:
             summary = await evaluate(rollouts, tasks, env.config, env.run_dir)

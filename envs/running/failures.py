@@ -16,6 +16,7 @@ from envs.records.metrics import Metrics
 from envs.records.plain import plain_text
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
+from envs.running.permanent import SEVERAL, Hope
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import SandboxError
 
@@ -43,17 +44,24 @@ def attribute(error: Exception) -> InfraError:
 
 
 class FailureLog:
-    """What failed by our fault in a run. path: where the evidence of quarantined tasks is written, as JSONL."""
+    """What failed by our fault in a run.
 
-    def __init__(self, path: Path, metrics: Metrics, breaker: CircuitBreaker, redactor: Redactor) -> None:
+    path: where the evidence of quarantined tasks is written, as JSONL. tasks: of the run, as far as that is known."""
+
+    def __init__(
+        self, path: Path, metrics: Metrics, breaker: CircuitBreaker, redactor: Redactor, tasks: int = SEVERAL
+    ) -> None:
         self.path = path
         self.breaker = breaker
+        self.hope = Hope(tasks)
         self._metrics = metrics
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}
 
     def note(self, task: Task, error: InfraError, *, step: int) -> None:
-        """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's."""
+        """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's.
+
+        Raises NothingWorks when there is no hope that any rollout of the run succeeds."""
         if error.unexpected:
             logger.error("an unexpected failure in a rollout", exc_info=error)
         partial = getattr(error.__cause__, "partial", None)
@@ -61,6 +69,7 @@ class FailureLog:
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
         self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
+        self.hope.failed(task, error)
 
     def forget(self, task: Task) -> None:
         """Drop the evidence of a task."""

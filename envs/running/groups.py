@@ -20,9 +20,9 @@ from envs.running.group import GroupFate, fates
 from envs.types import GroupState
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     """Print the table. Returns 0, or 2 when the directory holds no run that can be read."""
-    parser = argparse.ArgumentParser(prog="python -m envs.swe groups", description=__doc__)
+    parser = argparse.ArgumentParser(prog=f"{prog} groups", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="directory of the run")
     states = [state.value for state in GroupState]
     parser.add_argument("--state", action="append", default=[], choices=states, help="only groups in this state")

@@ -42,7 +42,7 @@ class Rollouts:
 
     async def make(self, task: Task, seat: Seat, recording: TurnRecording | None = None) -> tuple[Rollout, Place]:
         """Make a judged rollout, and save it. Returns it with its place in the file. Raises InfraError when every
-        attempt failed by our fault.
+        attempt failed by our fault, NothingWorks when no rollout of the run ever succeeds.
 
         recording: keeps its turns, so that another attempt goes on where this one ended."""
         if recording is not None:
@@ -51,6 +51,7 @@ class Rollouts:
             with attempt:
                 rollout = await self._attempt(task, seat, recording, attempt.retry_state)
         self.failures.breaker.note(None)
+        self.failures.hope.succeeded()
         self.metrics.count_rollout(rollout)
         return rollout, await self._writer.write(rollout)
 

@@ -104,8 +104,12 @@ class Environment(Attempts, Protocol):
         """Begin what takes long for a task: it is drawn next."""
         ...
 
+    async def start_wandb(self) -> None:
+        """Open W&B, if that is wanted, where there is no trainer API that knows the project."""
+        ...
+
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Write an evaluation where atroposlib keeps them, if that is wanted. started: Unix time."""
+        """Log an evaluation to W&B, and write it where atroposlib keeps them, if that is wanted. started: Unix time."""
         ...
 
 
@@ -294,7 +298,7 @@ async def open_run(env: Environment) -> AsyncIterator[Run]:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         metrics = await _continued(env.run_dir, journal) if await journal.identify(identity) else Metrics()
         run_id = await journal.run_id()
-        async with open_rollouts(env, metrics) as (rollouts, watch):
+        async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
             queue = await TaskQueue.open(
                 journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
             )
@@ -308,12 +312,13 @@ async def open_run(env: Environment) -> AsyncIterator[Run]:
 
 
 @asynccontextmanager
-async def open_rollouts(env: Environment, metrics: Metrics) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
-    """Open what making rollouts needs, without a journal; the page of the rollouts is written when the block ends."""
+async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
+    """Open what making rollouts of so many tasks needs, without a journal; the page of the rollouts is written when the
+    block ends."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
     limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
-    failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor)
+    failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks)
     async with AsyncExitStack() as stack:
         watch = await stack.enter_async_context(LoopWatch())
         writer = await stack.enter_async_context(RolloutWriter(env.run_dir))

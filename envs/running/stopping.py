@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -89,6 +90,24 @@ class EndBySignal:
         timer.daemon = True
         timer.start()
         self._timers.append(timer)
+
+
+@contextmanager
+def ended_while_loading() -> Iterator[None]:
+    """End this process at once with Ctrl-C, in whatever import it is, where a KeyboardInterrupt may be swallowed."""
+
+    def end(*_: object) -> None:
+        os.write(2, b"interrupted; nothing was begun\n")
+        os._exit(STATUS)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _nothing() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from envs.names import meant
+
 USAGE = """\
 python -m envs.swe COMMAND [OPTIONS]
 
@@ -21,9 +23,10 @@ python -m envs.swe COMMAND [OPTIONS]
 COMMAND --help shows the options of each.
 """
 
+COMMANDS = ("serve", "process", "evaluate")
+
 MODULES = {
     "demo": "envs.lab.demo",
-    "doctor": "envs.swe.doctor",
     "groups": "envs.running.groups",
     "learn": "envs.lab.learn",
     "tasks": "envs.swe.tasks",
@@ -35,17 +38,27 @@ MODULES = {
 def main(argv: list[str]) -> int:
     """Run a command. The heavy imports of one command are not paid by another."""
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
-    if command in ("serve", "process", "evaluate"):
-        from envs.cli import main as run
-        from envs.swe.environment import SWEEnv
+    try:
+        if command in COMMANDS:
+            from envs.cli import main as run
+            from envs.swe.program import PROGRAM
 
-        return run(SWEEnv, command, rest)
-    if command in MODULES:
-        return int(import_module(MODULES[command]).main(rest))
+            return run(PROGRAM, command, rest)
+        if command == "doctor":
+            from envs.cli import doctor
+            from envs.swe.program import PROGRAM
+
+            return doctor(PROGRAM, rest)
+        if command in MODULES:
+            return int(import_module(MODULES[command]).main(rest))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
     if command in ("", "-h", "--help"):
         print(USAGE)
         return 0
-    print(f"there is no command {command!r}\n\n{USAGE}", file=sys.stderr)
+    near = meant(command, (*COMMANDS, "doctor", *MODULES))
+    print(f"there is no command {command!r}{near}\n\n{USAGE}", file=sys.stderr)
     return 2
 
 

@@ -1,19 +1,14 @@
-"""`python -m envs.swe doctor`: is everything there, and would training be right?"""
+"""What `doctor` looks at beside inference server and trainer API: tasks, Docker daemon, images, disk."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import logging
 import shutil
-import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from envs.cli import parse
-from envs.doctor import Certificate, Check, Status, examine
-from envs.options import Options, UsageError
-from envs.swe.environment import SWEEnv, SWEEnvConfig
+from envs.doctor import Check, Status
+from envs.swe.config import SWEEnvConfig
+from envs.swe.environment import SWEEnv
 from envs.types import BadTask
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import connect
@@ -21,27 +16,7 @@ from sandboxes.docker.daemon import connect
 GIB = 2**30
 
 
-def main(argv: Sequence[str]) -> int:
-    """Examine, print the certificate. 0: training would be right; 1: it would not; 2: wrong options."""
-    as_json = "--json" in argv
-    try:
-        options = parse(SWEEnv, "doctor", [argument for argument in argv if argument != "--json"])
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    logging.basicConfig(level=logging.ERROR)
-    certificate = asyncio.run(_examine(options))
-    print(json.dumps(certificate.to_json(), indent=2) if as_json else certificate.render())
-    return 0 if certificate.ok else 1
-
-
-async def _examine(options: Options) -> Certificate:
-    checks = [check async for check in examine(options)]
-    checks += [check async for check in _surroundings(options.env)]
-    return Certificate(checks)
-
-
-async def _surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
+async def surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
     """Check tasks, the Docker daemon, the images that the tasks name, and disk space."""
     try:
         train, evaluate = SWEEnv.load_tasks(config)

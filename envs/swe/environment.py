@@ -7,13 +7,10 @@ import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import ClassVar, Literal
-
-from pydantic import Field
+from typing import ClassVar
 
 from atropos_agent.types import AgentResult
 from envs.base import AgentEnv
-from envs.config import AgentEnvConfig
 from envs.judging.changes import collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
@@ -21,71 +18,19 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, joined, work_in_steps
 from envs.judging.verifier import open_verifier
-from envs.rewards import Shaping, shaped
+from envs.rewards import shaped
 from envs.swe import STARTER
+from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import BadTasks, Failure, InfraError, Outcome, Reward, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 from sandboxes.docker import PoolLimits
 from sandboxes.docker.daemon import connect
-from sandboxes.registry import load_backend
-from tools import ToolRegistry, default_tools
+from sandboxes.registry import load_backend, named_factory
+from tools import ToolRegistry, check_names, default_tools
 
 logger = logging.getLogger(__name__)
-
-
-class SWEEnvConfig(AgentEnvConfig):
-    """Options of the software engineering environment."""
-
-    tasks: str = Field(
-        default="starter", description='Folder of Harbor task directories, or "starter" for the built-in pack'
-    )
-    tags: list[str] = Field(
-        default=[],
-        description="Train only on tasks with one of these tags (terminal, bugfix, multifile, …); empty for all",
-    )
-    skip_tags: list[str] = Field(default=[], description="Use no task with one of these tags")
-    bad_tasks: Literal["skip", "refuse"] = Field(
-        default="skip", description="What becomes of tasks that can't be used: left out and listed, or the run ends"
-    )
-    manifest: Path | None = Field(
-        default=None,
-        description="Manifest of `tasks check`: tasks that failed it or have changed since are not used; "
-        "the one in the folder of the tasks when not given",
-    )
-    shard: str = Field(
-        default="1/1", description='Which part of the training tasks this process takes, as "2/4"; parts don\'t overlap'
-    )
-    eval_share: float = Field(
-        default=0.0, ge=0, lt=1, description="Share of the tasks that is held out and evaluated on, without eval_tasks"
-    )
-    difficulty_from: list[Path] = Field(
-        default=[], description="Directories of earlier runs: train on no task that was always or never solved there"
-    )
-    difficulty_rollouts: int = Field(default=8, ge=1, description="Rollouts after which difficulty_from believes that")
-    shaping: Shaping = Field(default=Shaping(), description="Rewards other than all or nothing")
-    eval_tasks: str = Field(default="", description="Folder of the tasks to evaluate on; empty for the same as `tasks`")
-    eval_tags: list[str] = Field(default=[], description="Evaluate only on tasks with one of these tags; empty for all")
-    tools: list[str] = Field(
-        default=["terminal", "view", "create", "replace", "insert", "search", "find", "submit"],
-        description="Tools of the agent, in the order in which they are shown to it; package.module:name for one's own",
-    )
-    sandbox: str = Field(
-        default="docker", description="What makes the sandboxes: docker, or package.module:factory of a backend"
-    )
-    base_image: str | None = Field(
-        default=None, description="Image that replaces the one in the tasks' `FROM`, where theirs can't be pulled"
-    )
-    warm_sandboxes: int = Field(
-        default=0,
-        ge=0,
-        description="Containers of each kind, lately used or the next task's, that stand ready before they are needed",
-    )
-    sandbox_runtime: str | None = Field(
-        default=None,
-        description="What runs the containers, such as runsc (gVisor); empty for the Docker daemon's default",
-    )
 
 
 class SWEEnv(AgentEnv[SWEEnvConfig]):
@@ -111,14 +56,15 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems: list[Exception] = []
         try:
             await super().preflight(config)
-        except ValueError as error:
+        except ExceptionGroup as group:
+            problems += group.exceptions
+        problems += check_names(config.tools)
+        try:
+            named_factory(config.sandbox)
+            if config.sandbox == "docker":
+                await _check_daemon(config.sandbox_runtime)
+        except (SandboxError, ValueError) as error:
             problems.append(error)
-        if config.sandbox == "docker":
-            try:
-                async with connect():
-                    pass
-            except SandboxError as error:
-                problems.append(error)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
 
@@ -194,6 +140,19 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             max_seconds=seconds if task.timeout_s is None else min(seconds, task.timeout_s),
         )
         return await agent.run(task.instruction)
+
+
+async def _check_daemon(runtime: str | None) -> None:
+    """Check that a Docker daemon answers and knows the runtime. Raises SandboxError and ValueError with the remedy."""
+    async with connect() as docker:
+        if runtime is None or "." in runtime or "/" in runtime:  # of containerd, which need not be registered
+            return
+        known = sorted((await docker.system.info()).get("Runtimes") or ())
+    if runtime not in known:
+        raise ValueError(
+            f"--env.sandbox_runtime {runtime}: the Docker daemon has none of that name; choose one of "
+            f"{', '.join(known)}, or install it and name it in the daemon's configuration"
+        )
 
 
 def _load(source: str, manifest: Path | None, bad: str) -> list[Task]:

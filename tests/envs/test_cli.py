@@ -10,7 +10,7 @@ from sums import Sums
 
 from atropos_agent.engines.errors import ModelNotServed
 from atropos_agent.types import EngineError
-from envs import cli
+from envs import cli, starting
 from envs.options import UsageError
 
 
@@ -31,7 +31,7 @@ def endpoint(httpserver: HTTPServer):
 
 
 def test_serve_refuses_to_start(endpoint, capsys):
-    assert cli.main(Sums, "serve", endpoint) == 1
+    assert cli.main(Sums, "serve", endpoint) == 2
     assert "no token ids and no logprobs" in capsys.readouterr().err
 
 
@@ -56,7 +56,7 @@ async def test_the_comparison_of_tokenizers_leaves_no_connection_open(make_env, 
     if refused:
         monkeypatch.setattr(env.tokenizer, "encode", lambda text, **_: [0])
     with pytest.raises(UsageError) if refused else nullcontext():
-        await cli.check_tokenizer(env)
+        await starting.check_tokenizer(env)
     assert engine.requests, "the engine was asked"
     async with asyncio.timeout(10):
         while engine.connections:  # noqa: ASYNC110 - the engine has a loop of its own
@@ -79,19 +79,19 @@ GONE, UNSERVED = EngineError("no inference server answers"), ModelNotServed("it 
 
 
 async def test_an_inference_server_that_comes_up_and_loads_its_adapter_later_is_waited_for(make_env, monkeypatch):
-    monkeypatch.setattr(cli, "LOOK_S", 0.001)
+    monkeypatch.setattr(starting, "LOOK_S", 0.001)
     env = make_env()  # with a tokenizer that is named, so that none has to be asked for
     (server,) = env.server.servers
     monkeypatch.setattr(server, "connect", Starting(server, GONE, GONE, UNSERVED, UNSERVED))
-    await cli.check_tokenizer(env)
+    await starting.check_tokenizer(env)
     assert not server.connect.errors
 
 
 @pytest.mark.parametrize("errors", [[UNSERVED], [GONE, *[UNSERVED] * 99]])
 async def test_a_model_that_it_does_not_serve_is_told(make_env, monkeypatch, errors):
-    monkeypatch.setattr(cli, "LOOK_S", 0.001)
+    monkeypatch.setattr(starting, "LOOK_S", 0.001)
     env = make_env()
     (server,) = env.server.servers
     monkeypatch.setattr(server, "connect", Starting(server, *errors))
     with pytest.raises(ModelNotServed):
-        await cli.check_tokenizer(env)
+        await starting.check_tokenizer(env)

@@ -1,9 +1,12 @@
 """Options of every environment."""
 
 import pytest
+from atroposlib.envs.base import BaseEnvConfig
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 from pydantic import ValidationError
 
-from envs.config import UNUSED, AgentEnvConfig
+from envs.config import AgentEnvConfig
+from envs.options import EngineConfig
 
 
 def config(**options):
@@ -13,14 +16,22 @@ def config(**options):
 def test_options_of_atroposlib_that_have_no_effect_are_refused():
     with pytest.raises(ValidationError, match="worker_timeout has no effect"):
         config(worker_timeout=1)
-    assert all(name in AgentEnvConfig.model_fields for name in UNUSED)
+    assert config(worker_timeout=600).thinking_mode is False, "which atroposlib reads"
+
+
+def test_every_option_of_atroposlib_is_followed_or_refused():
+    for theirs, ours in [(BaseEnvConfig, AgentEnvConfig), (APIServerConfig, EngineConfig)]:
+        assert theirs.model_fields.keys() - ours.model_fields.keys() == ours.unused.keys()
+        for name, default in ours.unused.items():
+            known = theirs.model_fields[name].default
+            assert default == getattr(known, "value", known)
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"max_reply_tokens": 8192, "max_token_length": 8192}, "must be smaller than max_token_length"),
-        ({"inference_weight": 0.0}, "inference_weight must be positive"),
+        ({"inference_weight": 0.0}, "inference_weight\\s+Input should be greater than 0"),
         ({"eval_ks": [1, 8], "eval_samples": 4}, "eval_ks needs eval_samples >= 8"),
         ({"no_such_option": 1}, "Extra inputs"),
     ],

@@ -10,10 +10,11 @@ from scripted_engine import ScriptedEngine
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
+from envs.cli import doctor
 from envs.config import AgentEnvConfig
 from envs.doctor import TASKS, Certificate, Status, examine, examine_rows, examine_scripted, examine_template
 from envs.options import EngineConfig, Options
-from envs.swe import doctor
+from envs.swe.program import PROGRAM
 
 
 class FaultyEngine(ScriptedEngine):
@@ -40,7 +41,7 @@ def engine(smollm2_tokenizer):
 async def certificate(engine, folder, server_type="vllm", **env):
     env = AgentEnvConfig(tokenizer_name=folder, rollout_server_url="http://127.0.0.1:9", **env)
     config = EngineConfig(base_url=engine.url, model_name="scripted", server_type=server_type, api_key="x")
-    options = Options.model_construct(env=env, openai=config, _engines=[])
+    options = Options.model_construct(env=env, openai=[config])
     return Certificate([check async for check in examine(options)])
 
 
@@ -175,10 +176,8 @@ def test_options_of_the_template_reach_it_and_folding_is_advised_where_it_helps(
 
 
 def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_options(capsys):
-    assert doctor.main(["--json", "--openai.base_url", "http://127.0.0.1:9/v1"]) == 1
+    assert doctor(PROGRAM, ["--json", "--openai.base_url", "http://127.0.0.1:9/v1"]) == 1
     found = json.loads(capsys.readouterr().out)
     assert not found["ok"]
     assert "no inference server answers" in found["checks"][0]["text"]
-    with pytest.raises(SystemExit) as ended:
-        doctor.main(["--env.nonsense", "1"])
-    assert ended.value.code == 2
+    assert doctor(PROGRAM, ["--env.nonsense", "1"]) == 2

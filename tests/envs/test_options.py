@@ -6,19 +6,9 @@ from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 
 
 def test_each_url_is_a_server_of_its_own():
-    options = Options(
-        env=None,
-        openai=EngineConfig(base_url="http://a/v1, http://b/v1,", model_name="m"),
-        _cli_parse_args=False,
-    )
+    options = Options(env=None, openai=[EngineConfig(base_url="http://a/v1, http://b/v1,", model_name="m")])
     assert [engine.base_url for engine in options.engines] == ["http://a/v1", "http://b/v1"]
     assert {engine.model_name for engine in options.engines} == {"m"}
-
-
-def test_servers_that_a_file_lists_win():
-    options = Options(env=None)
-    options._engines = [EngineConfig(base_url="http://c/v1")]
-    assert [engine.base_url for engine in options.engines] == ["http://c/v1"]
 
 
 def test_an_option_that_is_not_known_is_refused():

@@ -8,7 +8,7 @@ import pytest
 from envs.doctor import Status
 from envs.judging.check import check_tasks
 from envs.swe import STARTER
-from envs.swe.doctor import _surroundings
+from envs.swe.doctor import surroundings
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from sandboxes.base import SandboxSpec
@@ -51,7 +51,7 @@ async def test_the_preflight_passes(over_ssh):
 
 
 async def test_the_doctor_sees_it(over_ssh, tmp_path):
-    checks = {check.name: check async for check in _surroundings(SWEEnvConfig(run_dir=tmp_path))}
+    checks = {check.name: check async for check in surroundings(SWEEnvConfig(run_dir=tmp_path))}
     assert checks["sandboxes"].status is Status.OK, checks["sandboxes"]
 
 

@@ -9,7 +9,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.engines import completions
 from atropos_agent.engines.completions import CompletionsServer, backoff_s
-from atropos_agent.engines.errors import ContextOverflow, EngineDown, ModelNotServed, OddAnswer
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, ModelNotServed, NotThisServer, OddAnswer, Refused
 from atropos_agent.engines.http import NoAnswer, Response
 from atropos_agent.engines.load import Load
 from atropos_agent.engines.replies import UnsoundReply
@@ -117,14 +117,14 @@ TOO_LONG = "The decoder prompt (length 4000) is longer than the maximum model le
         (refused(500, "Internal Server Error"), OddAnswer),
         (refused(500, TOO_LONG), ContextOverflow),
         (refused(400, TOO_LONG), ContextOverflow),
-        (refused(400, "no such option"), EngineError),
-        (refused(404, "no such model"), EngineError),
+        (refused(400, "no such option"), Refused),
+        (refused(404, "no such model"), Refused),
         (refused(200, "<html>please wait</html>"), OddAnswer),
         (refused(200, ""), OddAnswer),
         (told({"error": {"message": TOO_LONG}}), ContextOverflow),
         (told({"error": {"message": "overloaded", "code": 503}}), EngineDown),
-        (told({"error": {"message": "no such option", "code": 400}}), EngineError),
-        (told({"object": "error", "message": "no such model", "code": 404}), EngineError),
+        (told({"error": {"message": "no such option", "code": 400}}), Refused),
+        (told({"object": "error", "message": "no such model", "code": 404}), Refused),
         (told({"detail": "Engine not initialized", "status_code": 503}), EngineDown),
         (told({"error": "something"}), OddAnswer),
         (told({"status": "ok"}), OddAnswer),
@@ -226,6 +226,31 @@ async def test_another_model_is_told_from_no_answer():
     with pytest.raises(EngineError, match="no inference server answers") as caught:
         await server.connect()
     assert not isinstance(caught.value, ModelNotServed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (httpx.Response(401, text="no key"), "set --openai.api_key to its key"),
+        (httpx.Response(403), "set --openai.api_key to its key"),
+        (httpx.Response(404), "answers /v1/models with 404, so it is another program or another protocol"),
+        (httpx.Response(405), "or --openai.server_type to what it speaks"),
+        (httpx.Response(301), "answers /v1/models with 301"),
+        (httpx.Response(200, text="<html>welcome</html>"), "something else than a list of models ('<html>welcome"),
+        (httpx.Response(200, json={"models": []}), "something else than a list of models"),
+    ],
+)
+async def test_what_will_never_be_our_server_is_told_from_one_that_is_not_there_yet(answer, said):
+    with pytest.raises(NotThisServer) as caught:
+        await server_with(lambda request: answer).connect()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
+async def test_a_server_that_is_not_there_yet_may_be_waited_for(status):
+    with pytest.raises(EngineError) as caught:
+        await server_with(lambda request: httpx.Response(status)).connect()
+    assert not isinstance(caught.value, NotThisServer)
 
 
 async def test_the_only_model_is_taken_where_none_is_named():

@@ -12,12 +12,12 @@ from typing import Any
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.base import AgentEnv
-from envs.cli import check_tokenizer
 from envs.config import AgentEnvConfig
 from envs.lab import smoke
 from envs.lab.curve import Rise, rise
 from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.options import EngineConfig
+from envs.starting import check_tokenizer
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
 from sandboxes.local import LocalBackend

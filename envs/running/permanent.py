@@ -1,0 +1,92 @@
+"""Tell failures that pass from those that don't, and end a run in which nothing but one of the latter ever happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from atropos_agent.engines.errors import RETRIED, Refused
+from atropos_agent.types import TokenMismatch
+from envs.types import Failure, InfraError, Task
+from sandboxes.base import DaemonError, SandboxError, StorageFull
+
+FAILURES = 12
+"""Failures in a row, all alike, after which there is no hope, where none has ever succeeded."""
+SEVERAL = 3
+"""Tasks that they must be of, or all tasks where a run has fewer."""
+
+_PASSING = (OSError, MemoryError, DaemonError, StorageFull)
+"""What passes, whoever waits. Connections and time limits are OSErrors."""
+_PERMANENT = (
+    *(Refused, TokenMismatch, SandboxError),
+    *(ValueError, TypeError, LookupError, AttributeError, NameError, ImportError),
+    *(NotImplementedError, AssertionError, ArithmeticError),
+)
+"""What comes again with the same input: a refusal, or a mistake in a program."""
+_VARYING = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
+
+
+class NothingWorks(RuntimeError):
+    """Every rollout fails by the same failure, which does not pass; the message names it."""
+
+
+class Hope:
+    """Knows whether any rollout has succeeded since the start, and what the others have failed with.
+
+    tasks: how many the run has, at least."""
+
+    def __init__(self, tasks: int = SEVERAL) -> None:
+        self._tasks = min(SEVERAL, max(1, tasks))
+        self._lost = True
+        self._reason = ""
+        self._of: set[str] = set()
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """Take in that a rollout was made: whatever comes later may pass."""
+        self._lost = False
+
+    def failed(self, task: Task, error: InfraError) -> None:
+        """Take in a failure. Raises NothingWorks when there is no hope."""
+        if not self._lost:
+            return
+        reason = _alike(task, error) if permanent(error) else ""
+        if reason != self._reason:
+            self._reason, self._failures = reason, 0
+            self._of.clear()
+        self._failures += 1
+        self._of.add(task.id)
+        if reason and self._failures >= FAILURES and len(self._of) >= self._tasks:
+            raise NothingWorks(
+                f"none of the rollouts succeeds: {self._failures} in a row, of {len(self._of)} tasks, failed alike, "
+                f"and that does not pass: {error}"
+            ) from error
+
+
+def permanent(error: InfraError) -> bool:
+    """Tell whether the same rollout would fail again, however long one waits."""
+    chain = list(_chain(error))
+    if any(isinstance(one, _PASSING) or getattr(one, "passing", False) for one in chain):
+        return False
+    return error.kind is Failure.TASK or any(isinstance(one, _PERMANENT) or _refusal(one) for one in chain)
+
+
+def _refusal(error: BaseException) -> bool:
+    """Tell whether an HTTP client's error says that a server refuses what we send; openai's have a `status_code`."""
+    status = getattr(error, "status_code", None)
+    return isinstance(status, int) and 400 <= status < 500 and status not in RETRIED
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
+
+
+def _alike(task: Task, error: InfraError) -> str:
+    """A failure's text without what differs from task to task and from time to time."""
+    text = str(error)
+    for own in (task.id, task.image):
+        text = text.replace(own, "…") if own else text
+    return f"{error.kind} {_VARYING.sub('…', text)}"

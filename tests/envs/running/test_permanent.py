@@ -1,0 +1,124 @@
+"""What passes and what does not; a run in which nothing but the latter happens ends with its name."""
+
+import asyncio
+
+import pytest
+from sums import Sums
+
+from atropos_agent.engines.errors import EngineDown, Refused
+from atropos_agent.types import AgentError, EngineError, TokenMismatch
+from envs.running.commands import evaluate_once, process_groups
+from envs.running.failures import attribute
+from envs.running.permanent import FAILURES, Hope, NothingWorks, permanent
+from envs.types import Failure, InfraError, Task
+from sandboxes.base import DaemonError, ImageMissing, SandboxDied, SandboxError, SandboxTimeout, StorageFull
+
+TASKS = [Task(f"task-{n}", "Do it.", image=f"image-{n}") for n in range(4)]
+
+
+def caused(error, cause):
+    error.__cause__ = cause
+    return error
+
+
+class Unauthorized(Exception):
+    """As an HTTP client raises it."""
+
+    status_code = 401
+
+
+def seen(error):
+    """The infrastructure failure that a worker makes of an exception."""
+    return error if isinstance(error, InfraError) else caused(attribute(error), error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Refused("401"),
+        TokenMismatch("no ids"),
+        SandboxError("unknown runtime specified runcs"),
+        ImageMissing("there is no image x"),
+        ValueError("unknown tool"),
+        KeyError("answer"),
+        caused(AgentError("a tool failed"), TypeError("not callable")),
+        caused(EngineError("Unauthorized: no key"), Unauthorized()),
+        InfraError(Failure.TASK, "the prompt left no room for a reply"),
+    ],
+    ids=repr,
+)
+def test_what_comes_again_with_the_same_input_is_permanent(error):
+    assert permanent(seen(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        EngineDown("503"),
+        EngineError("the inference server did not answer within 600 s"),
+        caused(EngineError("no inference server has answered for 1800 s"), EngineDown("refused")),
+        SandboxDied("gone"),
+        SandboxTimeout("slow"),
+        DaemonError("500"),
+        StorageFull("full"),
+        OSError(28, "No space left on device"),
+        caused(ValueError("no JSON"), ConnectionResetError()),
+        RuntimeError("the judge is away"),
+        InfraError(Failure.SUSPENDED, "stood still"),
+    ],
+    ids=repr,
+)
+def test_what_may_be_away_or_busy_is_not(error):
+    assert not permanent(seen(error))
+
+
+def fail(hope, times, error, tasks=TASKS):
+    for n in range(times):
+        hope.failed(tasks[n % len(tasks)], seen(error(n, tasks[n % len(tasks)])))
+
+
+def test_many_alike_of_several_tasks_leave_no_hope_whatever_numbers_they_name():
+    hope = Hope()
+    with pytest.raises(NothingWorks, match=r"12 in a row, of 4 tasks, failed alike.*: unknown tool x at 0x0b"):
+        fail(hope, FAILURES, lambda n, task: ValueError(f"unknown tool x at 0x{n:02x} of {task.id} in {task.image}"))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "error"),
+    [
+        (TASKS, lambda n, task: SandboxDied("gone")),
+        (TASKS, lambda n, task: ValueError("one" if n % 2 else "other")),
+        (TASKS[:2], lambda n, task: ValueError("of two tasks only")),
+        (TASKS, lambda n, task: SandboxDied("gone") if n % 5 == 0 else ValueError("x")),
+    ],
+    ids=["passing", "not alike", "too few tasks", "passing now and then"],
+)
+def test_anything_else_leaves_hope(tasks, error):
+    fail(Hope(), 200, error, tasks)
+
+
+def test_one_success_is_hope_for_good():
+    hope = Hope()
+    fail(hope, FAILURES - 1, lambda n, task: ValueError("x"))
+    hope.succeeded()
+    fail(hope, 200, lambda n, task: ValueError("x"))
+
+
+def test_of_fewer_tasks_all_must_fail():
+    with pytest.raises(NothingWorks, match="of 1 tasks"):
+        fail(Hope(tasks=1), FAILURES, lambda n, task: ValueError("x"), TASKS[:1])
+
+
+class Mistaken(Sums):
+    """Its own code is wrong."""
+
+    async def attempt(self, task, seat):
+        raise ValueError("--env.tools termnal: there is none of that name")
+
+
+@pytest.mark.parametrize("command", [process_groups, evaluate_once])
+async def test_a_run_in_which_nothing_can_work_ends_with_its_name(make_env, command):
+    env = make_env(Mistaken, total_steps=50, eval_samples=8)
+    async with asyncio.timeout(60):
+        with pytest.raises(NothingWorks, match="termnal: there is none of that name"):
+            await command(env)
