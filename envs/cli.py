@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from dotenv import load_dotenv
 
 from envs.config import AgentEnvConfig
-from envs.names import meant
 from envs.options import Options, UsageError
 from envs.reading import read_options
 from envs.records.redaction import Redactor
@@ -30,7 +29,7 @@ from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
 from envs.usage import usage
-from sandboxes.naming import resolve
+from sandboxes.naming import meant, resolve
 
 if TYPE_CHECKING:
     from envs.base import AgentEnv

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from atropos_agent.types import AgentConfig
+from sandboxes.arguments import web_address
 
 if TYPE_CHECKING:
     from atropos_agent.tokens.template import ChatTemplate
@@ -42,18 +42,6 @@ UNUSED: Mapping[str, Any] = MappingProxyType(
 
 
 NO_EFFECT = "has no effect in this environment; remove it"
-
-
-def web_address(url: str) -> str:
-    """Return a URL that HTTP can be spoken to. Raises ValueError, which says what it lacks."""
-    try:
-        parts = urlsplit(url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError as error:
-        raise ValueError(f"this is no URL ({error}); give one like http://localhost:8000") from None
-    if not whole or url != url.strip() or " " in url:
-        raise ValueError("this is no URL of a server; give one like http://localhost:8000, with http:// or https://")
-    return url
 
 
 def _not_zero(steps: int) -> int:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from envs.config import Told, web_address
+from envs.config import Told
+from sandboxes.arguments import web_address
 
 
 class UsageError(ValueError):

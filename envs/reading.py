@@ -21,8 +21,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from envs.config import NO_EFFECT, Told
-from envs.names import meant
 from envs.options import EngineConfig, Options, UsageError
+from sandboxes.naming import meant
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import orjson
 from rich.console import Console
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -19,8 +20,13 @@ from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+from envs.records.comparison import NoEvaluation, compare, read_rates
+from envs.records.disk import replace_file
+from envs.records.inspect_log import inspect_log
+from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.evaluation import OtherEvaluation, Samples, described
 from envs.running.stopping import STATUS, EndBySignal
 from envs.running.waiting import once_reachable
 
@@ -40,8 +46,7 @@ async def run_command(
     env.redactor = redactor
     logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
     if command == "evaluate":
-        summary = await evaluate_once(env)
-        Console().print(summary.render())
+        await evaluate_and_compare(env, options)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
         end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
@@ -50,6 +55,28 @@ async def run_command(
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
     return STATUS if env.stopping.asked else 0
+
+
+async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
+    """Evaluate; print the table, what differs from an earlier evaluation, and write a log for Inspect's viewer, as the
+    options want it. Raises UsageError."""
+    before = None
+    try:
+        before = None if options.against is None else read_rates(options.against)
+        summary = await evaluate_once(env)
+        Console().print(summary.render())
+        if before is not None and options.against is not None:
+            now = read_rates(env.run_dir / "eval-0.json")
+            Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
+    except (NoEvaluation, OtherEvaluation) as error:
+        raise UsageError(str(error)) from error
+    if options.inspect_log is not None:
+        path = options.inspect_log
+        samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**described(env), "step": 0})
+        log = inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
+        print(f"for Inspect: {path}")
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:

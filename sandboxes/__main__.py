@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import sys
 
+from sandboxes.arguments import Parser
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import connect, ensure_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -29,7 +29,7 @@ async def reap() -> None:
 
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    parser = argparse.ArgumentParser(prog="python -m sandboxes", description=__doc__)
+    parser = Parser(prog="python -m sandboxes", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for function in (setup, reap):
         command = commands.add_parser(function.__name__, help=function.__doc__, description=function.__doc__)

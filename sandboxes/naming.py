@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,11 +17,9 @@ def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
         return known[value]
     module, colon, name = value.partition(":")
     if not (module and colon and name):
-        near = get_close_matches(value, known, n=1)
-        meant = f" did you mean {near[0]}?" if near else ""
         raise ValueError(
-            f"{option} {value}: there is none of that name;{meant} choose {', '.join(known) or 'a dotted path'}, "
-            "or give one of your own as package.module:name"
+            f"{option} {value}: there is none of that name{meant(value, known)}; "
+            f"choose {', '.join(known) or 'a dotted path'}, or give one of your own as package.module:name"
         )
     try:
         found = importlib.import_module(module)
@@ -34,3 +32,28 @@ def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that was probably meant, None where none is near.
+
+    Options are found without what stands before their last dot, and with `-` for `_` or the other way round."""
+    plain = {one.replace("-", "_"): one for one in known}
+    wanted = name.replace("-", "_")
+    if wanted in plain:
+        return plain[wanted]
+    outer, _, bare = wanted.lstrip("_").rpartition(".")
+    ends: dict[str, list[str]] = {}
+    for one in plain:
+        ends.setdefault(one.lstrip("_").rpartition(".")[2], []).append(one)
+    for end in [bare] if bare in ends else get_close_matches(bare, ends, n=1, cutoff=0.7 if len(bare) > 4 else 0.6):
+        beside = [one for one in ends[end] if one.lstrip("_").rpartition(".")[0] == outer]
+        return plain[(beside or ends[end])[0]]
+    found = get_close_matches(wanted, plain, n=1, cutoff=0.85)
+    return plain[found[0]] if found else None
+
+
+def meant(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return "; did you mean …?" for a message, or nothing where no known name is near."""
+    found = nearest(name, known)
+    return f"; did you mean {prefix}{found}?" if found else ""

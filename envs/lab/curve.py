@@ -14,6 +14,7 @@ import orjson
 
 from envs.records.atif import parts
 from envs.records.read import read_counts, read_from
+from envs.records.stats import Interval, interval, share_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,7 @@ class RolloutTail:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Solve rates on held-out tasks after some step. rates: by task; low, high: 95% interval of the
-    mean over tasks."""
+    """Solve rates on held-out tasks after some step. rates: by task; samples: of all tasks together."""
 
     step: int
     rates: Mapping[str, float]
@@ -62,21 +62,20 @@ class Evaluation:
         return statistics.fmean(self.rates.values())
 
     @property
-    def interval(self) -> tuple[float, float]:
-        return bootstrap([*self.rates.values()])
+    def interval(self) -> Interval | None:
+        """Return the 95% interval of the mean over tasks; None where so few can't carry one."""
+        return share_interval([*self.rates.values()])
+
+    def __str__(self) -> str:
+        """Return the mean with its interval and what stands behind it."""
+        spread = "too few tasks for an interval" if self.interval is None else f"95% interval {self.interval:}"
+        return f"{self.mean:.0%}, {spread} ({len(self.rates)} tasks, {self.samples} samples)"
 
 
-def gain(before: Evaluation, after: Evaluation) -> tuple[float, tuple[float, float]]:
-    """Return the mean difference over tasks, and its 95% interval: the same tasks are compared."""
+def gain(before: Evaluation, after: Evaluation) -> tuple[float, Interval | None, int]:
+    """Return the mean difference over tasks, its 95% interval, and their number: the same tasks are compared."""
     differences = [after.rates[name] - before.rates[name] for name in before.rates if name in after.rates]
-    return statistics.fmean(differences), bootstrap(differences)
-
-
-def bootstrap(values: Sequence[float], draws: int = 10_000) -> tuple[float, float]:
-    """Return the 95% percentile interval of the mean, tasks drawn with replacement from a fixed seed."""
-    rng = random.Random(0)
-    means = sorted(statistics.fmean(rng.choices(values, k=len(values))) for _ in range(draws))
-    return means[int(0.025 * draws)], means[int(0.975 * draws) - 1]
+    return statistics.fmean(differences), interval(differences), len(differences)
 
 
 @dataclass(frozen=True, slots=True)

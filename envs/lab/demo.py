@@ -25,6 +25,7 @@ from envs.lab.parts import PartError, Parts, answers, healthy, until_signalled
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY, adapter
 from envs.records.metrics import Metrics
+from sandboxes.arguments import Parser, count, named, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -187,13 +188,13 @@ def _read_metrics(path: Path) -> Metrics | None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m envs.swe demo", description=__doc__)
+    parser = Parser(prog="python -m envs.swe demo", description=__doc__)
     add = parser.add_argument
-    add("--groups", type=int, default=16, help="groups to pull before it ends (default: %(default)s)")
-    add("--group-size", type=int, default=4, help="rollouts of a group (default: %(default)s)")
-    add("--tags", default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
-    add("--model", default="smollm2", help="of the embedded inference server (default: %(default)s)")
-    add("--engine-url", help="use the inference server that answers here, and start none")
+    add("--groups", type=count, default=16, help="groups to pull before it ends (default: %(default)s)")
+    add("--group-size", type=count, default=4, help="rollouts of a group (default: %(default)s)")
+    add("--tags", type=named, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
+    add("--model", type=named, default="smollm2", help="of the embedded inference server (default: %(default)s)")
+    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
     add("--adapter", type=Path, help="begin with this warm start of SmolLM2 (default: made on first use)")
     add("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
     return parser

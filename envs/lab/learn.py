@@ -39,6 +39,7 @@ from envs.lab.warm_start import adapter
 from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from envs.records.disk import replace_file
 from envs.swe import STARTER
+from sandboxes.arguments import Parser, count, named, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -187,8 +188,7 @@ async def _evaluate(
             f"no rollout of the evaluation after step {step} could be judged; {run_dir / f'evaluate-{step}.log'} "
             f"says why. It is made again with --run-dir {run_dir}"
         )
-    low, high = found.interval
-    console.print(f"held-out tasks after step {step}: {found.mean:.0%} solved, 95% interval [{low:.0%}, {high:.0%}]")
+    console.print(f"held-out tasks after step {step}: solved {found}", highlight=False, markup=False)
 
 
 def _kept_current(server: PolicyServer, out: Path) -> AbstractAsyncContextManager[None]:
@@ -272,20 +272,20 @@ def _commit() -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m envs.swe learn", description=__doc__)
+    parser = Parser(prog="python -m envs.swe learn", description=__doc__)
     add = parser.add_argument
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.
     add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     add("--run-dir", type=Path, help="where it goes, or went before (default: a new one under runs/)")
-    add("--engine-url", help="use the inference server that answers here, and start none")
-    add("--model", help="folder or hub name of the model that your server serves")
+    add("--engine-url", type=url, help="use the inference server that answers here, and start none")
+    add("--model", type=named, help="folder or hub name of the model that your server serves")
     add("--trainer", type=Path, help="a trainer's file to run instead of envs.lab.trainer")
     add(
         "--adapter",
         type=Path,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
-    add("--steps", type=int, help="take so many instead of the preset's")
+    add("--steps", type=count, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser

@@ -51,11 +51,11 @@ class _Axis:
 
 
 def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequence[Evaluation]] | None = None) -> Markup:
-    """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval."""
-    spans = [e.interval for those in (bars or {}).values() for e in those]
+    """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval where it has one."""
+    spans = [(e.interval.low, e.interval.high) if e.interval else (e.mean, e.mean) for e in _all(bars)]
     values = [y for points in series.values() for _, y in points] + [y for span in spans for y in span]
     steps = [x for points in series.values() for x, _ in points]
-    steps += [float(e.step) for those in (bars or {}).values() for e in those]
+    steps += [float(e.step) for e in _all(bars)]
     x = _Axis(min(steps, default=0), max([*steps, min(steps, default=0) + 1]), _LEFT, WIDTH - _RIGHT)
     low, high = min([*values, 0.0]), max([*values, 0.0])
     high = 1.0 if 0.7 < high <= 1 else (high * 1.05 if high > low else low + 1)
@@ -75,7 +75,7 @@ def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequenc
             path = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in series[name])
             parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{path}"/>')
         for one in (bars or {}).get(name, ()):
-            low_end, high_end = one.interval
+            low_end, high_end = (one.interval.low, one.interval.high) if one.interval else (one.mean, one.mean)
             parts.append(
                 f'<line stroke="{colour}" stroke-width="2" x1="{x(one.step):.1f}" x2="{x(one.step):.1f}" '
                 f'y1="{y(low_end):.1f}" y2="{y(high_end):.1f}"/>'
@@ -86,6 +86,10 @@ def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequenc
         parts.append(f'<text class="tick" fill="{colour}" x="{place}" y="27" text-anchor="end">{escape(name)}</text>')
         place -= 9 + 6 * len(name)
     return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>')
+
+
+def _all(bars: Mapping[str, Sequence[Evaluation]] | None) -> list[Evaluation]:
+    return [one for those in (bars or {}).values() for one in those]
 
 
 def write_page(curve: Curve, path: Path, config: Mapping[str, Any]) -> None:
@@ -116,12 +120,12 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
     found = [("steps", str(len(curve.steps)))]
     those = curve.evaluations
     if those:
-        low, high = those[-1].interval
-        found.append(("held-out before", f"{those[0].mean:.0%}"))
-        found.append(("held-out after", f"{those[-1].mean:.0%} [{low:.0%}, {high:.0%}]"))
+        found.append(("held-out before", str(those[0])))
+        found.append(("held-out after", str(those[-1])))
     if len(those) > 1:
-        difference, (low, high) = gain(those[0], those[-1])
-        found.append(("held-out gain", f"{difference:+.0%} [{low:+.0%}, {high:+.0%}]"))
+        difference, spread, tasks = gain(those[0], those[-1])
+        said = "too few tasks for an interval" if spread is None else f"95% interval {spread:+}"
+        found.append(("held-out gain", f"{difference:+.0%}, {said} ({tasks} tasks, paired)"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))
         found.append(("chance of that rise", f"p = {risen.p_value:.2g}"))

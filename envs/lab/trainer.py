@@ -39,6 +39,7 @@ from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
 from envs.lab.weights import hand_over, kept_current, policy_server
 from envs.records.disk import replace_file
+from sandboxes.arguments import Parser, count, named, natural, not_negative, positive, url
 
 logger = logging.getLogger("trainer")
 
@@ -314,34 +315,44 @@ def _report(path: Path, line: Mapping[str, Any]) -> None:
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options; each has a default that suits a small model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
-    add("--model", required=True, help="folder or hub name of the model that the inference server started with")
+    add(
+        "--model",
+        type=named,
+        required=True,
+        help="folder or hub name of the model that the inference server started with",
+    )
     add("--lora", action="store_true", help="train an adapter, not all weights")
     add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
-    add("--rank", type=int, default=16, help="of a new adapter")
-    add("--api", default="http://localhost:8000", help="trainer API")
-    add("--engine", default="http://localhost:9004", help="where the inference server answers, ours or vLLM")
+    add("--rank", type=count, default=16, help="of a new adapter")
+    add("--api", type=url, default="http://localhost:8000", help="trainer API")
+    add("--engine", type=url, default="http://localhost:9004", help="where the inference server answers, ours or vLLM")
     add("--out", type=Path, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
-    add("--steps", type=int, default=20, help="in all, those of earlier starts included")
-    add("--batch-size", type=int, default=32, help="rows of a batch")
-    add("--max-token-length", type=int, default=8192, help="of a row")
-    add("--max-lag", type=int, default=4, help="steps by which a row may be older")
+    add("--steps", type=natural, default=20, help="in all, those of earlier starts included")
+    add("--batch-size", type=count, default=32, help="rows of a batch")
+    add("--max-token-length", type=count, default=8192, help="of a row")
+    add("--max-lag", type=natural, default=4, help="steps by which a row may be older")
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
-    add("--learning-rate", type=float, default=3e-4, help="constant")
+    add("--learning-rate", type=positive, default=3e-4, help="constant")
     add("--no-std", action="store_true", help="advantages are not divided by the std of a group's rewards")
-    add("--negative-weight", type=float, default=1.0, help="of advantages below zero; 0: learn from successes alone")
-    add("--epochs", type=int, default=1, help="optimizer steps on each batch")
-    add("--clip-low", type=float, default=0.2, help="ratios below 1 - this are clipped")
-    add("--clip-high", type=float, default=0.28, help="ratios above 1 + this are clipped")
-    add("--max-grad-norm", type=float, default=1.0, help=" ")
-    add("--part-tokens", type=int, default=1024, help="tokens computed at once")
+    add(
+        "--negative-weight",
+        type=not_negative,
+        default=1.0,
+        help="of advantages below zero; 0: learn from successes alone",
+    )
+    add("--epochs", type=count, default=1, help="optimizer steps on each batch")
+    add("--clip-low", type=not_negative, default=0.2, help="ratios below 1 - this are clipped")
+    add("--clip-high", type=not_negative, default=0.28, help="ratios above 1 + this are clipped")
+    add("--max-grad-norm", type=positive, default=1.0, help=" ")
+    add("--part-tokens", type=count, default=1024, help="tokens computed at once")
     add("--device", default="cpu", help=" ")
     add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the weights")
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
-    add("--threads", type=int, default=1, help="of one operation on CPU")
+    add("--threads", type=count, default=1, help="of one operation on CPU")
     add("--seed", type=int, default=0)
-    options = parser.parse_args(argv)
+    options: argparse.Namespace = parser.parse_args(argv)
     options.out = options.out.resolve()
     options.out.mkdir(parents=True, exist_ok=True)
     return options

@@ -33,6 +33,7 @@ from atropos_agent.formats.hermes import CALL, Hermes
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
 from envs.lab.parts import output_of
 from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
+from sandboxes.arguments import Parser, count, natural, positive
 
 if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
@@ -278,15 +279,15 @@ def _first_trained(row: SequenceData) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m envs.swe warmstart", description=__doc__)
+    parser = Parser(prog="python -m envs.swe warmstart", description=__doc__)
     add = parser.add_argument
     add("--recipe", choices=sorted(RECIPES), default="full", help="what it is made of (default: %(default)s)")
-    add("--examples", type=int, help="transcripts to train on, instead of the recipe's")
-    add("--rank", type=int, help="of the adapter, instead of the recipe's")
-    add("--learning-rate", type=float, help="at the start, instead of the recipe's")
+    add("--examples", type=count, help="transcripts to train on, instead of the recipe's")
+    add("--rank", type=count, help="of the adapter, instead of the recipe's")
+    add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
-    add("--trials", type=int, default=54, help="replies to try it with afterwards (default: %(default)s)")
-    add("--threads", type=int, default=1, help="threads of one operation (default: %(default)s)")
+    add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
+    add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
     add("--out", type=Path, help="copy the adapter to this file as well")
     add("--cache", type=Path, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.table import Table
@@ -69,6 +69,51 @@ def wilson(successes: int, n: int, *, z: float = 1.959963984540054) -> tuple[flo
 
 
 @dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95% interval."""
+
+    low: float
+    high: float
+
+    def __format__(self, sign: str) -> str:
+        return f"[{percent(self.low, sign)}, {percent(self.high, sign)}]"
+
+
+LEAST = 5
+"""Values below which an interval of their mean is not given: what they vary by is not known."""
+# Student's t, 97.5%, by degrees of freedom.
+_T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
+_T_FAR = ((60, 2.000), (120, 1.980))
+
+
+def interval(values: Sequence[float]) -> Interval | None:
+    """Return the 95% interval of the mean of independent values (Student's t), None where they can't carry one: fewer
+    than `LEAST`, or all the same."""
+    if len(values) < LEAST or len(set(values)) == 1:
+        return None
+    freedom = len(values) - 1
+    # The next smaller number of degrees makes it a little wider, never narrower.
+    known = {**_T, **dict(_T_FAR)}
+    t = known[max(degrees for degrees in known if degrees <= freedom)]
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(statistics.fmean(values) - half, statistics.fmean(values) + half)
+
+
+def share_interval(rates: Sequence[float]) -> Interval | None:
+    """Return the 95% interval of the mean of tasks' solve rates, None where they can't carry one. Where all are 0, or
+    all 1, it is that of as many tasks, each solved or not."""
+    if len(rates) >= LEAST and set(rates) in ({0.0}, {1.0}):
+        return Interval(*wilson(round(sum(rates)), len(rates)))
+    found = interval(rates)
+    return None if found is None else Interval(max(0.0, found.low), min(1.0, found.high))
+
+
+def percent(value: float, sign: str = "") -> str:
+    """Return a share as a percentage; sign: "+" where it is a difference."""
+    return f"{value:{sign}.0%}"
+
+
+@dataclass(frozen=True, slots=True)
 class TaskResult:
     """The samples of one task. low, high: 95% interval of the solve rate."""
 
@@ -92,6 +137,8 @@ class EvalSummary:
     pass_at: Mapping[int, Estimate]
     reward: Estimate | None
     unsampled: Sequence[str] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What was evaluated, and how: model, sampling, samples."""
 
     def metrics(self) -> dict[str, float]:
         """Return single numbers for a log."""
@@ -106,6 +153,7 @@ class EvalSummary:
         """Return everything, for `orjson.dumps`."""
         return {
             "format": 1,
+            "about": dict(self.about),
             "pass_at": {str(k): asdict(estimate) for k, estimate in self.pass_at.items()},
             "reward": None if self.reward is None else asdict(self.reward),
             "tasks": [asdict(task) for task in self.tasks],
@@ -129,13 +177,16 @@ class EvalSummary:
     def _title(self) -> str:
         if not self.pass_at:
             return "no task has a sample"
-        return "   ".join(f"pass@{k} {estimate}" for k, estimate in sorted(self.pass_at.items()))
+        figures = "   ".join(f"pass@{k} {estimate}" for k, estimate in sorted(self.pass_at.items()))
+        return f"{figures}   ({len(self.tasks)} tasks, {sum(task.samples for task in self.tasks)} samples)"
 
     def _footer_solved(self) -> str:
         return f"{sum(task.solved for task in self.tasks)}/{sum(task.samples for task in self.tasks)}"
 
 
-def summarise(results: Mapping[str, Sequence[float]], ks: Sequence[int] = (1,)) -> EvalSummary:
+def summarise(
+    results: Mapping[str, Sequence[float]], ks: Sequence[int] = (1,), *, about: Mapping[str, Any] | None = None
+) -> EvalSummary:
     """Make a summary of each task's rewards. pass@k is given for those of `ks` that every sampled
     task has samples for; a reward of at least 1 is correct."""
     sampled = {task: rewards for task, rewards in results.items() if rewards}
@@ -153,4 +204,5 @@ def summarise(results: Mapping[str, Sequence[float]], ks: Sequence[int] = (1,)) 
         },
         reward=Estimate.over([statistics.fmean(rewards) for rewards in sampled.values()]) if sampled else None,
         unsampled=tuple(sorted(task for task, rewards in results.items() if not rewards)),
+        about=about or {},
     )

@@ -15,7 +15,7 @@ from envs.delivery.sender import Registration, Sender
 from envs.delivery.trainer_api import EnvStatus, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.stats import EvalSummary
-from envs.running.evaluation import evaluate
+from envs.running.evaluation import described, evaluate
 from envs.running.outbox import Outbox
 from envs.running.run import Environment, Run, cancel, follow_load, open_rollouts, open_run
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
@@ -83,7 +83,7 @@ async def evaluate_once(env: Environment) -> EvalSummary:
     async with open_rollouts(env, Metrics(), len(tasks)) as (rollouts, _):
         following = asyncio.create_task(follow_load(env, rollouts.limiter))
         try:
-            summary = await evaluate(rollouts, tasks, env.config, env.run_dir)
+            summary = await evaluate(rollouts, tasks, env.config, env.run_dir, about=described(env))
         finally:
             await cancel([following])
         await env.log_evaluation(summary, started)
@@ -156,7 +156,10 @@ class TrainerPace:
     async def _evaluate(self, step: int) -> None:
         run, started = self._run, time.time()
         try:
-            summary = await evaluate(run.rollouts, run.eval_tasks, run.config, self._env.run_dir, step=step)
+            about = described(self._env)
+            summary = await evaluate(
+                run.rollouts, run.eval_tasks, run.config, self._env.run_dir, step=step, about=about
+            )
             await self._env.log_evaluation(summary, started)
         except Exception:
             logger.exception("an evaluation failed")

@@ -1,40 +1,159 @@
-"""Evaluations: every held-out task attempted several times, and how many were solved."""
+"""Evaluations: every held-out task attempted several times, and how many were solved.
+
+Each sample is on disk when it is made, so that an evaluation that was cut short goes on where it was.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from envs.config import AgentEnvConfig
-from envs.records.disk import replace_file, until_room
+from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.running.rollouts import Rollouts
+from envs.running.run import Environment, cancel
 from envs.types import InfraError, Seat, Task
+
+logger = logging.getLogger(__name__)
+
+_SAMPLING = (
+    *("eval_temperature", "top_p", "max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s"),
+    *("system_prompt", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "agent"),
+)
+"""Options of every environment that decide how its model is sampled in an evaluation."""
+
+
+class OtherEvaluation(ValueError):
+    """The directory holds the beginning of another evaluation; the message says in what it differs."""
+
+
+def described(env: Environment) -> dict[str, Any]:
+    """Return what an evaluation is of: environment, models, sampling, and the environment's own options."""
+    options = env.config.model_dump(mode="json")
+    own = {name: value for name, value in options.items() if name not in AgentEnvConfig.model_fields}
+    about = {
+        "environment": env.name,
+        "models": sorted({str(server.config.model_name) for server in env.servers}),
+        "sampling": {name: options[name] for name in _SAMPLING},
+        "options": own,
+    }
+    kept: dict[str, Any] = orjson.loads(env.redactor.text(orjson.dumps(about).decode()))
+    return kept
 
 
 async def evaluate(
-    rollouts: Rollouts, tasks: Sequence[Task], config: AgentEnvConfig, run_dir: Path, *, step: int = 0
+    rollouts: Rollouts,
+    tasks: Sequence[Task],
+    config: AgentEnvConfig,
+    run_dir: Path,
+    *,
+    step: int = 0,
+    about: Mapping[str, Any] | None = None,
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
-    Rollouts that failed by our fault are left out and counted. step: the trainer's.
+    Samples of an earlier start are taken over. Rollouts that failed by our fault are left out and counted. about: what
+    is evaluated, see `described`. step: the trainer's. Raises OtherEvaluation, and NothingWorks when no rollout can
+    succeed.
     """
-    seat = Seat(step=step, evaluating=True)
-    results = await asyncio.gather(
-        *(rollouts.make(task, seat) for task in tasks for _ in range(config.eval_samples)), return_exceptions=True
-    )
+    about = {**(about or {}), "step": step}
+    samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
+    wanted = [(task, number) for number in range(config.eval_samples) for task in tasks]
+    left = [(task, number) for task, number in wanted if (task.id, number) not in samples.rewards]
+    if len(left) < len(wanted):
+        done = len(wanted) - len(left)
+        logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(wanted), len(left))
+
+    async def make(task: Task, number: int) -> None:
+        try:
+            rollout, _ = await rollouts.make(task, Seat(member=number, step=step, evaluating=True))
+        except InfraError:
+            return  # counted where it failed; the next start tries again
+        await samples.add(task.id, number, rollout.verdict.reward, rollout.id)
+
+    making = {asyncio.create_task(make(task, number)) for task, number in left}
+    try:
+        if making:
+            await asyncio.wait(making, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await cancel(making)
+    for one in making:
+        if not one.cancelled():
+            one.result()
     rewards: dict[str, list[float]] = {task.id: [] for task in tasks}
-    for result in results:
-        if isinstance(result, tuple):
-            rollout, _ = result
-            rewards[rollout.task.id].append(rollout.verdict.reward)
-        elif not isinstance(result, InfraError | asyncio.CancelledError):
-            raise result
-    summary = summarise(rewards, config.eval_ks)
+    for task, number in wanted:
+        if (task.id, number) in samples.rewards:
+            rewards[task.id].append(samples.rewards[task.id, number])
+    made = sum(map(len, rewards.values()))
+    counts = {"tasks": len(tasks), "samples_each": config.eval_samples, "made": made, "missing": len(wanted) - made}
+    summary = summarise(rewards, config.eval_ks, about={**about, "samples": counts})
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data))
     return summary
+
+
+@dataclass(slots=True)
+class Samples:
+    """The samples of an evaluation, each written when it is made. rewards: by task and number; rollouts: their ids."""
+
+    path: Path
+    rewards: dict[tuple[str, int], float] = field(default_factory=dict)
+    rollouts: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    @classmethod
+    async def open(cls, path: Path, about: Mapping[str, Any]) -> Samples:
+        """Read those that are there. A line that was cut short costs itself alone. Raises OtherEvaluation."""
+        samples = cls(path)
+        lines = await asyncio.to_thread(_lines, path)
+        there = next((line["about"] for line in lines if "about" in line), None)
+        if there is None:
+            header = orjson.dumps({"about": about})
+            await until_room(path, lambda: append_line(path, header))
+            return samples  # what stands before a header can't be told from another evaluation's
+        if differences := list(_differences(there, orjson.loads(orjson.dumps(about)))):
+            raise OtherEvaluation(
+                f"{path} holds another evaluation ({'; '.join(differences)}); give another --env.run_dir, "
+                "or the options of that one"
+            )
+        for line in lines:
+            if "reward" in line:
+                samples._take(line["task"], line["sample"], line["reward"], line["rollout"])
+        return samples
+
+    async def add(self, task: str, number: int, reward: float, rollout: str) -> None:
+        """Write one down."""
+        line = orjson.dumps({"task": task, "sample": number, "reward": reward, "rollout": rollout})
+        await until_room(self.path, lambda: append_line(self.path, line))
+        self._take(task, number, reward, rollout)
+
+    def _take(self, task: str, number: int, reward: float, rollout: str) -> None:
+        self.rewards[task, number] = float(reward)
+        self.rollouts[task, number] = str(rollout)
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    close_line(path)
+    found = []
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _differences(there: Any, here: Any, place: str = "") -> list[str]:
+    if isinstance(there, dict) and isinstance(here, dict):
+        names = sorted(there.keys() | here.keys())
+        return [one for name in names for one in _differences(there.get(name), here.get(name), f"{place}{name}.")]
+    return [] if there == here else [f"{place.rstrip('.')}: {there!r} there, {here!r} here"]

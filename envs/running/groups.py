@@ -5,7 +5,6 @@ It reads the journal, also while the run goes on. The last column names where th
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,11 +17,12 @@ from rich.text import Text
 from envs.running.database import RunDirectoryError
 from envs.running.group import GroupFate, fates
 from envs.types import GroupState
+from sandboxes.arguments import Parser
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     """Print the table. Returns 0, or 2 when the directory holds no run that can be read."""
-    parser = argparse.ArgumentParser(prog=f"{prog} groups", description=__doc__)
+    parser = Parser(prog=f"{prog} groups", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="directory of the run")
     states = [state.value for state in GroupState]
     parser.add_argument("--state", action="append", default=[], choices=states, help="only groups in this state")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
-from envs.names import meant
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
+
+from envs.running.stopping import ended_while_loading
+from sandboxes.naming import meant
 
 USAGE = """\
 python -m envs.swe COMMAND [OPTIONS]
@@ -50,7 +55,10 @@ def main(argv: list[str]) -> int:
 
             return doctor(PROGRAM, rest)
         if command in MODULES:
-            return int(import_module(MODULES[command]).main(rest))
+            with ended_while_loading():
+                print(f"{command}: loading …", file=sys.stderr)
+                module = import_module(MODULES[command])
+            return int(module.main(rest))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -64,6 +72,7 @@ def main(argv: list[str]) -> int:
 
 def command() -> int:
     """Run the command that this process was started with: `atropos-agent` on the command line."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return main(sys.argv[1:])
 
 

@@ -23,6 +23,7 @@ from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask, BadTasks, Task
+from sandboxes.arguments import Parser, count
 from sandboxes.base import SandboxError
 from sandboxes.docker import DockerBackend
 
@@ -50,7 +51,7 @@ class _Progress(Progress):
 
 def main(argv: list[str]) -> int:
     """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
-    parser = argparse.ArgumentParser(prog="python -m envs.swe tasks")
+    parser = Parser(prog="python -m envs.swe tasks")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_check(commands)
     _add_forge(commands)
@@ -63,13 +64,13 @@ def main(argv: list[str]) -> int:
         return 2
 
 
-def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     check = commands.add_parser("check", help=_CHECK, description=_CHECK)
     check.set_defaults(run=_check_command)
     check.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
     check.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
-    check.add_argument("--repeats", type=int, default=1, help="checks of each task; rewards must agree")
-    check.add_argument("--concurrency", type=int, default=4, help="tasks at the same time")
+    check.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    check.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
     check.add_argument(
         "--manifest",
         type=Path,
@@ -80,20 +81,20 @@ def _add_check(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check.add_argument("--base-image", help="replaces the image in the tasks' FROM")
 
 
-def _add_forge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
     forging.set_defaults(run=_forge_command)
     forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
     forging.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the task directories go")
-    forging.add_argument("--per-package", type=int, default=30, metavar="N", help="tasks from each package, at most")
-    forging.add_argument("--limit", type=int, metavar="N", help="tasks in all, at most")
+    forging.add_argument("--per-package", type=count, default=30, metavar="N", help="tasks from each package, at most")
+    forging.add_argument("--limit", type=count, metavar="N", help="tasks in all, at most")
     forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
-    forging.add_argument("--concurrency", type=int, default=2, help="packages at the same time")
+    forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
     forging.add_argument("--cache", type=Path, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
 
 
-def _add_convert(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     converting = commands.add_parser("convert", help=_CONVERT, description=_CONVERT)
     converting.set_defaults(run=_convert_command)
     converting.add_argument("format", choices=sorted(ADAPTERS))

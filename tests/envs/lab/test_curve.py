@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from samples import rollout
 
-from envs.lab.curve import Curve, Evaluation, bootstrap, gain, rise
+from envs.lab.curve import Curve, Evaluation, gain, rise
 from envs.records import atif
 from envs.records.atif import FILE_NAME, RolloutWriter, parts
 
@@ -28,12 +28,18 @@ def test_a_rise_is_told_from_noise() -> None:
 
 
 def test_the_gain_is_that_of_the_same_tasks() -> None:
-    before = Evaluation(0, {"a": 0.0, "b": 0.5, "c": 1.0}, 6)
-    after = Evaluation(9, {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0}, 8)
-    difference, (low, high) = gain(before, after)
-    assert difference == pytest.approx(0.5)
-    assert low <= 0.5 <= high
-    assert bootstrap([1.0, 1.0, 1.0]) == (1.0, 1.0)
+    before = Evaluation(0, {"a": 0.0, "b": 0.5, "c": 1.0, "e": 0.5, "f": 0.5}, 10)
+    after = Evaluation(9, {"a": 1.0, "b": 1.0, "c": 1.0, "d": 0.0, "e": 1.0, "f": 1.0}, 12)
+    difference, spread, tasks = gain(before, after)
+    assert (difference, tasks) == (pytest.approx(0.5), 5)
+    assert spread is not None and spread.low < 0.5 < spread.high
+
+
+def test_no_interval_is_given_that_the_tasks_can_not_carry() -> None:
+    assert Evaluation(0, {"a": 0.75}, 4).interval is None
+    assert str(Evaluation(0, {"a": 0.75}, 4)) == "75%, too few tasks for an interval (1 tasks, 4 samples)"
+    all_solved = Evaluation(0, {name: 1.0 for name in "abcdef"}, 24).interval
+    assert all_solved is not None and 0.5 < all_solved.low < 0.7 and all_solved.high == 1.0
 
 
 async def test_a_run_is_read_as_it_grows(tmp_path: Path) -> None:

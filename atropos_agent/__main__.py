@@ -1,0 +1,26 @@
+"""`python -m atropos_agent`, and the command `atropos-agent`: the same as `python -m envs.swe`.
+
+It also works, and says what is wrong, where a package of the user's is named `envs`.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from sandboxes.shadowing import check_packages
+
+
+def command() -> int:
+    """Run the command that this process was started with. Returns the exit status."""
+    try:
+        check_packages("envs", "tools", "sandboxes")
+    except ImportError as error:
+        print(error, file=sys.stderr)
+        return 2
+    # By name: environments stand above this package, and it knows none of them.
+    return int(import_module("envs.swe.__main__").command())
+
+
+if __name__ == "__main__":
+    sys.exit(command())

@@ -1,0 +1,85 @@
+"""Two evaluations compared task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from envs.records.stats import Interval, interval, percent
+
+
+class NoEvaluation(ValueError):
+    """A file holds no evaluation; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Solve rates by task. samples: in all. about: what was evaluated, where the file says so."""
+
+    rates: Mapping[str, float]
+    samples: int
+    about: Mapping[str, Any]
+
+
+def read_rates(path: Path) -> Rates:
+    """Read the solve rates of an evaluation's file. Raises NoEvaluation."""
+    try:
+        found = orjson.loads(path.read_bytes())
+        rates = {str(task["task_id"]): task["solved"] / task["samples"] for task in found["tasks"]}
+        return Rates(rates, sum(task["samples"] for task in found["tasks"]), found.get("about") or {})
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise NoEvaluation(f"{path} is no file of an evaluation ({error}); give an eval-0.json") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How much more is solved than before, over the tasks that both have.
+
+    difference: mean over tasks of the differences of solve rates. interval: its 95% interval; None where there are too
+    few tasks, or all differ by the same.
+    """
+
+    difference: float
+    interval: Interval | None
+    tasks: int
+    only_before: int
+    only_now: int
+    samples_before: int
+    samples_now: int
+    changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in words, with how much stands behind it."""
+        spread = "too few tasks for an interval" if self.interval is None else f"95% interval {self.interval:+}"
+        text = (
+            f"difference {percent(self.difference, '+')}, {spread}: paired over {self.tasks} tasks "
+            f"({self.samples_before} samples before, {self.samples_now} now)"
+        )
+        if self.only_before or self.only_now:
+            text += f"; {self.only_before} tasks are only in the earlier one, {self.only_now} only in this one"
+        return "\n".join([text, *(f"not the same: {what}" for what in self.changed)])
+
+
+def compare(before: Rates, now: Rates) -> Comparison:
+    """Compare two evaluations. Raises NoEvaluation where they have no task in common."""
+    both = sorted(before.rates.keys() & now.rates.keys())
+    if not both:
+        raise NoEvaluation("the two evaluations have no task in common")
+    differences = [now.rates[task] - before.rates[task] for task in both]
+    names = sorted((before.about.get("sampling") or {}).keys() | (now.about.get("sampling") or {}).keys())
+    then, today = (one.about.get("sampling") or {} for one in (before, now))
+    changed = [f"{name} {then.get(name)!r} then, {today.get(name)!r} now" for name in names if then and today]
+    return Comparison(
+        sum(differences) / len(differences),
+        interval(differences),
+        len(both),
+        len(before.rates) - len(both),
+        len(now.rates) - len(both),
+        before.samples,
+        now.samples,
+        tuple(line for line, name in zip(changed, names, strict=False) if then.get(name) != today.get(name)),
+    )

@@ -1,0 +1,128 @@
+"""Command lines of programs that have options of their own: short messages, the nearest name, numbers with bounds."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from sandboxes.naming import meant
+
+WRONG_USE = 2
+"""The exit status of a program that was told something that can't be right."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Takes options by their whole names, and says what is wrong in a line for each mistake.
+
+    Subcommands are made of the same class."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Return the options. Ends the process with status 2 where they are wrong."""
+        found, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            known = self._known(sys.argv[1:] if args is None else args)
+            names = [word.partition("=")[0] for word in unknown if word.startswith("-")] or unknown
+            self.error("\n".join(f"  {name}: there is no such option{meant(name, known)}" for name in names))
+        return found
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where the options are explained. Ends the process."""
+        lines = f"\n{message}" if message.startswith(" ") else f" {message}"
+        self.exit(WRONG_USE, f"{self.prog}:{lines}\n{self.prog} --help explains its options\n")
+
+    def _known(self, args: Sequence[str]) -> list[str]:
+        """The names of the options, also of the subcommand that is used."""
+        names = [name for action in self._actions for name in action.option_strings]
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for name in set(args) & set(action.choices):
+                    names += action.choices[name]._known(args)
+        return names
+
+
+def count(text: str) -> int:
+    """Return a number of one or more."""
+    return _whole(text, 1)
+
+
+def natural(text: str) -> int:
+    """Return a number of zero or more."""
+    return _whole(text, 0)
+
+
+def port(text: str) -> int:
+    """Return a TCP port, or 0 for a free one."""
+    found = _whole(text, 0)
+    if found > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port; give one up to 65535")
+    return found
+
+
+def positive(text: str) -> float:
+    """Return a number above zero."""
+    found = _real(text)
+    if found <= 0:
+        raise argparse.ArgumentTypeError(f"{text} is too small; give a number above 0")
+    return found
+
+
+def not_negative(text: str) -> float:
+    """Return a number of zero or more."""
+    found = _real(text)
+    if found < 0:
+        raise argparse.ArgumentTypeError(f"{text} is too small; give a number of at least 0")
+    return found
+
+
+def named(text: str) -> str:
+    """Return a text that is not empty."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty; give a value, or leave it out")
+    return text
+
+
+def url(text: str) -> str:
+    """Return the URL of a server."""
+    try:
+        return web_address(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error} (got {text!r})") from None
+
+
+def web_address(url: str) -> str:
+    """Return a URL that HTTP can be spoken to. Raises ValueError, which says what it lacks."""
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError as error:
+        raise ValueError(f"this is no URL ({error}); give one like http://localhost:8000") from None
+    if not whole or url != url.strip() or " " in url:
+        raise ValueError("this is no URL of a server; give one like http://localhost:8000, with http:// or https://")
+    return url
+
+
+def _whole(text: str, least: int) -> int:
+    try:
+        found = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
+    if found < least:
+        raise argparse.ArgumentTypeError(f"{text} is too small; give a number of at least {least}")
+    return found
+
+
+def _real(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not math.isfinite(found):
+        raise argparse.ArgumentTypeError(f"{text} is not finite")
+    return found

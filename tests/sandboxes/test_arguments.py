@@ -1,0 +1,62 @@
+"""Programs with options of their own: bounds, the nearest name, short messages, status 2."""
+
+import pytest
+
+from atropos_agent.cpu_engine.__main__ import _parser as engine
+from envs.lab.demo import _parser as demo
+from envs.lab.learn import _parser as learn
+from envs.lab.trainer import parse as trainer
+from envs.lab.warm_start import _parser as warm_start
+from envs.running.groups import main as groups
+from envs.swe.tasks import main as tasks
+
+PROGRAMS = {
+    "demo": lambda words: demo().parse_args(words),
+    "learn": lambda words: learn().parse_args(words),
+    "warmstart": lambda words: warm_start().parse_args(words),
+    "engine": lambda words: engine().parse_args(words),
+    "trainer": lambda words: trainer(["--model=m", *words]),
+    "groups": groups,
+    "tasks": tasks,
+}
+
+WRONG = [
+    ("demo", ["--groups", "-1"], "--groups: -1 is too small; give a number of at least 1"),
+    ("demo", ["--groups", "0"], "at least 1"),
+    ("demo", ["--group-size=two"], "'two' is no whole number"),
+    ("demo", ["--grops", "3"], "--grops: there is no such option; did you mean --groups?"),
+    ("demo", ["--group_size", "3"], "--group_size: there is no such option; did you mean --group-size?"),
+    ("demo", ["--engine-url", "localhost:9001"], "this is no URL of a server"),
+    ("demo", ["--tags="], "it is empty"),
+    ("learn", ["--steps", "0"], "at least 1"),
+    ("learn", ["--step", "3"], "--step: there is no such option; did you mean --steps?"),
+    ("learn", ["--preset", "laptp"], "invalid choice: 'laptp'"),
+    ("learn", ["--engine-url", ""], "this is no URL of a server"),
+    ("warmstart", ["--trials=-1"], "at least 0"),
+    ("warmstart", ["--learning-rate=nan"], "nan is not finite"),
+    ("engine", ["--port", "70000"], "70000 is no port"),
+    ("engine", ["--max-batch=0"], "at least 1"),
+    ("trainer", ["--batch-size=-4"], "at least 1"),
+    ("trainer", ["--api", "localhost"], "this is no URL of a server"),
+    ("groups", ["--stat", "saved", "x"], "--stat: there is no such option; did you mean --state?"),
+    ("tasks", ["check", "--repeats", "0"], "at least 1"),
+    ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
+    ("tasks", ["chek"], "chek"),
+]
+
+
+@pytest.mark.parametrize(("program", "words", "said"), WRONG, ids=[" ".join([p, *w]) for p, w, _ in WRONG])
+def test_a_mistake_is_told_in_a_line_with_status_2(program, words, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        PROGRAMS[program](words)
+    assert ended.value.code == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) <= 4 and "--help explains" in err
+
+
+def test_unknown_options_are_told_together(capsys):
+    with pytest.raises(SystemExit):
+        PROGRAMS["demo"](["--grops", "3", "--mdel=x", "--groups=2"])
+    err = capsys.readouterr().err
+    assert "--groups?" in err and "--model?" in err
