@@ -1,11 +1,17 @@
 """Environments: tasks, the run, the verifier, delivery to a trainer."""
 
+import sys
 from importlib import import_module
 
 # Not by an import statement: where `sandboxes` itself is another's package, that would not say so.
 try:
     import_module("sandboxes.shadowing").check_packages("sandboxes", "tools", "atropos_agent")
-except ModuleNotFoundError as error:
-    if error.name not in ("sandboxes", "sandboxes.shadowing"):
+except ImportError as error:
+    if isinstance(error, ModuleNotFoundError) and error.name not in ("sandboxes", "sandboxes.shadowing"):
         raise
-    raise ImportError("another package named sandboxes hides that of atropos-agent; rename it") from error
+    hidden = isinstance(error, ModuleNotFoundError)
+    text = "another package named sandboxes hides that of atropos-agent; rename it" if hidden else str(error)
+    if sys.argv[:1] != ["-m"]:  # else Python is looking for the program that the user named
+        raise ImportError(text) from error
+    print(text, file=sys.stderr)
+    raise SystemExit(2) from None

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from dotenv import load_dotenv
 
+from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
 from envs.reading import read_options
@@ -131,7 +132,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
     except Exception as error:
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
-        return WRONG_USE if isinstance(error, UsageError | BadTask) else 1
+        return WRONG_USE if isinstance(error, UsageError | BadTask | ModelNotServed | NotThisServer) else 1
 
 
 def doctor(program: Program, argv: Sequence[str]) -> int:

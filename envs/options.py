@@ -81,7 +81,7 @@ class Options(BaseModel):
         default=None, description="An earlier evaluation's file, with which this one is compared task by task"
     )
     inspect_log: Path | None = Field(
-        default=None, description="Write a log here that Inspect's viewer opens, as NAME.json"
+        default=None, description="Directory for a log that Inspect opens: inspect view --log-dir DIR"
     )
 
     @property

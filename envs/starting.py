@@ -22,7 +22,7 @@ from envs.base import AgentEnv
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates
 from envs.records.disk import replace_file
-from envs.records.inspect_log import inspect_log
+from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
@@ -71,12 +71,12 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
     except (NoEvaluation, OtherEvaluation) as error:
         raise UsageError(str(error)) from error
     if options.inspect_log is not None:
-        path = options.inspect_log
         samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**described(env), "step": 0})
         log = inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))
+        path = options.inspect_log / log_name(log)
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
-        print(f"for Inspect: {path}")
+        print(f"for `inspect view --log-dir {options.inspect_log}`: {path}")
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from atropos_agent.engines.errors import unfit
 from envs.lab.children import Child, start_child
 from envs.running.stopping import EndBySignal
 
@@ -173,13 +174,16 @@ async def healthy(engine: str) -> None:
 
 
 async def answers(url: str) -> None:
-    """Wait until something answers at `url`."""
+    """Wait until something answers at `url`. Raises PartError where that will never be what is waited for."""
     deadline = time.monotonic() + STARTUP_S
     async with httpx.AsyncClient() as client:
         while time.monotonic() < deadline:
             try:
-                if (await client.get(url, timeout=5)).is_success:
+                answer = await client.get(url, timeout=5)
+                if answer.is_success:
                     return
+                if (unusable := unfit(f"what is at {url}", answer.status_code, answer.text, "us")) is not None:
+                    raise PartError(str(unusable))
             except httpx.HTTPError as error:
                 logger.debug("not there yet: %s", error)
             await asyncio.sleep(0.3)

@@ -5,9 +5,11 @@ Source: inspect_ai/log/_log.py. What the agent said and was told is shown as it 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 from atropos_agent.types import StopReason
 from envs.records.plain import plain, plain_text
@@ -43,6 +45,7 @@ def inspect_log(
         "status": "success",
         "eval": {
             "created": now,
+            "run_id": uuid4().hex,
             "task": str(about.get("environment", "agent")),
             "dataset": {"name": str(about.get("environment")), "samples": len(names), "sample_ids": names},
             "model": model,
@@ -51,6 +54,8 @@ def inspect_log(
             "task_args": plain(about.get("options") or {}),
             "metadata": plain(about.get("sampling") or {}),
         },
+        # The viewer asks for it, also where there is no plan.
+        "plan": {"name": "plan", "steps": [], "config": {}},
         "results": {
             "total_samples": counts.get("tasks", len(names)) * counts.get("samples_each", 1),
             "completed_samples": len(found),
@@ -59,6 +64,14 @@ def inspect_log(
         "stats": {"started_at": now, "completed_at": now, "model_usage": {}},
         "samples": found,
     }
+
+
+def log_name(log: Mapping[str, Any]) -> str:
+    """Return the name of a log's file, of the form by which the viewer knows logs: time, task, id."""
+    about = log["eval"]
+    when = datetime.fromisoformat(about["created"]).strftime("%Y-%m-%dT%H-%M-%S+00-00")
+    task = re.sub(r"[^A-Za-z0-9-]", "-", about["task"])
+    return f"{when}_{task}_{about['run_id']}.json"
 
 
 def _sample(rollout: SavedRollout, task: str, number: int, model: str) -> dict[str, Any]:

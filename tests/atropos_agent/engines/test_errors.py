@@ -2,14 +2,13 @@
 
 import pytest
 
-from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, counted, refusal, said_error
-from atropos_agent.types import EngineError
+from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer, Refused, counted, refusal, said_error
 
 
 @pytest.mark.parametrize(
     ("status", "text", "expected"),
     [
-        (400, "no such option", EngineError),
+        (400, "no such option", Refused),
         (400, "This model's maximum context length is 2048 tokens", ContextOverflow),
         (None, "input is too long", ContextOverflow),
         (None, "something", OddAnswer),

@@ -12,11 +12,8 @@ from sums import Sums, right
 
 from envs.config import AgentEnvConfig
 from envs.records.atif import Place
-from envs.records.comparison import NoEvaluation, Rates, compare, read_rates
-from envs.records.inspect_log import inspect_log
-from envs.records.read import read_rollouts
 from envs.running.commands import evaluate_once
-from envs.running.evaluation import OtherEvaluation, Samples, described, evaluate
+from envs.running.evaluation import OtherEvaluation, evaluate
 from envs.types import InfraError, Task
 
 SOLVED, UNSOLVED, BROKEN = (Task(name, "Do it.") for name in ("solved", "unsolved", "broken"))
@@ -129,46 +126,6 @@ async def test_another_evaluation_in_the_same_directory_is_refused(make_env):
     await evaluate_once(make_env())
     with pytest.raises(OtherEvaluation, match=r"sampling.eval_temperature: 0.0 there, 1.0 here.*give another"):
         await evaluate_once(make_env(eval_temperature=1.0))
-
-
-async def test_a_log_for_inspect_holds_each_sample_with_its_conversation(make_env):
-    env = make_env(eval_samples=2)
-    summary = await evaluate_once(env)
-    samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**described(env), "step": 0})
-    log = orjson.loads(orjson.dumps(inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))))
-    assert [(one["id"], one["epoch"]) for one in log["samples"]] == [(f"sum-{n}", k) for n in range(3) for k in (1, 2)]
-    assert log["samples"][0]["messages"][-1] == {"role": "assistant", "content": "0"}
-    assert log["samples"][0]["scores"]["verifier"]["value"] == 1.0
-    assert log["results"]["scores"][0]["metrics"]["pass@1"]["value"] == 1.0
-    assert (log["version"], log["status"], log["eval"]["model"]) == (2, "success", "scripted")
-
-
-def rates(values, temperature=0.0):
-    named = {f"t{n}": value for n, value in enumerate(values)}
-    return Rates(named, 4 * len(named), {"sampling": {"eval_temperature": temperature}})
-
-
-def test_a_comparison_is_paired_and_says_what_stands_behind_it():
-    found = compare(rates([0.0, 0.25, 0.5, 0.5, 0.75, 1.0]), rates([0.25, 0.25, 1.0, 0.75, 0.75, 1.0, 0.5], 1.0))
-    assert found.difference == pytest.approx(1 / 6)
-    assert found.interval is not None and found.interval.low < found.difference < found.interval.high
-    said = str(found)
-    assert "paired over 6 tasks (24 samples before, 28 now)" in said and "1 only in this one" in said
-    assert "not the same: eval_temperature 0.0 then, 1.0 now" in said
-
-
-def test_a_sample_too_small_for_an_interval_gets_none():
-    assert "too few tasks for an interval" in str(compare(rates([0.0, 0.5]), rates([0.5, 1.0])))
-    assert compare(rates([0.5] * 9), rates([1.0] * 9)).interval is None
-
-
-def test_what_is_no_evaluation_is_named(tmp_path):
-    for text in ("", "{}", '{"tasks": [{"task_id": "x"}]}', "[]"):
-        (tmp_path / "x.json").write_text(text)
-        with pytest.raises(NoEvaluation, match=r"x\.json is no file of an evaluation"):
-            read_rates(tmp_path / "x.json")
-    with pytest.raises(NoEvaluation, match="no task in common"):
-        compare(rates([1.0]), Rates({"other": 1.0}, 1, {}))
 
 
 async def test_a_failing_sample_ends_the_evaluation_at_once(make_env):

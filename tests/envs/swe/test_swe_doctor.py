@@ -1,23 +1,25 @@
 """`doctor` of the software engineering environment: what surrounds it."""
 
+from envs import cli
 from envs.doctor import Status
 from envs.swe import doctor
-from envs.swe.environment import SWEEnvConfig
+from envs.swe.config import SWEEnvConfig
+from envs.swe.program import PROGRAM
 
 
 def test_wrong_options_are_told(capsys, tmp_path):
-    assert doctor.main([f"--config={tmp_path / 'none.yaml'}"]) == 2
+    assert cli.doctor(PROGRAM, [f"--config={tmp_path / 'none.yaml'}"]) == 2
     assert "none.yaml" in capsys.readouterr().err
 
 
 async def test_tasks_that_can_not_be_used_end_it(tmp_path):
-    [check] = [check async for check in doctor._surroundings(SWEEnvConfig(tasks=str(tmp_path / "none")))]
+    [check] = [check async for check in doctor.surroundings(SWEEnvConfig(tasks=str(tmp_path / "none")))]
     assert (check.name, check.status) == ("tasks", Status.WRONG)
 
 
 async def test_a_docker_daemon_that_does_not_answer_is_wrong_with_its_remedy(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
-    tasks, sandboxes = [check async for check in doctor._surroundings(SWEEnvConfig())]
+    tasks, sandboxes = [check async for check in doctor.surroundings(SWEEnvConfig())]
     assert tasks.status is Status.OK
     assert (sandboxes.name, sandboxes.status) == ("sandboxes", Status.WRONG)
     assert "/no/such.sock" in sandboxes.text

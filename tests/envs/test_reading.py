@@ -1,9 +1,5 @@
 """What a user may get wrong, by class: each is refused at once with its remedy and status 2, or followed."""
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,7 +10,7 @@ from pydantic import BaseModel
 from sums import Sums
 
 import envs
-from envs.cli import COMMANDS, Program, doctor, main, parse, run
+from envs.cli import COMMANDS, Program, doctor, main, parse
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
 from envs.reading import Option, options_of, read_options
@@ -210,19 +206,6 @@ def test_all_mistakes_are_told_at_once(tmp_path):
     assert sorted(line.split(":")[0].rpartition(".")[2].strip(" -") for line in lines) == sorted(wanted)
 
 
-@pytest.mark.parametrize(
-    ("command", "argv", "said"),
-    [
-        ("process", ["--env.use_wandb=true"], "process logs nothing to Weights & Biases"),
-        ("process", ["--env.total_steps=-1"], "process has no trainer that says how many"),
-        ("serve", ["--against", "eval-0.json"], "serve makes no evaluation"),
-        ("process", ["--inspect_log", "log.json"], "process makes no evaluation"),
-    ],
-)
-def test_what_does_nothing_in_a_command_is_refused(command, argv, said):
-    assert said in refused(*argv, command=command)[0]
-
-
 # All options
 
 
@@ -283,62 +266,3 @@ def test_every_option_is_read_somewhere():
         name = option.path[-1]
         assert info.description, f"{option.name} is not explained"
         assert any(f"{read}.{name}" in text for read in ("config", "self", "options", "shaping", "env")), option.name
-
-
-# Help
-
-
-def test_help_is_short_and_about_this_environment(capsys):
-    assert main(PROGRAM, "serve", ["--help"]) == 0
-    said = capsys.readouterr().out
-    assert "python -m envs.swe serve [--OPTION VALUE" in said
-    assert said.index("--env.tasks") < said.index("--openai.base_url") < said.index("--env.max_steps")
-    assert all(name not in said for name in (*AgentEnvConfig.unused, "--env.inference_weight", "--against"))
-    main(PROGRAM, "evaluate", ["--help-all"])
-    said = capsys.readouterr().out
-    assert "--env.inference_weight" in said and "--against" in said
-    assert all(f".{name}" not in said for name in AgentEnvConfig.unused)
-
-
-@pytest.mark.parametrize("name", ["serve", "process", "evaluate", "doctor", "groups"])
-def test_an_environment_of_ones_own_has_every_command_under_its_own_name(name, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["sums.py"])
-    try:
-        status = run(Sums, [name, "--nonsense"], prog="python sums.py")
-    except SystemExit as ended:
-        status = ended.code
-    assert status == 2
-    err = capsys.readouterr().err
-    assert f"python sums.py {name}" in err and "envs.swe" not in err
-
-
-def test_an_unknown_command_gets_the_nearest_one(capsys):
-    assert run(Sums, ["serv"], prog="python sums.py") == 2
-    assert "there is no command 'serv'; did you mean serve?" in capsys.readouterr().err
-
-
-# Processes
-
-PYTHON = [sys.executable, "-m", "envs.swe"]
-
-
-@pytest.mark.parametrize(
-    "words", [["serve", "--help"], ["serve", "--env.group_sise=4"], ["doctor", "--nonsense=1"], ["--help"]]
-)
-def test_help_and_mistakes_load_none_of_the_large_packages(words):
-    program = "import sys; from envs.swe.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.splitlines()[-1].split())
-    assert not loaded & {"torch", "transformers", "atroposlib", "openai", "wandb", "numpy", "aiohttp", "aiodocker"}
-
-
-@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
-def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
-    words = [*PYTHON, "process", "--openai.base_url=http://127.0.0.1:9/v1", f"--env.run_dir={tmp_path}"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "80"})
-    assert process.stderr is not None and "loading" in process.stderr.readline()
-    time.sleep(after_s)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert "Traceback" not in err
-    assert process.returncode in (130, -signal.SIGINT)

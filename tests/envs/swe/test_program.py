@@ -1,0 +1,33 @@
+"""The software engineering environment as a process: what is said before the large packages are loaded."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PYTHON = [sys.executable, "-m", "envs.swe"]
+
+
+@pytest.mark.parametrize(
+    "words", [["serve", "--help"], ["serve", "--env.group_sise=4"], ["doctor", "--nonsense=1"], ["--help"]]
+)
+def test_help_and_mistakes_load_none_of_the_large_packages(words):
+    program = "import sys; from envs.swe.__main__ import main; main(sys.argv[1:]); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert not loaded & {"torch", "transformers", "atroposlib", "openai", "wandb", "numpy", "aiohttp", "aiodocker"}
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
+def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
+    words = [*PYTHON, "process", "--openai.base_url=http://127.0.0.1:9/v1", f"--env.run_dir={tmp_path}"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "COLUMNS": "80"})
+    assert process.stderr is not None and "loading" in process.stderr.readline()
+    time.sleep(after_s)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert "Traceback" not in err
+    assert process.returncode in (130, -signal.SIGINT)

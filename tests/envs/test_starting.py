@@ -1,0 +1,98 @@
+"""A plain OpenAI endpoint: evaluate and process work, their rows say that they carry no tokens; serve refuses."""
+
+import asyncio
+from contextlib import nullcontext
+
+import orjson
+import pytest
+from pytest_httpserver import HTTPServer
+from sums import Sums
+
+from atropos_agent.engines.errors import ModelNotServed, NotThisServer
+from atropos_agent.types import EngineError
+from envs import cli, starting
+from envs.options import UsageError
+
+
+@pytest.fixture
+def endpoint(httpserver: HTTPServer):
+    message = {"role": "assistant", "content": "0"}
+    choice = {"index": 0, "finish_reason": "stop", "message": message}
+    answer = {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+    httpserver.expect_request("/v1/chat/completions").respond_with_json(answer)
+    return [
+        "--openai.server_type",
+        "openai",
+        "--openai.base_url",
+        httpserver.url_for("/v1"),
+        "--openai.model_name",
+        "m",
+    ]
+
+
+def test_serve_refuses_to_start(endpoint, capsys):
+    assert cli.main(Sums, "serve", endpoint) == 2
+    assert "no token ids and no logprobs" in capsys.readouterr().err
+
+
+def test_groups_say_that_they_carry_no_tokens(endpoint, tmp_path):
+    options = ["--env.total_steps", "1", "--env.group_size", "2", "--env.run_dir", str(tmp_path)]
+    assert cli.main(Sums, "process", [*endpoint, "--openai.api_key", "x", *options]) == 0
+    (group,) = map(orjson.loads, (tmp_path / "groups.jsonl").read_bytes().splitlines())
+    assert group["tokens"] == [[], []]
+    assert len(group["messages"]) == len(group["scores"]) == 2
+    assert group["generation_params"]["carries_tokens"] is False
+
+
+def test_evaluate_works(endpoint, tmp_path):
+    options = ["--env.run_dir", str(tmp_path), "--openai.api_key", "x"]
+    assert cli.main(Sums, "evaluate", [*endpoint, *options]) == 0
+    assert (tmp_path / "eval-0.json").exists()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+async def test_the_comparison_of_tokenizers_leaves_no_connection_open(make_env, engine, monkeypatch, refused):
+    env = make_env()
+    if refused:
+        monkeypatch.setattr(env.tokenizer, "encode", lambda text, **_: [0])
+    with pytest.raises(UsageError) if refused else nullcontext():
+        await starting.check_tokenizer(env)
+    assert engine.requests, "the engine was asked"
+    async with asyncio.timeout(10):
+        while engine.connections:  # noqa: ASYNC110 - the engine has a loop of its own
+            await asyncio.sleep(0.01)
+
+
+class Starting:
+    """Stands for an inference server's `connect`: raises each of its errors, then connects."""
+
+    def __init__(self, server, *errors):
+        self.connect, self.errors = server.connect, list(errors)
+
+    async def __call__(self):
+        if self.errors:
+            raise self.errors.pop(0)
+        await self.connect()
+
+
+REFUSES = NotThisServer("401")
+GONE, UNSERVED = EngineError("no inference server answers"), ModelNotServed("it does not serve 'policy'")
+
+
+async def test_an_inference_server_that_comes_up_and_loads_its_adapter_later_is_waited_for(make_env, monkeypatch):
+    monkeypatch.setattr(starting, "LOOK_S", 0.001)
+    env = make_env()  # with a tokenizer that is named, so that none has to be asked for
+    (server,) = env.server.servers
+    monkeypatch.setattr(server, "connect", Starting(server, GONE, GONE, UNSERVED, UNSERVED))
+    await starting.check_tokenizer(env)
+    assert not server.connect.errors
+
+
+@pytest.mark.parametrize("errors", [[UNSERVED], [GONE, *[UNSERVED] * 99], [REFUSES], [GONE, *[REFUSES] * 99]])
+async def test_a_model_that_it_does_not_serve_is_told(make_env, monkeypatch, errors):
+    monkeypatch.setattr(starting, "LOOK_S", 0.001)
+    env = make_env()
+    (server,) = env.server.servers
+    monkeypatch.setattr(server, "connect", Starting(server, *errors))
+    with pytest.raises((ModelNotServed, NotThisServer)):
+        await starting.check_tokenizer(env)
