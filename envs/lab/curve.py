@@ -7,7 +7,9 @@ import random
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 import orjson
@@ -80,28 +82,61 @@ def gain(before: Evaluation, after: Evaluation) -> tuple[float, Interval | None,
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """Mean group reward in the first and the last third of the steps; p_value: the chance of such
-    a difference, or a larger one, if the order of groups meant nothing."""
+    """Mean group reward in the first and the last third of the steps, and the chance of such a difference, or a larger
+    one, by two explanations.
+
+    p_value: the policy has not changed, so that the order of groups means nothing. A policy that is pushed at random
+        changes, too, so that this is small more often than it says (in 17 steps 20% to 30% of the time below 0.05).
+    p_wandering: the policy wanders: each step moves it at random, by as much as these steps allow. It is below 0.05
+        in at most 5% of simulated walks, and finds one in five of such rises as the presets show; None with under five
+        steps.
+    """
 
     first: float
     last: float
     p_value: float
+    p_wandering: float | None
 
 
 def rise(steps: Sequence[Mapping[str, Any]], draws: int = 10_000) -> Rise | None:
-    """Do a one-sided permutation test over groups, whose rollouts share a task; None with under 3 steps."""
+    """Compare the first third of the steps with the last; None with under 3 steps."""
     third = len(steps) // 3
     if not third:
         return None
     first = [reward for step in steps[:third] for reward in step["group_rewards"]]
     last = [reward for step in steps[-third:] for reward in step["group_rewards"]]
     seen = statistics.fmean(last) - statistics.fmean(first)
-    both, rng, extreme = [*first, *last], random.Random(0), 0
+    both, rng, extreme = [*first, *last], random.Random(0), 0  # groups, whose rollouts share a task
     for _ in range(draws):
         rng.shuffle(both)
         difference = statistics.fmean(both[len(first) :]) - statistics.fmean(both[: len(first)])
         extreme += difference >= seen - 1e-12
-    return Rise(statistics.fmean(first), statistics.fmean(last), (extreme + 1) / (draws + 1))
+    p_value = (extreme + 1) / (draws + 1)
+    wandering = _wandering([step["group_rewards"] for step in steps], third)
+    return Rise(statistics.fmean(first), statistics.fmean(last), p_value, wandering)
+
+
+def _wandering(rewards: Sequence[Sequence[float]], third: int) -> float | None:
+    """Return the chance of the rise if the mean reward is a random walk that is seen with noise.
+
+    The noise is that of the groups of a step. What a step moves the walk by is taken at its upper 90% bound (by the
+    chi-squared distribution, after Wilson and Hilferty), since so few steps tell little of it.
+    """
+    steps = len(rewards)
+    if steps < 5:
+        return None
+    means = [statistics.fmean(groups) for groups in rewards]
+    several = [groups for groups in rewards if len(groups) > 1]
+    noise = statistics.fmean(statistics.variance(groups) / len(groups) for groups in several) if several else 0.0
+    moves = [after - before for before, after in pairwise(means)]
+    freedom = len(moves) - 1
+    tenth = freedom * (1 - 2 / (9 * freedom) + NormalDist().inv_cdf(0.1) * math.sqrt(2 / (9 * freedom))) ** 3
+    step_variance = max(0.0, statistics.variance(moves) * freedom / tenth - 2 * noise)
+    # By how much each move counts in the difference of the two thirds.
+    shares = [min(1.0, (i + 1) / third, (steps - 1 - i) / third) for i in range(steps - 1)]
+    variance = step_variance * sum(share * share for share in shares) + 2 * noise / third
+    seen = statistics.fmean(means[-third:]) - statistics.fmean(means[:third])
+    return 1.0 if variance == 0 and seen <= 0 else 1 - NormalDist(0, math.sqrt(variance or 1e-12)).cdf(seen)
 
 
 @dataclass(slots=True)

@@ -128,7 +128,9 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
         found.append(("held-out gain", f"{difference:+.0%}, {said} ({tasks} tasks, paired)"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))
-        found.append(("chance of that rise", f"p = {risen.p_value:.2g}"))
+        found.append(("its chance, policy fixed", f"p = {risen.p_value:.2g}"))
+        if risen.p_wandering is not None:
+            found.append(("its chance, policy wandering", f"p = {risen.p_wandering:.2g}"))
     if fresh := curve.series("mismatch_fresh"):
         found.append(("mismatch, same weights", f"{max(value for _, value in fresh):.2g}"))
     return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,38 @@ def test_a_rise_is_told_from_noise() -> None:
     assert up.p_value < 0.01 < flat.p_value
     assert up.last > up.first
     assert rise([step(1, [0.5])]) is None
+
+
+def walk(rng: random.Random, *, push: float, drift: float = 0.0) -> list[dict[str, Any]]:
+    """17 steps of four groups of eight, by a policy whose log odds are pushed by so much each step, at random."""
+    odds, steps = -0.2, []
+    for number in range(17):
+        tasks = [1 / (1 + math.exp(-odds - rng.gauss(0, 0.7))) for _ in range(4)]
+        steps.append(step(number, [sum(rng.random() < task for _ in range(8)) / 8 for task in tasks]))
+        odds += drift + rng.gauss(0, push)
+    return steps
+
+
+@pytest.mark.parametrize("push", [0.0, 0.1, 0.2, 0.4])
+def test_a_policy_that_wanders_is_seldom_taken_for_one_that_learns(push: float) -> None:
+    rng = random.Random(1)
+    found = [rise(walk(rng, push=push), draws=40) for _ in range(150)]
+    wandering = [one.p_wandering for one in found if one is not None and one.p_wandering is not None]
+    assert len(wandering) == 150
+    assert sum(p < 0.05 for p in wandering) <= 0.08 * 150, "5%, and what 150 runs can miss it by"
+    if push >= 0.2:
+        assert sum(one is not None and one.p_value < 0.05 for one in found) > 0.12 * 150, "it is no test of that"
+
+
+def test_a_policy_that_learns_is_found_more_often() -> None:
+    rng = random.Random(2)
+    found = [rise(walk(rng, push=0.05, drift=0.15), draws=1) for _ in range(100)]
+    assert sum(one is not None and (one.p_wandering or 1) < 0.05 for one in found) > 15
+
+
+def test_of_few_steps_nothing_is_said_about_wandering() -> None:
+    found = rise([step(n, [0.1 * n, 0.2 * n]) for n in range(4)])
+    assert found is not None and found.p_wandering is None
 
 
 def test_the_gain_is_that_of_the_same_tasks() -> None:
