@@ -54,6 +54,8 @@ class FailureLog:
         self.path = path
         self.breaker = breaker
         self.hope = Hope(tasks)
+        if metrics.rollouts:  # of an earlier start: what fails now may pass
+            self.hope.succeeded()
         self._metrics = metrics
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}

@@ -31,7 +31,7 @@ class NothingWorks(RuntimeError):
 
 
 class Hope:
-    """Knows whether any rollout has succeeded since the start, and what the others have failed with.
+    """Knows whether any rollout of a run has ever succeeded, and what the others have failed with.
 
     tasks: how many the run has, at least."""
 
