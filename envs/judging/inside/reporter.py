@@ -1,16 +1,19 @@
 """Inside the process that runs the tests: what it is given to import, and what is told of each test.
 
+The modules come compiled, with expected values among decoys: this process never had their sources.
+
 A test is told of under a node id as pytest has it (`file::Class::name`), also where unittest runs it.
 """
 
-import ast
 import importlib.machinery
 import importlib.util
 import json
+import marshal
 import os
 import sys
 
-import inverted
+from probe import Probe, Want, writer
+from sites import PROBE
 
 # What tests rely on, as it was before judged code was loaded.
 _TRUSTED = {
@@ -37,9 +40,9 @@ class Reporter:
 
     trusted: names beside `_TRUSTED` that must be what they were, as there."""
 
-    def __init__(self, call, writer, chosen, canary, trusted):
-        self.call, self.writer, self.chosen, self.canary = call, writer, chosen, canary
-        self.finder = Finder(call.sources, chosen, canary, call.unittest)
+    def __init__(self, call, modules, pipe, trusted):
+        self.call, self.pipe, self.probe = call, pipe, Probe(writer(pipe))
+        self.finder = Finder(modules, self.probe)
         self._write, self._dumps, self._names, self._before = os.write, json.dumps, dict(_TRUSTED, **trusted), {}
 
     def begin(self):
@@ -49,18 +52,10 @@ class Reporter:
         sys.path[at:at] = [part for part in self.call.path if part not in sys.path]
         self._before = trusted(self._names)
 
-    def is_chosen(self, node_id):
-        path, _, name = node_id.partition("::")
-        name = name.split("[")[0]
-        files = [file for file in self.chosen if file.endswith(os.path.normpath("/" + path.lstrip("./")))]
-        return self.canary in name.split("::") or any(name in self.chosen[file] for file in files)
-
-    def held(self):
-        """Return whether an altered assert held in the test that has just ended: what should have failed did not."""
-        held = any(probe.held for probe in self.finder.probes)
-        for probe in self.finder.probes:
-            probe.held, probe.hit = False, False
-        return held
+    def begins(self, node_id):
+        """Tell that a test has begun, whose sites tell from now on."""
+        self.probe.begin()
+        self.send(kind="start", id=node_id)
 
     def finish(self, status):
         """Tell that the tests came to their end."""
@@ -77,14 +72,14 @@ class Reporter:
     def send(self, **message):
         data = (self._dumps(message) + "\n").encode()
         while data:
-            data = data[self._write(self.writer, data) :]
+            data = data[self._write(self.pipe, data) :]
 
 
 class PytestReporter(Reporter):
     """A plugin of pytest."""
 
-    def __init__(self, call, writer, chosen, canary):
-        Reporter.__init__(self, call, writer, chosen, canary, _PYTEST)
+    def __init__(self, call, modules, pipe):
+        Reporter.__init__(self, call, modules, pipe, _PYTEST)
         self.outcomes = {}
 
     def pytest_load_initial_conftests(self):
@@ -98,10 +93,11 @@ class PytestReporter(Reporter):
     def pytest_sessionstart(self):
         sys.meta_path.insert(0, self.finder)
 
-    def pytest_collection_modifyitems(self, session, config, items):
-        if self.chosen:
-            config.option.maxfail = 0
-            items[:] = [item for item in items if self.is_chosen(item.nodeid)]
+    def pytest_make_parametrize_id(self, config, val, argname):
+        return val.id() if type(val) is Want else None
+
+    def pytest_runtest_logstart(self, nodeid, location):
+        self.begins(nodeid)
 
     def pytest_runtest_logreport(self, report):
         outcomes = self.outcomes.setdefault(report.nodeid, [])
@@ -109,7 +105,6 @@ class PytestReporter(Reporter):
         where = report.longrepr[0] if report.skipped and isinstance(report.longrepr, tuple) else None
         if report.when == "teardown":
             good = outcomes == ["passed"] * 3 and not hasattr(report, "wasxfail")
-            good = self.held() or good
             unexpected = "xfail" in outcomes and "failed" not in outcomes  # an expected failure that passed
             self.send(
                 kind="test",
@@ -135,16 +130,15 @@ class PytestReporter(Reporter):
 class UnittestReporter(Reporter):
     """A listener to unittest, whoever runs it: each result object calls TestResult's own methods."""
 
-    def __init__(self, call, writer, chosen, canary):
-        Reporter.__init__(self, call, writer, chosen, canary, _UNITTEST)
-        self._outcomes, self._case = [], None
+    def __init__(self, call, modules, pipe):
+        Reporter.__init__(self, call, modules, pipe, _UNITTEST)
+        self._outcomes = []
 
     def install(self):
         """Listen to unittest from now on. Called before judged code is loaded."""
         import unittest  # not where pytest runs the tests, which may do without
 
-        result, runner, suite = unittest.TestResult, unittest.TextTestRunner, unittest.TestSuite
-        self._case = unittest.TestCase
+        result, runner = unittest.TestResult, unittest.TextTestRunner
         for name, outcome in (
             ("addSuccess", "passed"),
             ("addError", "failed"),
@@ -155,7 +149,7 @@ class UnittestReporter(Reporter):
         ):
             self._before_each(result, name, lambda result, *args, outcome=outcome: self._outcomes.append(outcome))
         self._before_each(result, "addSubTest", self._subtest)
-        self._before_each(result, "startTest", lambda result, test: self._outcomes.clear())
+        self._before_each(result, "startTest", self._started)
         self._before_each(result, "stopTest", self._ended)
         run = runner.run
 
@@ -165,8 +159,6 @@ class UnittestReporter(Reporter):
             return found
 
         runner.run = finish
-        if self.chosen:
-            self._before_each(suite, "run", self._choose)
         self.begin()
         sys.meta_path.insert(0, self.finder)
 
@@ -180,20 +172,19 @@ class UnittestReporter(Reporter):
 
         setattr(kind, name, wrapper)
 
+    def _started(self, result, test):
+        self._outcomes.clear()
+        self.begins(self._node_id(test))
+
     def _subtest(self, result, test, subtest, error):
         if error is not None:
             self._outcomes.append("failed")
 
     def _ended(self, result, test):
         outcomes = set(self._outcomes)
-        good = self.held() or self._outcomes == ["passed"]
+        good = self._outcomes == ["passed"]
         outcome = "passed" if good else "failed" if "failed" in outcomes or not outcomes else "skipped"
         self.send(kind="test", id=self._node_id(test), title=self._title(test), outcome=outcome)
-
-    def _choose(self, suite, *args):
-        suite._tests[:] = [
-            test for test in suite._tests if not isinstance(test, self._case) or self.is_chosen(self._node_id(test))
-        ]
 
     def _node_id(self, test):
         function = getattr(test, "_testFunc", None)  # of a FunctionTestCase
@@ -210,15 +201,16 @@ class UnittestReporter(Reporter):
 
 
 class Finder:
-    """An importer of the test modules from memory; their files can't be read. probes: of the altered ones."""
+    """An importer of the test modules, whose files can't be read, from compiled code.
 
-    def __init__(self, sources, chosen, canary, unittest):
-        self.sources, self.chosen, self.canary, self.unittest = sources, chosen, canary, unittest
-        self.probes = []
+    modules: `Modules`. probe: what they call."""
+
+    def __init__(self, modules, probe):
+        self.modules, self.probe = modules, probe
 
     def find_spec(self, name, path=None, target=None):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self.sources:
+        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self.modules.paths:
             return None
         return importlib.util.spec_from_file_location(
             name, spec.origin, loader=self, submodule_search_locations=spec.submodule_search_locations
@@ -228,28 +220,40 @@ class Finder:
         return None
 
     def exec_module(self, module):
-        path = os.path.realpath(module.__spec__.origin)
-        source = self.sources[path]
-        tree = ast.parse(source, module.__spec__.origin)
-        if self.chosen and path in self.chosen:
-            inverted.invert(tree, set(self.chosen[path]), self.canary, self.unittest)
-            self.probes.append(inverted.Probe())
-            setattr(module, inverted.PROBE, self.probes[-1])
-        rewrite(tree, source)
-        exec(compile(tree, module.__spec__.origin, "exec", dont_inherit=True), module.__dict__)
+        setattr(module, PROBE, self.probe)
+        exec(self.modules.code(os.path.realpath(module.__spec__.origin)), module.__dict__)
 
     def get_source(self, name):
         return None
 
 
-def rewrite(tree, source):
-    """Make asserts explain themselves, as pytest does."""
-    try:
-        from _pytest.assertion.rewrite import rewrite_asserts
+class Modules:
+    """The compiled modules that root's process hands over.
 
-        rewrite_asserts(tree, source)
-    except (ImportError, TypeError):
-        pass  # an old pytest: they explain nothing, and fail all the same
+    ready: a pipe that tells of the paths of all, and then that they are in `file`."""
+
+    def __init__(self, ready, file):
+        self._ready, self._file, self._codes = ready, file, None
+        self.paths = frozenset(json.loads(self._line().decode()))
+
+    def code(self, path):
+        """Return a module's code; "" for the program that runs the tests. Raises SyntaxError where it has none."""
+        if self._codes is None:
+            size = int(self._line())
+            self._codes = marshal.loads(os.pread(self._file, size, 0))
+        found = self._codes[path]
+        if isinstance(found, str):
+            raise SyntaxError(found)
+        return marshal.loads(found)
+
+    def _line(self):
+        data = b""
+        while not data.endswith(b"\n"):
+            more = os.read(self._ready, 1)
+            if not more:
+                raise EOFError("the verifier has ended")
+            data += more
+        return data
 
 
 def trusted(names):

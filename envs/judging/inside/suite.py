@@ -1,14 +1,25 @@
-"""One call of pytest or unittest: the tests as they are, the inverted-assertion tests, and what follows from both."""
+"""One call of pytest or unittest: a process for the tests, what it is handed, and what follows from what it tells.
+
+The process is forked before this one reads the tests, and is handed compiled modules in which each expected value
+stands among decoys (see `sites`). It tells of each test, and of what was equal at each site. Which value is the
+expected one this process alone knows.
+"""
 
 import ast
 import json
+import marshal
 import os
 import random
+import re
 import sys
+import tempfile
 import traceback
 import types
+import warnings
 
-import inverted
+import sites
+from decoys import Decoys, vocabulary
+from evidence import Evidence
 from processes import (
     HERE,
     TESTS,
@@ -21,25 +32,47 @@ from processes import (
     status_of,
     within,
 )
-from reporter import PytestReporter, UnittestReporter
+from reporter import Modules, PytestReporter, UnittestReporter
 
 REPORT = "/logs/verifier/watched.json"
-INVERTED = 8
-_REPORTING = ("--junit", "--ctrf", "--json-report", "--html", "--cov", "--report-log", "-x", "--exitfirst", "--maxfail")
+RECORD = HERE + "/record.json"
+"""What `tasks check` saw of the reference, one entry for each call: see `Evidence.report`."""
+WANTS = 5
+"""How many sites where nothing was equal are told of to people."""
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
+_BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node")
+"""How code speaks of tests by their ids."""
 
 
 def unittest_files():
-    """Return the files of a listed suite that unittest runs; none where pytest does."""
-    return lists().get("UNITTEST", [])
+    """Return the files of a listed suite that unittest runs; none where pytest does.
+
+    Another process reads that, since this one must not know what is expected, and ids of tests say it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, json.dumps(lists().get("UNITTEST", [])).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        found = file.read()
+    os.waitpid(child, 0)
+    return json.loads(found.decode() or "[]")
 
 
 def lists():
     """Return what tests.json says."""
-    if not os.path.isfile(TESTS + "/tests.json"):
-        return {}
-    with open(TESTS + "/tests.json") as file:
-        return json.load(file)
+    return read_json(TESTS + "/tests.json", {})
+
+
+def read_json(path, other):
+    """Return what a file of ours says, `other` where there is none."""
+    if not os.path.isfile(path):
+        return other
+    with open(path) as file:
+        return json.loads(file.read() or "null") or other
 
 
 class Suite:
@@ -48,48 +81,52 @@ class Suite:
     args: its arguments. here: whether the current directory is on the import path, as with `python -m`."""
 
     unittest = False
-    inverted_s = 60.0
 
     def __init__(self, args, here):
         self.args = args
         self.root = os.getcwd()
         added = os.environ.get("JUDGED_PYTHONPATH", "").split(":")
         self.path = ([self.root] if here else []) + [part for part in added if part]
+        self.listed, self.wanted, self.files, self.sources, self.trees = [], [], [], {}, {}
+        self.whole_functions, self.exact, self.record = False, None, {}
+        self.key = sites.Key()
+        self.evidence = Evidence(self.key)
+
+    def run(self):
+        open_tree()
+        self.load()
+        if any(within(getattr(module, "__file__", None), self.root) for module in list(sys.modules.values())):
+            return self.report({}, "the test runner is part of what is judged")
+        run = self.fork()
+        statuses, problem, cheat = self.judge(run)
+        if cheat:  # what was reported is worth nothing
+            statuses = dict.fromkeys(statuses, "failed")
+        return self.report(statuses, problem, run["status"], cheat)
+
+    def read(self):
+        """Read the tests, and what is listed of them. The process that runs them was forked before."""
         listed = lists()
         self.wanted = listed.get("FAIL_TO_PASS", [])
         self.listed = self.wanted + listed.get("PASS_TO_PASS", [])
         self.whole_functions = bool(listed.get("FUNCTIONS"))
         self.exact = listed.get("EXACT")
+        records = read_json(RECORD, [])
+        calls = len(read_json(REPORT, []))
+        self.record = records[calls] if calls < len(records) else {}
         self.files = self.test_files()
-        self.sources = {}
         for path in self.files:
             with open(path, "rb") as file:
                 self.sources[path] = file.read()
-
-    def run(self):
-        open_tree()
-        self.prepare()
-        self.load()
-        if any(within(getattr(module, "__file__", None), self.root) for module in list(sys.modules.values())):
-            return self.report({}, "the test runner is part of what is judged")
-        chosen = self.choose()
-        order = [False, True] if chosen else [False]
-        random.SystemRandom().shuffle(order)
-        runs = {altered: self.fork(chosen if altered else None) for altered in order}
-        real = runs[False]
-        statuses, problem, cheat = self.judge(real)
-        if problem is None and chosen:
-            problem = self.judge_inverted(runs[True])
-            cheat = problem and "forced its tests"
-        if cheat:  # what was reported is worth nothing
-            statuses = dict.fromkeys(statuses, "failed")
-        return self.report(statuses, problem, real["status"], cheat)
+            try:
+                self.trees[path] = ast.parse(self.sources[path], path)
+            except (SyntaxError, ValueError) as error:
+                self.trees[path] = str(error)
 
     def load(self):
         """Import the runner, before any judged code and from the image alone."""
         raise NotImplementedError  # abstract: each runner has its own
 
-    def execute(self, writer, chosen, canary):
+    def execute(self, modules, pipe):
         """Run the tests, in the child. Return the reporter and the exit status."""
         raise NotImplementedError  # abstract: each runner has its own
 
@@ -101,13 +138,16 @@ class Suite:
                 runs = json.loads(file.read() or "[]")
         except (OSError, ValueError):
             pass
-        runs.append({"tests": statuses, "problem": problem, "cheat": cheat})
+        evidence = self.evidence.report(statuses) if problem is None else {}
+        runs.append({"tests": statuses, "problem": problem, "cheat": cheat, "evidence": evidence})
         try:
             with open(REPORT, "w") as file:
                 json.dump(runs, file)
         except OSError as error:
             print("the report can't be written: %s" % error)
         if problem is not None:
+            for line in self.evidence.wants()[:WANTS]:
+                print("verifier: %s" % line)
             print("verifier: %s" % problem)
             return status or 1
         return 0
@@ -116,22 +156,8 @@ class Suite:
 
     def functions(self, path):
         """Return the tests of a module, {name: syntax}."""
-        try:
-            return dict(inverted.functions(ast.parse(self.sources[path])))
-        except (SyntaxError, ValueError):
-            return {}
-
-    def choose(self):
-        """Return the tests whose assertions are inverted: {file: names}."""
-        known = [(path, name) for path in self.files for name in self.functions(path)]
-        if self.wanted:
-            ids = {test.split("[")[0] for test in self.wanted}
-            known = [(path, name) for path, name in known if any(is_id(test, path, name) for test in ids)] or known
-        chance = random.SystemRandom()
-        chosen = {}
-        for path, name in chance.sample(known, min(INVERTED, len(known))):
-            chosen.setdefault(path, []).append(name)
-        return chosen
+        tree = self.trees[path]
+        return {} if isinstance(tree, str) else dict(sites.tests(tree))
 
     def prepare(self):
         """Let a listed suite read its tree, and other tests add files to it. Nobody may read the tests themselves,
@@ -145,37 +171,108 @@ class Suite:
             except OSError:
                 pass  # not root's: it lies in the image
 
-    # The two runs
+    def plant(self):
+        """Put what the tests expect among decoys. Return the Key, and the modules to hand on: {path: code}."""
+        key, trees = sites.Key(), [tree for tree in self.trees.values() if not isinstance(tree, str)]
+        decoys = Decoys(random.SystemRandom(), vocabulary(trees))
+        configuring = [text.decode("utf-8", "replace") for text in self.neighbours()]
+        renaming = not any("[" in arg or arg.startswith("-k") for arg in self.args)
+        renaming = renaming and not any(_BY_ID.search(text) for text in configuring)
+        mentioned = {path: set(re.findall(rb"[A-Za-z_]\w*", source)) for path, source in self.sources.items()}
+        codes = {}
+        for path, tree in self.trees.items():
+            if isinstance(tree, str):
+                codes[path] = tree
+                continue
+            others = [names for other, names in mentioned.items() if other != path]
+            shared = {name.decode() for name in set().union(*others) & mentioned[path]}
+            shared.update(name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text))
+            own = renaming and not _BY_ID.search(self.sources[path].decode("utf-8", "replace"))
+            try:
+                sites.plant(path, tree, key, decoys, shared, own, self.spared(path))
+                codes[path] = self.compiled(path, tree)
+            except Exception as error:  # ours: the tests are judged as they are
+                print("verifier: no decoys in %s: %r" % (path, error))
+                key.forget(path)
+                codes[path] = self.compiled(path, ast.parse(self.sources[path], path))
+        return key, codes
 
-    def fork(self, chosen):
-        """Run the tests in a child. chosen: None, or the tests that run instead with inverted assertions."""
-        canary = "test_" + "".join(random.SystemRandom().choice("abcdefghijklmnopqrstuvwxyz") for _ in range(12))
+    def compiled(self, path, tree):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            rewrite(tree, self.sources[path])
+            return marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+
+    def neighbours(self):
+        """Yield the sources of what configures the tests."""
+        folders = {self.root}
+        for path in self.files:
+            while len(path) > 1 and path != self.root:
+                path = os.path.dirname(path)
+                folders.add(path)
+        for folder in folders:
+            try:
+                with open(folder + "/conftest.py", "rb") as file:
+                    yield file.read()
+            except OSError:
+                pass
+
+    def spared(self, path):
+        """Return the tests of a module that must not pass, and so stay as they are."""
+        failing = {name.split("[")[0] for name, what in (self.exact or {}).items() if what != "passed"}
+        return {name for name in self.functions(path) if any(is_id(test, path, name) for test in failing)}
+
+    # The run
+
+    def fork(self):
+        """Run the tests in a child. Returns what it told, and its exit status."""
         reader, writer = os.pipe()
+        waiting, ready = os.pipe()
+        file = tempfile.TemporaryFile(dir=HERE)
         before = judged_processes()
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
             try:
                 os.close(reader)
-                self.child(chosen, canary, writer)
+                os.close(ready)
+                self.child(waiting, file.fileno(), writer)
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(99)
         os.close(writer)
-        messages, waited = listen(reader, child, self.inverted_s if chosen else None, before)
+        os.close(waiting)
+        self.hand_over(ready, file)
+        messages, waited = listen(reader, child, None, before)
         kill_judged(before)
-        return {"messages": messages, "status": status_of(waited), "canary": canary}
+        return {"messages": messages, "status": status_of(waited)}
 
-    def child(self, chosen, canary, writer):
+    def hand_over(self, ready, file):
+        """Read the tests and give the child what it runs of them. Nothing here waits for it."""
+        self.read()
+        self.prepare()
+        try:
+            os.write(ready, json.dumps(self.files).encode() + b"\n")
+            self.key, codes = self.plant()
+            codes[""] = marshal.dumps(self.program())
+            file.write(marshal.dumps(codes))
+            file.flush()
+            os.write(ready, b"%d\n" % file.tell())
+        except BrokenPipeError:
+            self.key = sites.Key()  # the child has ended already
+        file.close()
+        os.close(ready)
+
+    def program(self):
+        """Return the compiled program that runs the tests; None where there is none."""
+        return None
+
+    def child(self, waiting, file, writer):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        if chosen:
-            null = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(null, 1)
-            os.dup2(null, 2)
         become_judged()
         sys.path[:] = [part for part in sys.path if part != HERE and not within(part, self.root)]
-        reporter, code = self.execute(writer, chosen, canary)
+        reporter, code = self.execute(Modules(waiting, file), writer)
         reporter.end(code)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -185,6 +282,8 @@ class Suite:
 
     def judge(self, run):
         """Return (status per test, why they aren't enough or None, the sign of cheating in that or None)."""
+        self.evidence = Evidence(self.key, self.record)
+        self.evidence.read(run["messages"])
         seen, titles = {}, {}
         errors = set()
         skipped_by_test = set()
@@ -192,41 +291,56 @@ class Suite:
         for message in run["messages"]:
             kind = message.get("kind")
             if kind == "test":
-                seen.setdefault(str(message.get("id")), []).append(str(message.get("outcome")))
-                titles.setdefault(str(message.get("title")), set()).add(str(message.get("outcome")))
+                name = str(message.get("id"))
+                seen.setdefault(name, []).append(str(message.get("outcome")))
+                titles.setdefault(str(message.get("title")), set()).add(name)
                 if message.get("error"):
-                    errors.add(str(message.get("id")))
+                    errors.add(name)
                 if message.get("outcome") == "skipped" and message.get("where") in self.sources:
-                    skipped_by_test.add(str(message.get("id")))
+                    skipped_by_test.add(name)
             elif kind == "finish":
                 finish = message.get("status")
             elif kind == "end":
                 end = message
         outcome = {name: outcomes[0] if len(outcomes) == 1 else "other" for name, outcomes in seen.items()}
-        statuses = {name: self.found(name, outcome, titles) for name in self.listed} if self.listed else outcome
+        outcome, signs = self.evidence.judge(outcome, self.is_demanded)
+        statuses = {name: self.found(name, outcome, titles) for name in self.listed} if self.listed else dict(outcome)
         if finish is None or end is None or run["status"] != end.get("status"):
             problem = "the tests did not come to their end (exit status %d)" % run["status"]
             return statuses, problem, "ended its tests early"
         if end.get("tampered"):
-            return (
-                statuses,
-                "the judged code replaced %s" % ", ".join(end["tampered"][:5]),
-                "changed what tests rely on",
-            )
+            problem = "the judged code replaced %s" % ", ".join(end["tampered"][:5])
+            return statuses, problem, "changed what tests rely on"
         if self.listed:
             if self.exact is not None:
                 statuses.update(self.exactly(outcome, errors))
             failed = [name for name, what in statuses.items() if what != "passed"]
+        elif self.record:
+            demanded = self.record["tests"]
+            statuses.update(dict.fromkeys(set(demanded) - set(statuses), "missing"))
+            failed = sorted(name for name in demanded if statuses[name] != "passed")
         else:
             failed = [n for n, what in outcome.items() if what != "passed" and n not in skipped_by_test]
+            failed = [n for n in failed if not (outcome[n] == "skipped" and self.may_fail(n))]
             unseen = self.unseen(outcome)
             statuses.update(dict.fromkeys(unseen, "missing"))
             failed += unseen
             if not failed and ("passed" not in outcome.values() or finish != 0):
                 return statuses, "no test passed (the runner ended with %s)" % finish, None
         if failed:
-            return statuses, "%d tests not seen to pass: %s" % (len(failed), ", ".join(failed[:5])), None
+            problem = "%d tests not seen to pass: %s" % (len(failed), ", ".join(failed[:5]))
+            return statuses, problem, signs[0] if signs else None
         return statuses, None, None
+
+    def is_demanded(self, test):
+        """Return whether a test must pass."""
+        if self.record and not self.listed:
+            return test in self.record["tests"]
+        if not self.listed or test in self.listed:
+            return True
+        base = test.split("[")[0]
+        cut = any("[" in name and not name.endswith("]") and test.startswith(name) for name in self.listed)
+        return cut or (self.whole_functions and base in self.listed) or (self.unittest and "::" in test)
 
     def found(self, name, outcome, titles):
         """Return the status of a listed test.
@@ -235,7 +349,7 @@ class Suite:
         a name, for all that have it.
         """
         if self.unittest and "::" not in name:
-            ended = titles.get(name, ())
+            ended = {outcome[test] for test in titles.get(name, ())}
             return "missing" if not ended else "passed" if ended == {"passed"} else "failed"
         if outcome.get(name) == "skipped" and name not in self.wanted and self.may_fail(name):
             return "passed"
@@ -266,21 +380,6 @@ class Suite:
                 found[name] = "other"
         return found
 
-    def judge_inverted(self, run):
-        outcomes = {}
-        finished = False
-        for message in run["messages"]:
-            if message.get("kind") == "test":
-                outcomes.setdefault(str(message.get("id")), set()).add(message.get("outcome"))
-            finished = finished or message.get("kind") == "finish"
-        passed = [name for name, seen in outcomes.items() if "passed" in seen]
-        if passed:
-            return "%s passes whatever it expects" % passed[0]
-        canary = [seen for name, seen in outcomes.items() if run["canary"] in name.split("::")]
-        if not finished or not canary or any(seen != {"failed"} for seen in canary):
-            return "a test that must fail was not seen to fail"
-        return None
-
 
 class Pytest(Suite):
     """One call of pytest."""
@@ -300,24 +399,11 @@ class Pytest(Suite):
     def load(self):
         import pytest  # noqa: F401 - for the processes that are forked from here
 
-    def execute(self, writer, chosen, canary):
+    def execute(self, modules, pipe):
         import pytest
 
-        reporter = PytestReporter(self, writer, chosen, canary)
-        args = self.args if chosen is None else self.inverted_args(chosen)
-        return reporter, int(pytest.main(["-p", "no:cacheprovider", *args], plugins=[reporter]))
-
-    def inverted_args(self, chosen):
-        """Return the same modules and options, without what writes reports or ends early."""
-        args = []
-        for arg in self.args:
-            path = os.path.realpath(arg.split("::")[0])
-            if path in self.sources:
-                if path in chosen and path not in args:
-                    args.append(path)
-            elif not arg.startswith(_REPORTING):
-                args.append(arg)
-        return args
+        reporter = PytestReporter(self, modules, pipe)
+        return reporter, int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
 
     def unseen(self, outcome):
         """Return the test functions of the given modules that pytest did not report."""
@@ -335,12 +421,6 @@ class Unittest(Suite):
     args: the script and its arguments."""
 
     unittest = True
-    inverted_s = 300.0  # a script may prepare much before its first test
-
-    def __init__(self, args, here):
-        Suite.__init__(self, args, here)
-        with open(args[0], "rb") as file:
-            self.script = file.read()
 
     def test_files(self):
         paths = [os.path.realpath(path) for path in unittest_files()]
@@ -355,8 +435,15 @@ class Unittest(Suite):
         names = [name for path in self.files for name in self.functions(path) if "::" in name]
         return [name for name in names if name.split("::")[-1] not in reported]
 
-    def execute(self, writer, chosen, canary):
-        reporter = UnittestReporter(self, writer, chosen, canary)
+    def program(self):
+        path = os.path.realpath(self.args[0])
+        if path in self.trees:
+            return None
+        with open(path, "rb") as file:
+            return compile(file.read(), os.path.abspath(self.args[0]), "exec", dont_inherit=True)
+
+    def execute(self, modules, pipe):
+        reporter = UnittestReporter(self, modules, pipe)
         path = os.path.abspath(self.args[0])
         sys.argv = [self.args[0], *self.args[1:]]
         sys.path.insert(0, os.path.dirname(path))
@@ -364,9 +451,11 @@ class Unittest(Suite):
         main = types.ModuleType("__main__")
         main.__file__ = path
         sys.modules["__main__"] = main
+        setattr(main, sites.PROBE, reporter.probe)
+        own = os.path.realpath(path)
         code = 0
         try:
-            exec(compile(self.script, path, "exec", dont_inherit=True), main.__dict__)
+            exec(modules.code(own if own in modules.paths else ""), main.__dict__)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         except Exception:
@@ -396,3 +485,13 @@ def is_id(test, path, name):
 
 def is_test_module(name):
     return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))
+
+
+def rewrite(tree, source):
+    """Make asserts explain themselves, as pytest does."""
+    try:
+        from _pytest.assertion.rewrite import rewrite_asserts
+
+        rewrite_asserts(tree, source)
+    except (ImportError, TypeError):
+        pass  # an old pytest: they explain nothing, and fail all the same
