@@ -75,6 +75,18 @@ wrong value would be another of them: 0, 1, or 2, where that alone says that it 
 Leaf = collections.namedtuple("Leaf", "path value")
 
 
+def walk(node):
+    """Return a node and all below it, in no order."""
+    found = [node]
+    for one in found:
+        for child in vars(one).values():
+            if isinstance(child, ast.AST):
+                found.append(child)
+            elif isinstance(child, list):
+                found += [other for other in child if isinstance(other, ast.AST)]
+    return found
+
+
 def constant(node):
     """Return (its value,) for a literal that is no container, or for an operation on such; () for other syntax."""
     kind = type(node).__name__
@@ -124,7 +136,7 @@ def vocabulary(trees):
     """Return the words and numbers in the literals of the tests: {style: sorted words}."""
     words = collections.defaultdict(set)
     for tree in trees:
-        for node in ast.walk(tree):
+        for node in walk(tree):
             value = constant(node) if type(node).__name__ in ("Constant", "Str") else ()
             if value and type(value[0]) is str and len(value[0]) < LARGE:
                 for word in re.findall("[A-Za-z]{3,}", value[0]):
@@ -367,7 +379,7 @@ def dotted(node):
 
 def _tolerances(node, names):
     """Yield the absolute tolerances with which an expected value compares."""
-    for call in ast.walk(node):
+    for call in walk(node):
         if isinstance(call, ast.Call) and names.full(call.func) == APPROX:
             yield 1e-12
             for limit in call.args[2:] + [keyword.value for keyword in call.keywords if keyword.arg == "abs"]:
@@ -436,7 +448,7 @@ def _value(node, names):
 
 
 def _differs(node, value, nodes, values):
-    """Return whether a literal can be told from all others by any kind of comparison, also one without order or case."""
+    """Return whether a literal can be told from all others, also where order and case don't matter."""
     if value is None:  # it can't be evaluated, as the 31st of February
         return False
     if value == ():

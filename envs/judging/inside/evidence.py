@@ -7,7 +7,6 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 
 import ast
 import collections
-import re
 
 from decoys import constant
 
@@ -42,7 +41,7 @@ class Evidence:
             if isinstance(message.get("id"), str):
                 message["id"] = self.key.real_id(message["id"])
             if message.get("kind") == "start":
-                test = message.get("id")
+                test = str(message.get("id"))
             elif message.get("kind") == "site":
                 self._site(test, message)
 
@@ -72,8 +71,9 @@ class Evidence:
     def judge(self, statuses, is_demanded=lambda test: True):
         """Return the status of each test, where the sites have a say in it, and the signs of cheating.
 
-        statuses: by test, as the runner reports. is_demanded: whether a test must pass: signs come of these alone. A test has passed if it was reported so, if each of its sites told of
-        the expected value alone, and if all did that each of its runs comes to, or each of the reference's.
+        statuses: by test, as the runner reports. is_demanded: whether a test must pass; signs come of these alone. A
+        test has passed if it was reported so, if each of its sites told of the expected value alone, and if all did
+        that each of its runs comes to, or each of the reference's.
         """
         found, signs, weights, excused = {}, set(), {}, self.excused()
         for test, status in statuses.items():

@@ -7,7 +7,7 @@ import ast
 import collections
 import re
 
-from decoys import Names, alterable, constant, dotted
+from decoys import Names, alterable, constant, dotted, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
@@ -15,7 +15,7 @@ AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|event
 _SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch", re.I)
 _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
-_BY_NAME = ("locals", "vars", "globals", "eval", "exec", "getfixturevalue")
+_BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _KNOWN_MARKS = ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _DISPLAYS = (ast.List, ast.Tuple)
@@ -28,6 +28,29 @@ class Binding:
         self.values, self.loads = values, loads
 
 
+class Inside:
+    """What a function speaks of. stores: how often each name is bound. reads: where each is read. words: all names and
+    attributes, its own too."""
+
+    def __init__(self, function):
+        self.stores, self.reads = collections.Counter(), collections.defaultdict(list)
+        self.words, self.written, self.returns = {function.name}, [], False
+        for node in walk(function):
+            if isinstance(node, ast.Name):
+                self.words.add(node.id)
+                if isinstance(node.ctx, ast.Load):
+                    self.reads[node.id].append(node)
+                    continue
+            elif isinstance(node, ast.Attribute):
+                self.words.add(node.attr)
+            elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For, ast.AsyncFor)):
+                self.written.append(node)
+            self.returns = self.returns or isinstance(node, ast.Return)
+            if node is not function:
+                for name in stored(node):
+                    self.stores[name] += 1
+
+
 class Bindings:
     """The names of a module. shared: names that other files of the tests speak of. renaming: whether tests may have
     other ids, as they get where parameters are among decoys."""
@@ -37,6 +60,7 @@ class Bindings:
         self.imported, self.bound, self._last = {}, set(), {}
         self._stores, self._loads = collections.Counter(), collections.defaultdict(list)
         self._functions, self._called = collections.defaultdict(list), collections.defaultdict(list)
+        self._inside = {}
         self._texts, self._assigned = set(), collections.defaultdict(list)
         self._survey(tree)
         self.names = Names(self.imported, self.bound)
@@ -52,11 +76,17 @@ class Bindings:
         """Return whether what the name's node reads is written as a literal."""
         return id(name) in self._of
 
+    def inside(self, function):
+        """Return what a function speaks of."""
+        if id(function) not in self._inside:
+            self._inside[id(function)] = Inside(function)
+        return self._inside[id(function)]
+
     def accept(self, compared):
-        """Return (ids of the names' nodes, ids of the values' nodes) of the names that are compared alone."""
+        """Return (ids of the names' nodes, the values' nodes) of the names that are compared alone."""
         good = [one for one in self._bindings if one.loads and all(id(load) in compared for load in one.loads)]
         names = {id(load) for one in good for load in one.loads if self._of[id(load)] is one}
-        return names, {id(value) for one in good for value in one.values}
+        return names, [value for one in good for value in one.values]
 
     def is_last(self, function):
         """Return whether no other function of the module has its name."""
@@ -65,7 +95,7 @@ class Bindings:
     # The module
 
     def _survey(self, tree):
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 home = node.module + "." if isinstance(node, ast.ImportFrom) and node.module and not node.level else ""
                 for alias in node.names:
@@ -99,7 +129,7 @@ class Bindings:
         for name in self._functions:
             if any(id(load) not in called for load in self._loads[name]):
                 quiet.add(name)
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if catches_asserts(node):
                 quiet.update(_calls(ast.Module(node.body, [])))
             elif isinstance(node, FUNCTIONS):
@@ -136,32 +166,31 @@ class Bindings:
             takers = [one for _, one in outermost(tree) if name in _arguments(one)]
             if not plain or name in self.shared or name in self._texts or self._stores[name] != 1 + len(takers):
                 continue
-            loads = [one for taker in takers for one in _reads(taker, name)]
+            loads = [one for taker in takers for one in self.inside(taker).reads[name]]
             if len(loads) == len(self._loads[name]):
                 self._add([body[0].value], loads)
 
     # A function
 
     def _function(self, tree, owner, function):
-        if any(isinstance(one, ast.Name) and one.id in _BY_NAME for one in ast.walk(function)):
+        inside = self.inside(function)
+        stores, reads = inside.stores, inside.reads
+        if inside.words & _BY_NAME:
             return
-        stores = collections.Counter(
-            name for node in ast.walk(function) if node is not function for name in stored(node)
-        )
-        for name, values in self._written(function).items():
+        for name, values in self._written(inside).items():
             if stores[name] == len(values[0]):
-                self._add(values[1], _reads(function, name))
+                self._add(values[1], reads[name])
         parameters = [name for name in _arguments(function) if stores[name] == 1]
         given = dict(self._parameters(function, parameters))
         if not given and not function.name.startswith("test") and not function.decorator_list:
             given = self._handed(owner, function, parameters)
         for name, values in given.items():
-            self._add(values, _reads(function, name), all_of_them=False)
+            self._add(values, reads[name], all_of_them=False)
 
-    def _written(self, function):
+    def _written(self, inside):
         """Return where the locals are bound, and to what: {name: ([stores], [values])}, for literals alone."""
         found = collections.defaultdict(lambda: ([], []))
-        for node in ast.walk(function):
+        for node in inside.written:
             name = _assigned(node)
             if name:
                 found[name][0].append(node)
@@ -317,7 +346,7 @@ def catches_asserts(node):
 def _lets_fail(context):
     words = " ".join(
         one.attr if isinstance(one, ast.Attribute) else one.id
-        for one in ast.walk(context)
+        for one in walk(context)
         if isinstance(one, (ast.Name, ast.Attribute))
     )
     if _RAISING.search(words):
@@ -334,9 +363,7 @@ def is_raising(node):
 
 
 def _calls(node):
-    return {
-        getattr(one.func, "attr", getattr(one.func, "id", None)) for one in ast.walk(node) if isinstance(one, ast.Call)
-    }
+    return {getattr(one.func, "attr", getattr(one.func, "id", None)) for one in walk(node) if isinstance(one, ast.Call)}
 
 
 def _assigned(node):
@@ -351,11 +378,3 @@ def _assigned(node):
 def _arguments(function):
     args = function.args
     return [one.arg for one in getattr(args, "posonlyargs", []) + args.args + args.kwonlyargs]
-
-
-def _reads(function, name):
-    return [
-        one
-        for one in ast.walk(function)
-        if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)
-    ]

@@ -206,11 +206,11 @@ class Finder:
     modules: `Modules`. probe: what they call."""
 
     def __init__(self, modules, probe):
-        self.modules, self.probe = modules, probe
+        self.modules, self.probe, self._paths = modules, probe, frozenset(modules.paths)
 
     def find_spec(self, name, path=None, target=None):
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self.modules.paths:
+        if spec is None or spec.origin is None or os.path.realpath(spec.origin) not in self._paths:
             return None
         return importlib.util.spec_from_file_location(
             name, spec.origin, loader=self, submodule_search_locations=spec.submodule_search_locations
@@ -228,23 +228,25 @@ class Finder:
 
 
 class Modules:
-    """The compiled modules that root's process hands over.
+    """The compiled modules that root's process hands over, one after the other.
 
-    ready: a pipe that tells of the paths of all, and then that they are in `file`."""
+    ready: a pipe that tells of all paths, and then of the size of each that is in `file`: first the program's."""
 
     def __init__(self, ready, file):
-        self._ready, self._file, self._codes = ready, file, None
-        self.paths = frozenset(json.loads(self._line().decode()))
+        self._ready, self._file, self._places = ready, file, []
+        self.paths = json.loads(self._line().decode())
 
     def code(self, path):
-        """Return a module's code; "" for the program that runs the tests. Raises SyntaxError where it has none."""
-        if self._codes is None:
-            size = int(self._line())
-            self._codes = marshal.loads(os.pread(self._file, size, 0))
-        found = self._codes[path]
+        """Return a module's code; the program's where path is None. Raises SyntaxError where it has none."""
+        number = 0 if path is None else 1 + self.paths.index(path)
+        while len(self._places) <= number:
+            start = sum(self._places[-1]) if self._places else 0
+            self._places.append((start, int(self._line())))
+        start, size = self._places[number]
+        found = marshal.loads(os.pread(self._file, size, start))
         if isinstance(found, str):
             raise SyntaxError(found)
-        return marshal.loads(found)
+        return found
 
     def _line(self):
         data = b""

@@ -16,13 +16,13 @@ import ast
 import collections
 import re
 
-from decoys import constant, dotted, literal
+from decoys import constant, dotted, literal, walk
 from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
 
 PROBE = "@probe"
 TOKEN = "decoy%dx%s"
 """What stands for an expected value in the id of a test; with a digit at its end where the value has one."""
-_TOKENS = re.compile(r"decoy(\d+)x0?")
+_TOKENS = re.compile(r"decoy(\d{1,9})x0?")
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
 _EQUAL += ("assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual")
 _ALMOST = ("assertAlmostEqual", "assertAlmostEquals")
@@ -40,7 +40,7 @@ class Key:
 
     def __init__(self):
         self.sites, self.answers, self.must, self.comparing = [], [], {}, set()
-        self._numbers, self._names = {}, []
+        self._numbers, self._names, self._ids = {}, [], []
 
     def site(self, path, node):
         self.sites.append((path, getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
@@ -60,22 +60,16 @@ class Key:
                 seen[site] += 1
         return self._names
 
+    def token(self, value):
+        """Return what stands for an expected value in the id of a test: the same where pytest writes the same."""
+        text = id_of(value)
+        if text not in self._ids:
+            self._ids.append(text)
+        return TOKEN % (self._ids.index(text), "0" if text[-1:].isdigit() else "")
+
     def real_id(self, text):
         """Return the id of a test with expected values where tokens stand for them."""
-        return _TOKENS.sub(lambda match: self._real(match.group(), int(match.group(1))), text)
-
-    def _real(self, token, number):
-        if number >= len(self.answers):
-            return token
-        value = constant(self.answers[number].nodes[self.answers[number].truth])
-        return id_of(value[0]) if value else token
-
-    def answer(self, choice):
-        """Return the number of a set; the same for the same one."""
-        if id(choice) not in self._numbers:
-            self.answers.append(choice)
-            self._numbers[id(choice)] = len(self.answers) - 1
-        return self._numbers[id(choice)]
+        return _TOKENS.sub(lambda match: (self._ids[int(match.group(1)) :] or [match.group()])[0], text)
 
 
 def tests(tree):
@@ -115,17 +109,20 @@ def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
 class _Planter(ast.NodeTransformer):
     """One walk through a module.
 
-    accepted: ids of the nodes of names that are compared alone, and of the values that are written for them; None on
-    the walk that asks which names are compared, and changes nothing."""
+    accepted: ids of the nodes of names that are compared alone, and the values that are written for them; None on the
+    walk that asks which names are compared, and changes nothing."""
 
     def __init__(self, path, key, decoys, bindings, spared, accepted=None):
         self.path, self.key, self.decoys, self.bindings, self.spared = path, key, decoys, bindings, spared
         self.planting = accepted is not None
-        self.accepted, self.written = accepted or (set(), set())
+        self.accepted, values = accepted or (set(), ())
+        self.written = {id(value): value for value in values}
         self.compared = set()
-        self._owner, self._depth, self._quiet, self._must = [], 0, False, None
+        self._owner, self._depth, self._quiet, self._must, self._returns = [], 0, False, None, False
 
     def visit(self, node):
+        if isinstance(node, ast.expr) and not self.written:
+            return node  # no statements are in there
         return self._token(node) if id(node) in self.written else ast.NodeTransformer.visit(self, node)
 
     # Where we are
@@ -140,8 +137,10 @@ class _Planter(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node):
-        before = self._quiet, self._must
-        again = any(AGAIN.search(word) for word in _words(node)) or (node.decorator_list and self._depth)
+        before = self._quiet, self._must, self._returns
+        inside = self.bindings.inside(node)
+        self._returns = inside.returns
+        again = any(map(AGAIN.search, inside.words)) or (node.decorator_list and self._depth)
         again = again or "::".join(self._owner + [node.name]) in self.spared
         self._quiet = self._quiet or again or node.name in self.bindings.quiet or self._is_odd_helper(node)
         self._must = self._sites_of(node) if self.planting and not self._depth else None
@@ -152,7 +151,7 @@ class _Planter(ast.NodeTransformer):
         self._depth -= 1
         if self._must is not None:
             node.body.append(self._reached(node, self._site(node)))
-        self._quiet, self._must = before
+        self._quiet, self._must, self._returns = before
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -177,7 +176,7 @@ class _Planter(ast.NodeTransformer):
         for statement in statements:
             seen = self.visit(statement)
             found += seen if isinstance(seen, list) else [seen]
-            if self._must is not None and _may_return(statement):
+            if self._must is not None and self._returns and _may_return(statement):
                 self._must = None
         return found
 
@@ -198,7 +197,7 @@ class _Planter(ast.NodeTransformer):
 
     def visit_For(self, node):
         written = isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts
-        leaves = any(isinstance(one, (ast.Break, ast.Continue, ast.Starred)) for one in ast.walk(node))
+        leaves = any(isinstance(one, (ast.Break, ast.Continue, ast.Starred)) for one in walk(node))
         node.iter = self.visit(node.iter)
         self._inside(node, "body", must=bool(written) and not leaves)
         self._inside(node, "orelse")
@@ -333,9 +332,9 @@ class _Planter(ast.NodeTransformer):
         if isinstance(choice, ast.AST):
             return choice
         number, value = self.key.answer(choice), constant(choice.nodes[choice.truth])
-        name = TOKEN % (number, "0" if id_of(value[0])[-1:].isdigit() else "") if value else ""
+        name = self.key.token(value[0]) if value else ""
         asked = self._asked("want", node, [literal(number), literal(name), ast.Tuple(choice.nodes, ast.Load())])
-        for one in ast.walk(asked):  # where a literal is written tells nothing
+        for one in walk(asked):  # where a literal is written tells nothing
             ast.copy_location(one, node)
         return asked
 
@@ -376,16 +375,7 @@ def _tolerance(call):
 
 
 def _loads(node):
-    return [one for one in ast.walk(node) if isinstance(one, ast.Name)] if node is not None else []
-
-
-def _words(function):
-    """Yield the names of which a function speaks, its own too."""
-    yield function.name
-    for node in ast.walk(function):
-        name = getattr(node, "attr", getattr(node, "id", None))
-        if isinstance(name, str):
-            yield name
+    return [one for one in walk(node) if isinstance(one, ast.Name)] if node is not None else []
 
 
 def _own(node):

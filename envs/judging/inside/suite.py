@@ -6,6 +6,7 @@ expected one this process alone knows.
 """
 
 import ast
+import collections
 import json
 import marshal
 import os
@@ -171,31 +172,34 @@ class Suite:
             except OSError:
                 pass  # not root's: it lies in the image
 
-    def plant(self):
-        """Put what the tests expect among decoys. Return the Key, and the modules to hand on: {path: code}."""
-        key, trees = sites.Key(), [tree for tree in self.trees.values() if not isinstance(tree, str)]
+    def planted(self):
+        """Put what the tests expect among decoys. Yield what is handed on: the program, then the modules of `files`."""
+        yield marshal.dumps(self.program())
+        trees = [tree for tree in self.trees.values() if not isinstance(tree, str)]
         decoys = Decoys(random.SystemRandom(), vocabulary(trees))
         configuring = [text.decode("utf-8", "replace") for text in self.neighbours()]
+        spoken = {name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text)}
         renaming = not any("[" in arg or arg.startswith("-k") for arg in self.args)
         renaming = renaming and not any(_BY_ID.search(text) for text in configuring)
         mentioned = {path: set(re.findall(rb"[A-Za-z_]\w*", source)) for path, source in self.sources.items()}
-        codes = {}
-        for path, tree in self.trees.items():
-            if isinstance(tree, str):
-                codes[path] = tree
-                continue
-            others = [names for other, names in mentioned.items() if other != path]
-            shared = {name.decode() for name in set().union(*others) & mentioned[path]}
-            shared.update(name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text))
-            own = renaming and not _BY_ID.search(self.sources[path].decode("utf-8", "replace"))
-            try:
-                sites.plant(path, tree, key, decoys, shared, own, self.spared(path))
-                codes[path] = self.compiled(path, tree)
-            except Exception as error:  # ours: the tests are judged as they are
-                print("verifier: no decoys in %s: %r" % (path, error))
-                key.forget(path)
-                codes[path] = self.compiled(path, ast.parse(self.sources[path], path))
-        return key, codes
+        common = collections.Counter(name for names in mentioned.values() for name in names)
+        for path in self.files:
+            shared = spoken | {name.decode() for name in mentioned[path] if common[name] > 1}
+            yield self.module(path, decoys, shared, renaming)
+
+    def module(self, path, decoys, shared, renaming):
+        """Return a module as it is handed on; its error where it is no Python."""
+        tree, source = self.trees[path], self.sources[path]
+        if isinstance(tree, str):
+            return marshal.dumps(tree)
+        try:
+            renaming = renaming and not _BY_ID.search(source.decode("utf-8", "replace"))
+            sites.plant(path, tree, self.key, decoys, shared, renaming, self.spared(path))
+            return self.compiled(path, tree)
+        except Exception as error:  # ours: the tests are judged as they are
+            print("verifier: no decoys in %s: %r" % (path, error))
+            self.key.forget(path)
+            return self.compiled(path, ast.parse(source, path))
 
     def compiled(self, path, tree):
         with warnings.catch_warnings():
@@ -254,13 +258,12 @@ class Suite:
         self.prepare()
         try:
             os.write(ready, json.dumps(self.files).encode() + b"\n")
-            self.key, codes = self.plant()
-            codes[""] = marshal.dumps(self.program())
-            file.write(marshal.dumps(codes))
-            file.flush()
-            os.write(ready, b"%d\n" % file.tell())
+            for code in self.planted():
+                file.write(code)
+                file.flush()
+                os.write(ready, b"%d\n" % len(code))
         except BrokenPipeError:
-            self.key = sites.Key()  # the child has ended already
+            pass  # the child has ended already
         file.close()
         os.close(ready)
 
@@ -455,7 +458,7 @@ class Unittest(Suite):
         own = os.path.realpath(path)
         code = 0
         try:
-            exec(modules.code(own if own in modules.paths else ""), main.__dict__)
+            exec(modules.code(own if own in modules.paths else None), main.__dict__)
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
         except Exception:

@@ -1,6 +1,7 @@
 """What the process that runs the tests hands on."""
 
 import json
+import marshal
 import os
 import time
 from types import SimpleNamespace
@@ -17,9 +18,9 @@ def pipe():
     os.close(writer)
 
 
-def sample(writer, chosen=None, trusted=None):
-    call = SimpleNamespace(sources={}, path=[], unittest=False, root="/app")
-    return reporter.Reporter(call, writer, chosen, "test_canary", trusted or {})
+def sample(writer, trusted=None):
+    call = SimpleNamespace(path=[], unittest=False, root="/app")
+    return reporter.Reporter(call, SimpleNamespace(paths=[]), writer, trusted or {})
 
 
 def said(reader):
@@ -35,22 +36,22 @@ def test_what_tests_rely_on_is_compared_at_the_end(pipe, monkeypatch):
     assert [message["tampered"] for message in said(pipe[0])] == [[], ["time.time"]]
 
 
-def test_chosen_tests_are_known_by_file_and_name_whatever_their_case(pipe):
-    one = sample(pipe[1], {"/app/tests/test_a.py": ["test_one", "T::test_two"]})
-    assert one.is_chosen("tests/test_a.py::test_one[5]")
-    assert one.is_chosen("tests/test_a.py::T::test_two")
-    assert one.is_chosen("tests/test_b.py::test_canary")
-    assert not one.is_chosen("tests/test_a.py::test_three")
-    assert not one.is_chosen("tests/test_b.py::test_one")
-
-
-def test_a_module_of_tests_is_imported_from_memory(pipe, tmp_path, monkeypatch):
+def test_a_module_of_tests_is_imported_as_it_was_handed_over(pipe, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     path = tmp_path / "sample_from_memory.py"
     path.write_text("raise AssertionError('from the file')")
-    finder = reporter.Finder({str(path): b"value = 5\n"}, None, "test_canary", False)
-    spec = finder.find_spec("sample_from_memory")
-    module = SimpleNamespace(__spec__=spec)
-    finder.exec_module(module)
-    assert module.value == 5
-    assert finder.find_spec("json") is None
+    codes = [marshal.dumps(None), marshal.dumps(compile("value = 5", "x", "exec")), marshal.dumps("bad syntax")]
+    with (tmp_path / "codes").open("wb+") as file:
+        file.write(b"".join(codes))
+        file.flush()
+        lines = [json.dumps([str(path), "/other.py"]), *map(str, map(len, codes))]
+        os.write(pipe[1], "".join(line + "\n" for line in lines).encode())
+        modules = reporter.Modules(pipe[0], file.fileno())
+        finder = reporter.Finder(modules, "the probe")
+        module = SimpleNamespace(__spec__=finder.find_spec("sample_from_memory"))
+        finder.exec_module(module)
+        assert module.value == 5
+        assert getattr(module, reporter.PROBE) == "the probe"
+        assert finder.find_spec("json") is None
+        with pytest.raises(SyntaxError, match="bad syntax"):
+            modules.code("/other.py")

@@ -1,0 +1,307 @@
+"""Tests among decoys: for right code each does what it did, for wrong code it fails."""
+
+import ast
+import random
+import unittest
+
+import decoys
+import evidence
+import probe
+import pytest
+import sites
+
+BODIES = [
+    "assert f(3) == 6",
+    "assert 6 == f(3)",
+    "assert f(3) == 6, f'not {f(3)}'",
+    "twice = 6\n    assert f(3) == twice",
+    "twice = [2, 2]\n    assert twice == f([2])",
+    "assert f(3) == 6 and f('a') == 'aa'",
+    "assert f([1]) == [1, 1]",
+    "assert f('hello') == 'hellohello'",
+    "assert len(f('ab')) == 4",
+    "assert (f(3) == 6) is True",
+    "assert f(0.5) == 1.0",
+    "assert f(0.1) == pytest.approx(0.2)",
+    "assert 'hellohello' in f('hello')",
+    "case.assertEqual(f(3), 6)",
+    "case.assertEqual(6, f(3), 'said')",
+    "case.assertEqual(first=f(3), second=6)",
+    "case.assertAlmostEqual(f(0.5), 1.0, places=3)",
+    "case.assertListEqual(f([1]), [1, 1])",
+    "case.assertCountEqual(f([1, 2]), [1, 1, 2, 2])",
+    "case.assertIs(f(3) == 6, True)",
+    "case.assertTrue(f(3) == 6)",
+    "case.assertIn('hellohello', f('hello'))",
+    "for x, twice in [(1, 2), (2, 4)]:\n        assert f(x) == twice",
+    "for x, twice in {1: 2, 2: 4}.items():\n        assert f(x) == twice",
+    "with pytest.raises(TypeError):\n        f(None)\n    assert f(3) == 6",
+    "with case.subTest(x=3):\n        assert f(3) == 6",
+    "check(f(3), 6)\n    check(f(4), twice=8)",
+    "assert f(4) == EIGHT",
+    "try:\n        assert f(3) == 6\n    finally:\n        f(4)",
+    "def inner():\n        assert f(3) == 6\n    inner()",
+    "if f(3) != 6:\n        raise AssertionError\n    assert f(1) == 2",
+    "assert f(3) == 6 == f(3)",
+    "assert all(f(x) == x * 2 for x in [1, 2])",
+    "assert f(3) > 5",
+    "assert f(3) != 3",
+    "while True:\n        assert f(3) == 6\n        break",
+]
+SPARED = [
+    "try:\n        assert f(3) == 7\n    except AssertionError:\n        pass",
+    "try:\n        assert f(3) == 7\n    except Exception:\n        pass",
+    "with pytest.raises(AssertionError):\n        assert f(3) == 7",
+    "with contextlib.suppress(AssertionError):\n        assert f(3) == 7",
+    "with case.assertRaises(AssertionError):\n        check(f(3), 7)",
+    "for n in range(9):\n        try:\n            check(n, 5)\n        except AssertionError:\n            pass",
+    "def again():\n        assert next(numbers) == 8\n    eventually(again)",
+    "@eventually\n    def again():\n        assert next(numbers) == 8",
+]
+MODULE = """
+import contextlib, pytest, unittest
+case = unittest.TestCase()
+EIGHT = 8
+numbers = iter(range(1, 9))
+
+def eventually(function):
+    for _ in range(9):
+        try:
+            return function()
+        except AssertionError:
+            pass
+    raise AssertionError
+
+def check(got, twice):
+    assert got == twice
+
+def test_f():
+    %s
+"""
+
+
+def double(x):
+    return x * 2 if x is not None else None + 1
+
+
+class Run:
+    """A module of tests, planted and run. failed: what a test raised."""
+
+    def __init__(self, source, function=double, seed=0, test="test_f", **given):
+        tree = ast.parse(source)
+        chance = random.Random(seed)
+        self.key = sites.Key()
+        sites.plant("/tests/test_a.py", tree, self.key, decoys.Decoys(chance, decoys.vocabulary([tree])))
+        self.messages = [{"kind": "start", "id": "test_a.py::" + test}]
+        tell = lambda site, number, equal: self.messages.append(  # noqa: E731
+            {"kind": "site", "site": site, "set": number, "equal": equal}
+        )
+        self.names = {sites.PROBE: probe.Probe(tell), "f": function, "__name__": "test_a"}
+        self.failed = None
+        try:
+            exec(compile(tree, "test_a.py", "exec"), self.names)
+            holder, _, method = test.partition("::")
+            run = getattr(self.names[holder](method), method) if method else self.names[holder]
+            run(**given)
+        except (Exception, pytest.fail.Exception) as error:
+            self.failed = error
+
+    def verdict(self, status=None, record=None):
+        seen = evidence.Evidence(self.key, record)
+        seen.read(self.messages)
+        found, signs = seen.judge({self.messages[0]["id"]: status or ("failed" if self.failed else "passed")})
+        return next(iter(found.values())), signs
+
+
+@pytest.mark.parametrize("body", BODIES + SPARED)
+def test_right_code_passes_as_before(body):
+    for seed in range(8):
+        run = Run(MODULE % body, seed=seed)
+        assert run.failed is None
+        assert run.verdict() == ("passed", [])
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_wrong_code_fails_as_before(body):
+    for seed in range(8):
+        run = Run(MODULE % body, lambda x: x, seed=seed)
+        assert isinstance(run.failed, AssertionError) or run.verdict()[0] == "failed"
+
+
+@pytest.mark.parametrize("body", [body for body in BODIES if "pytest.raises" in body])
+def test_what_raises_still_does(body):
+    assert isinstance(Run(MODULE % body, lambda x: x * 2 if x else 0).failed, pytest.fail.Exception)
+
+
+class EqualToAll:
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+    def __contains__(self, other):
+        return True
+
+    def __round__(self, places=None):
+        return 0
+
+    __sub__ = __rsub__ = __getitem__ = __abs__ = lambda self, *other: self
+    __len__ = lambda self: 4  # noqa: E731
+    __iter__ = lambda self: iter(())  # noqa: E731
+
+
+@pytest.mark.parametrize("body", BODIES[:8] + BODIES[12:15] + BODIES[16:17] + BODIES[22:24] + BODIES[26:28])
+def test_an_object_that_is_equal_to_everything_has_not_passed(body):
+    run = Run(MODULE % body, lambda x: EqualToAll())
+    assert run.verdict() == ("failed", [evidence.FORCED])
+
+
+def test_an_object_that_is_equal_to_some_has_not_passed():
+    class Half(EqualToAll):
+        __hash__ = None
+
+        def __eq__(self, other):
+            return other in (6, 1, 2, 3)
+
+    assert all(Run(MODULE % BODIES[0], lambda x: Half(), seed).verdict()[0] == "failed" for seed in range(8))
+
+
+def test_a_value_that_stands_only_among_decoys_has_not_passed():
+    for seed in range(20):
+        run = Run(MODULE % "assert f(3) == 6", lambda x: 5, seed)
+        assert run.verdict()[0] == "failed"
+
+
+def test_values_that_chance_hardly_hits_are_a_sign_of_a_look_at_the_candidates():
+    def reads(x):
+        import sys
+
+        want = [const for const in sys._getframe(1).f_code.co_consts if isinstance(const, tuple) and len(const) == 8]
+        return want[0][0]
+
+    signs = [Run(MODULE % "assert f(3) == 'qwzxv'", reads, seed).verdict() for seed in range(60)]
+    passed = sum(status == "passed" for status, _ in signs)
+    assert passed < 20
+    assert sum(bool(found) for status, found in signs if status == "failed") == 60 - passed
+
+
+def test_a_test_that_is_said_to_pass_without_its_sites_has_not():
+    run = Run(MODULE % "assert f(3) == 6")
+    run.messages = run.messages[:1]
+    assert run.verdict("passed") == ("failed", [evidence.FORCED])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if f(3):\n        return\n    assert f(3) == 6",
+        "for x in []:\n        assert f(3) == 6",
+        "for x in [1]:\n        break\n        assert f(3) == 6",
+        "if f(0):\n        assert f(3) == 6",
+        "with pytest.raises(TypeError):\n        f(None)\n        assert f(3) == 6",
+        "try:\n        f(None)\n        assert f(3) == 6\n    except TypeError:\n        pass",
+    ],
+)
+def test_sites_that_a_run_may_miss_need_not_tell(body):
+    assert Run(MODULE % body).verdict() == ("passed", [])
+
+
+def test_what_the_reference_told_of_must_be_told_again():
+    body = "if f(1):\n        assert f(3) == 6"
+    run = Run(MODULE % body)
+    seen = evidence.Evidence(run.key)
+    seen.read(run.messages)
+    record = seen.report({"test_a.py::test_f": "passed"})
+    assert run.verdict(record=record) == ("passed", [])
+    run.messages = [message for message in run.messages if message.get("set") in (None, -1)]
+    assert run.verdict("passed") == ("passed", [])
+    assert run.verdict("passed", record) == ("failed", [evidence.FORCED])
+
+
+def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
+    run = Run(MODULE % "assert f(3) == 6", lambda x: EqualToAll())
+    seen = evidence.Evidence(run.key)
+    seen.read(run.messages)
+    record = seen.report({})
+    assert run.verdict(record={**record, "tests": {}}) == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"kind": "site"},
+        {"kind": "site", "site": 99, "set": 0, "equal": ""},
+        {"kind": "site", "site": -1, "set": 0, "equal": ""},
+        {"kind": "site", "site": 0, "set": 99, "equal": "1"},
+        {"kind": "site", "site": 0, "set": 0, "equal": "2"},
+        {"kind": "site", "site": 0, "set": 0, "equal": ["1"]},
+        {"kind": "site", "site": True, "set": 0, "equal": ""},
+        {"kind": "site", "site": "0", "set": 0, "equal": "1"},
+        {"kind": "start", "id": ["x"]},
+        {"kind": "start", "id": "decoy99999x"},
+    ],
+)
+def test_nonsense_is_passed_over(message):
+    run = Run(MODULE % "assert f(3) == 6")
+    run.messages.insert(1, message)
+    run.verdict()
+
+
+PARAMETRIZED = """
+import pytest
+
+@pytest.fixture
+def seven():
+    return 7
+
+@pytest.mark.parametrize("x, twice", [(4, 8), (0.5, 1.0), pytest.param("a", "aa", id="text")])
+def test_f(x, twice):
+    assert f(x) == twice
+
+def test_seven(seven):
+    assert f(3.5) == seven
+
+@pytest.mark.parametrize("x, twice", [(4, 8)])
+def test_used(x, twice):
+    assert f(x) == twice
+    assert twice % 2 == 0
+
+@pytest.mark.parametrize("x, twice", [(4, 8)], indirect=["x"])
+def test_indirect(x, twice):
+    assert f(x) == twice
+"""
+
+
+def test_parameters_and_fixtures_that_are_compared_alone_stand_among_decoys():
+    run = Run(PARAMETRIZED, test="test_seven", seven=7)
+    rows = run.names["test_f"].pytestmark[0].args[1]
+    assert [type(value) for row in rows[:2] for value in row] == [int, probe.Want, float, probe.Want]
+    assert type(rows[2].values[1]) is probe.Want
+    assert run.key.real_id(f"test_a.py::test_f[4-{rows[0][1].id()}]") == "test_a.py::test_f[4-8]"
+    assert 8 in rows[0][1].values
+    assert [run.names[name].pytestmark[0].args[1] for name in ("test_used", "test_indirect")] == [[(4, 8)]] * 2
+
+
+def test_unittests_that_are_methods_are_planted_too():
+    source = "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(3), 6)\n"
+    assert Run(source, test="T::test_f").verdict() == ("passed", [])
+    assert Run(source, lambda x: 4, test="T::test_f").verdict() == ("failed", [])
+    assert Run(source, lambda x: EqualToAll(), test="T::test_f").verdict() == ("failed", [evidence.FORCED])
+
+
+def test_a_failed_assert_says_what_it_was_asked():
+    run = Run(MODULE % "case.assertEqual(f(3), 6)", lambda x: "x")
+    assert isinstance(run.failed, unittest.TestCase.failureException)
+    want = run.names[sites.PROBE].want(1, "", (1, 2))
+    assert repr(run.names[sites.PROBE].equal(0, 5, want, False)) == "5 == one of 1, 2"
+
+
+def test_tests_are_found_in_modules_and_classes():
+    tree = ast.parse(
+        "import pytest\ndef test_a(): pass\ndef other(): pass\n"
+        "@pytest.fixture\ndef test_data(): pass\n"
+        "class T:\n    def test_b(self): pass\n    def c(self): pass\n"
+        "class U:\n    __test__ = False\n    def test_c(self): pass\n"
+        "class V:\n    def __init__(self): pass\n    def test_d(self): pass\n"
+    )
+    assert [name for name, _ in sites.tests(tree)] == ["test_a", "T::test_b"]
