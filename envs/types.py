@@ -76,6 +76,7 @@ class Hidden:
     graded_alone: the rest of the working directory is not judged.
     own: where it is judged, when that is another image than the task's: then what is in `graded` is carried whole.
     collect: run in the agent's sandbox when it is done.
+    record: what `tasks check` saw of the reference's tests (`envs.judging.record`); "" where nothing was seen.
     """
 
     tests: Path | None = None
@@ -92,6 +93,7 @@ class Hidden:
     graded_alone: bool = False
     own: VerifierImage | None = None
     collect: Sequence[Collect] = ()
+    record: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,12 +194,14 @@ class Verdict:
     reward: finite; at least 1.0 is solved.
     tests: status per test where the task reports tests.
     explanation: why, in a sentence or two, with the end of the verifier's output.
+    evidence: what the sites of the tests told, one entry a call of a test runner (`envs.judging.record`).
     """
 
     reward: float
     explanation: str
     tests: Mapping[str, TestStatus] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
+    evidence: Sequence[Mapping[str, Any]] = field(default=(), repr=False, compare=False)
 
     @property
     def solved(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class CheckResult:
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
     notes: what to know of a task that may be used.
+    record: what each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare with nothing
+    that stands among decoys, so that code which forces them may pass.
     """
 
     task_id: str
@@ -49,6 +51,8 @@ class CheckResult:
     memory_mb: float = 0.0
     image_mb: float = 0.0
     notes: tuple[str, ...] = ()
+    record: str = ""
+    unverified: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -82,13 +86,18 @@ def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
+def with_record(task: Task, record: str) -> Task:
+    """Return the task as it is judged once its reference was."""
+    return replace(task, hidden=replace(task.hidden, record=record)) if record else task
+
+
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:
     """Return the tasks that were seen to be sound as they are now; one log line counts the others.
 
     where: names the manifest. Raises BadTask when none is left.
     """
     sound = [task for task in tasks if task.id in results and results[task.id].digest == task.digest]
-    chosen = [task for task in sound if results[task.id].ok]
+    chosen = [with_record(task, results[task.id].record) for task in sound if results[task.id].ok]
     if len(chosen) < len(tasks):
         logger.warning(
             "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since",

@@ -33,6 +33,7 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     output = ran.output[-SHOWN:]
     tests = _tests(logs, ran.output)
     metrics = _metrics(ran, logs)
+    evidence = [run.get("evidence", {}) for run in _watched(logs)]
     if ran.timed_out:
         explanation = f"The tests did not end within {ran.duration_s:.0f} s.\n{output}"
         return Verdict(0.0, explanation, tests, {**metrics, VERIFIER_TIMED_OUT: 1.0})
@@ -47,13 +48,15 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
     said = f"Reward {reward:g}; {len(tests) - len(failed)} of {len(tests)} tests passed{named}.\n{output}"
     extra = {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
-    return Verdict(reward, said, tests, {**metrics, **extra})
+    return Verdict(reward, said, tests, {**metrics, **extra}, evidence)
 
 
 def _metrics(ran: ExecResult, logs: Mapping[str, bytes]) -> dict[str, float]:
     """Return what the run took, and the signs of cheating that the wrappers saw."""
     metrics = {"verifier_s": ran.duration_s, "verifier_exit_code": float(ran.exit_code)}
     metrics |= {SIGN + run["cheat"]: 1.0 for run in _watched(logs) if run["cheat"]}
+    if any("evidence" in run for run in _watched(logs)):
+        metrics["unverified_tests"] = sum(len(run.get("evidence", {}).get("unverified", ())) for run in _watched(logs))
     if logs.get("memory", b"").strip().isdigit():
         metrics["verifier_memory_mb"] = int(logs["memory"]) / 2**20
     return metrics

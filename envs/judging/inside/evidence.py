@@ -125,10 +125,11 @@ class Evidence:
         """
         names = self.key.names()
         passed = {test for test, status in statuses.items() if status == "passed"}
-        used = sorted({site for test in passed for site in self.clean[test]})
+        clean = {test: self.clean[test] - self.key.branches for test in passed}
+        used = sorted({site for sites in clean.values() for site in sites})
         place = {site: i for i, site in enumerate(used)}
         return {
-            "tests": {test: sorted(place[site] for site in self.clean[test]) for test in sorted(passed)},
+            "tests": {test: sorted(place[site] for site in clean[test]) for test in sorted(passed)},
             "sites": [names[site] for site in used],
             "odd": sorted({names[site] for sites in self.odd.values() for site in sites}),
             "unverified": sorted(test for test in passed if not self.verified(test)),

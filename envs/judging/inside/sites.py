@@ -21,8 +21,8 @@ from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_ra
 
 PROBE = "@probe"
 TOKEN = "decoy%dx%s"
-"""What stands for an expected value in the id of a test; with a digit at its end where the value has one."""
-_TOKENS = re.compile(r"decoy(\d{1,9})x0?")
+"""What stands for an expected value in the id of a test; it ends with 0 where the value does with a digit, or x."""
+_TOKENS = re.compile(r"decoy(\d{1,9})x[0x]")
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
 _EQUAL += ("assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual")
 _ALMOST = ("assertAlmostEqual", "assertAlmostEquals")
@@ -35,11 +35,13 @@ class Key:
     """What root's process alone knows: the sites of all modules, and what is expected there.
 
     sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test comes
-    to, {(path, test): numbers}. comparing: the sites that compare with decoys.
+    to, {(path, test): numbers}. comparing: the sites that compare with decoys. branches: the sites that other right
+    code may not come to.
     """
 
     def __init__(self):
         self.sites, self.answers, self.must, self.comparing = [], [], {}, set()
+        self.branches = set()
         self._numbers, self._names, self._ids = {}, [], []
 
     def site(self, path, node):
@@ -60,12 +62,19 @@ class Key:
                 seen[site] += 1
         return self._names
 
+    def answer(self, choice):
+        """Return the number of a set; the same for the same one."""
+        if id(choice) not in self._numbers:
+            self.answers.append(choice)
+            self._numbers[id(choice)] = len(self.answers) - 1
+        return self._numbers[id(choice)]
+
     def token(self, value):
         """Return what stands for an expected value in the id of a test: the same where pytest writes the same."""
         text = id_of(value)
         if text not in self._ids:
             self._ids.append(text)
-        return TOKEN % (self._ids.index(text), "0" if text[-1:].isdigit() else "")
+        return TOKEN % (self._ids.index(text), "0" if text[-1:].isdigit() else "x")
 
     def real_id(self, text):
         """Return the id of a test with expected values where tokens stand for them."""
@@ -119,6 +128,7 @@ class _Planter(ast.NodeTransformer):
         self.written = {id(value): value for value in values}
         self.compared = set()
         self._owner, self._depth, self._quiet, self._must, self._returns = [], 0, False, None, False
+        self._branch = False
 
     def visit(self, node):
         if isinstance(node, ast.expr) and not self.written:
@@ -137,7 +147,8 @@ class _Planter(ast.NodeTransformer):
         return node
 
     def visit_FunctionDef(self, node):
-        before = self._quiet, self._must, self._returns
+        before = self._quiet, self._must, self._returns, self._branch
+        self._branch = False
         inside = self.bindings.inside(node)
         self._returns = inside.returns
         again = any(map(AGAIN.search, inside.words)) or (node.decorator_list and self._depth)
@@ -151,7 +162,7 @@ class _Planter(ast.NodeTransformer):
         self._depth -= 1
         if self._must is not None:
             node.body.append(self._reached(node, self._site(node)))
-        self._quiet, self._must, self._returns = before
+        self._quiet, self._must, self._returns, self._branch = before
         return node
 
     visit_AsyncFunctionDef = visit_FunctionDef
@@ -176,21 +187,22 @@ class _Planter(ast.NodeTransformer):
         for statement in statements:
             seen = self.visit(statement)
             found += seen if isinstance(seen, list) else [seen]
-            if self._must is not None and self._returns and _may_return(statement):
-                self._must = None
+            if self._returns and _may_return(statement):
+                self._must, self._branch = None, True
         return found
 
-    def _inside(self, node, field, quiet=False, must=False):
-        """Visit a block of a statement. must: whether it is come to for certain."""
-        before = self._quiet, self._must
+    def _inside(self, node, field, quiet=False, must=False, branch=False):
+        """Visit a block of a statement. must: whether it is come to for certain. branch: whether only at times."""
+        before = self._quiet, self._must, self._branch
         self._quiet, self._must = self._quiet or quiet, self._must if must else None
+        self._branch = self._branch or branch
         setattr(node, field, self._block(getattr(node, field)))
-        self._quiet, self._must = before
+        self._quiet, self._must, self._branch = before
 
     def visit_If(self, node):
         node.test = self.visit(node.test)
-        self._inside(node, "body")
-        self._inside(node, "orelse")
+        self._inside(node, "body", branch=True)
+        self._inside(node, "orelse", branch=True)
         return node
 
     visit_While = visit_If
@@ -209,16 +221,17 @@ class _Planter(ast.NodeTransformer):
         catches, raising = catches_asserts(node), is_raising(node)
         for item in node.items:
             item.context_expr = self.visit(item.context_expr)
-        self._inside(node, "body", quiet=catches, must=not raising)
+        self._inside(node, "body", quiet=catches, must=not raising, branch=raising)
         return node
 
     visit_AsyncWith = visit_With
 
     def visit_Try(self, node):
-        self._inside(node, "body", quiet=catches_asserts(node), must=not node.handlers)
+        tried = bool(node.handlers)
+        self._inside(node, "body", quiet=catches_asserts(node), must=not tried, branch=tried)
         for handler in node.handlers:
-            self._inside(handler, "body")
-        self._inside(node, "orelse")
+            self._inside(handler, "body", branch=True)
+        self._inside(node, "orelse", branch=True)
         self._inside(node, "finalbody")
         return node
 
@@ -226,7 +239,7 @@ class _Planter(ast.NodeTransformer):
 
     def visit_Match(self, node):
         for case in node.cases:
-            self._inside(case, "body")
+            self._inside(case, "body", branch=True)
         return node
 
     # Comparisons
@@ -325,6 +338,8 @@ class _Planter(ast.NodeTransformer):
         site = self.key.site(self.path, node)
         if self._must is not None:
             self._must.add(site)
+        if self._branch:
+            self.key.branches.add(site)
         return site
 
     def _set(self, choice, node):

@@ -139,7 +139,7 @@ class Suite:
                 runs = json.loads(file.read() or "[]")
         except (OSError, ValueError):
             pass
-        evidence = self.evidence.report(statuses) if problem is None else {}
+        evidence = self.evidence.report(statuses)
         runs.append({"tests": statuses, "problem": problem, "cheat": cheat, "evidence": evidence})
         try:
             with open(REPORT, "w") as file:
@@ -318,7 +318,7 @@ class Suite:
             if self.exact is not None:
                 statuses.update(self.exactly(outcome, errors))
             failed = [name for name, what in statuses.items() if what != "passed"]
-        elif self.record:
+        elif self.record.get("tests"):
             demanded = self.record["tests"]
             statuses.update(dict.fromkeys(set(demanded) - set(statuses), "missing"))
             failed = sorted(name for name in demanded if statuses[name] != "passed")
@@ -337,7 +337,7 @@ class Suite:
 
     def is_demanded(self, test):
         """Return whether a test must pass."""
-        if self.record and not self.listed:
+        if self.record.get("tests") and not self.listed:
             return test in self.record["tests"]
         if not self.listed or test in self.listed:
             return True

@@ -207,7 +207,7 @@ def test_sites_that_a_run_may_miss_need_not_tell(body):
 
 
 def test_what_the_reference_told_of_must_be_told_again():
-    body = "if f(1):\n        assert f(3) == 6"
+    body = "for x in map(int, '3'):\n        assert f(x) == 6"
     run = Run(MODULE % body)
     seen = evidence.Evidence(run.key)
     seen.read(run.messages)

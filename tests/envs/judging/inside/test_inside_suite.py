@@ -109,7 +109,8 @@ def test_f(x, twice):
 
 def test_what_the_reference_passed_is_asked_for_and_nothing_else(judged):
     files = {
-        "test_a.py": "import os\ndef test_a():\n    assert len('a') == 1\ndef test_b():\n    assert os.environ.get('X')\n"
+        "test_a.py": "import os\ndef test_a():\n    assert len('a') == 1\n"
+        "def test_b():\n    assert os.environ.get('X')\n"
     }
     assert judged(files).status == 1
     record = {"tests": {"test_a.py::test_a": []}, "sites": [], "odd": []}

@@ -1,0 +1,54 @@
+"""What the reference's tests told, kept so that each later judgement asks for the same.
+
+A record has an entry for each call of a test runner by test.sh. `tests`: of each test that passed in all repeats, the
+sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there). `odd`:
+sites where something else was equal too, which are no evidence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Evidence = Mapping[str, Any]
+
+
+def merged(repeats: Sequence[Sequence[Evidence]]) -> str:
+    """Return the record of the repeats of a reference, each with one entry a call; "" where they can't be compared."""
+    if not repeats or len({len(calls) for calls in repeats}) > 1 or not any(any(call) for call in repeats[0]):
+        return ""
+    return json.dumps([_merged(calls) for calls in zip(*repeats, strict=True)], separators=(",", ":"))
+
+
+def unverified(record: str) -> tuple[str, ...]:
+    """Return the tests of a record that compare with nothing that stands among decoys."""
+    return tuple(test for call in json.loads(record or "[]") for test in call.get("unverified", ()))
+
+
+def has_odd(evidence: Sequence[Evidence]) -> bool:
+    """Tell whether a site was equal to more than the expected value, or to something else."""
+    return any(call.get("odd") for call in evidence)
+
+
+def only_odd(evidence: Sequence[Evidence]) -> str:
+    """Return a record that says of sites alone that they are no evidence."""
+    return json.dumps([{"odd": call.get("odd", [])} for call in evidence])
+
+
+def _merged(calls: Sequence[Evidence]) -> Evidence:
+    told = [
+        {test: {tuple(call["sites"][i]) for i in sites} for test, sites in call.get("tests", {}).items()}
+        for call in calls
+    ]
+    common = {
+        test: set.intersection(*(each[test] for each in told)) for test in told[0] if all(test in each for each in told)
+    }
+    sites = sorted(set().union(*common.values()))
+    place = {site: i for i, site in enumerate(sites)}
+    return {
+        "tests": {test: sorted(place[site] for site in found) for test, found in sorted(common.items())},
+        "sites": sites,
+        "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
+        "unverified": sorted(set(common).intersection(*(call.get("unverified", ()) for call in calls))),
+    }

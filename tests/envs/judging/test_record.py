@@ -1,0 +1,26 @@
+"""What several runs of a reference have told alike is asked for again."""
+
+import json
+
+from envs.judging.record import has_odd, merged, only_odd, unverified
+
+A, B, C = ["a.py", 1, 4, 0], ["a.py", 2, 4, 0], ["a.py", 3, 4, 0]
+FIRST = {"tests": {"one": [0, 1], "two": [2], "gone": []}, "sites": [A, B, C], "odd": [], "unverified": ["gone", "two"]}
+SECOND = {"tests": {"one": [1], "two": [0]}, "sites": [C, A], "odd": [B], "unverified": ["two"]}
+
+
+def test_a_record_holds_what_each_repeat_told():
+    record = merged([[FIRST], [SECOND]])
+    (call,) = json.loads(record)
+    assert call == {"tests": {"one": [0], "two": [1]}, "sites": [A, C], "odd": [B], "unverified": ["two"]}
+    assert unverified(record) == ("two",)
+
+
+def test_repeats_that_called_a_runner_another_number_of_times_make_no_record():
+    assert merged([[FIRST], [FIRST, SECOND]]) == merged([]) == merged([[{}]]) == ""
+    assert unverified("") == ()
+
+
+def test_odd_sites_are_excused_before_there_is_a_record():
+    assert has_odd([SECOND]) and not has_odd([FIRST])
+    assert json.loads(only_odd([FIRST, SECOND])) == [{"odd": []}, {"odd": [B]}]
