@@ -88,6 +88,10 @@ class Bindings:
         names = {id(load) for one in good for load in one.loads if self._of[id(load)] is one}
         return names, [value for one in good for value in one.values]
 
+    def defines(self, name):
+        """Return whether the module has a function of that name."""
+        return name in self._functions
+
     def is_last(self, function):
         """Return whether no other function of the module has its name."""
         return len(self._functions[function.name]) == 1 and self._stores[function.name] == 1

@@ -101,6 +101,8 @@ class PytestReporter(Reporter):
 
     def pytest_runtest_logreport(self, report):
         outcomes = self.outcomes.setdefault(report.nodeid, [])
+        if type(report).__name__.lower() == "subtestreport" and report.outcome == "passed":
+            return  # a part of a test, which is reported too
         outcomes.append(report.outcome)
         where = report.longrepr[0] if report.skipped and isinstance(report.longrepr, tuple) else None
         if report.when == "teardown":

@@ -292,6 +292,8 @@ class _Planter(ast.NodeTransformer):
         args = call.args
         if len(args) < (1 if name == "assertTrue" else 2) or any(isinstance(one, ast.Starred) for one in args):
             return None
+        if self.bindings.defines(name):
+            return None
         for part in args[2:] + [keyword.value for keyword in call.keywords]:
             self._compare(*_loads(part))
         choice, place = None, 1

@@ -1,0 +1,368 @@
+"""Kinds of tests as suites have them, odd ones among them. All are right: `f` doubles, and must be judged so."""
+
+HEAD = "import pytest, unittest\nfrom solution import f\n\n"
+XFAIL = "xfail"
+
+
+def plain(*lines: str, before: str = "") -> str:
+    """A module with one test."""
+    return HEAD + before + "def test_it():\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def given(argument: str, *lines: str, before: str = "") -> str:
+    """A module with one test that takes fixtures."""
+    return plain(*lines, before=before).replace("test_it()", f"test_it({argument})")
+
+
+def case(*lines: str, before: str = "", base: str = "unittest.TestCase", inside: str = "") -> str:
+    """A module with one TestCase."""
+    body = "".join(f"        {line}\n" for line in lines)
+    return f"{HEAD}{before}class TestIt({base}):\n{inside}    def test_it(self):\n{body}"
+
+
+def marked(mark: str, arguments: str, *lines: str, before: str = "") -> str:
+    return given(arguments, *lines).replace("def test_it", f"{before}{mark}\ndef test_it")
+
+
+KINDS: dict[str, str] = {
+    # What is compared
+    "int": plain("assert f(3) == 6"),
+    "zero": plain("assert f(0) == 0"),
+    "negative": plain("assert f(-3) == -6"),
+    "a large int": plain("assert f(10**30) == 2 * 10**30"),
+    "float": plain("assert f(0.5) == 1.0"),
+    "infinity": plain("assert f(1e308) == float('inf')", "assert f(1e308) == 1e999"),
+    "not a number": plain("x = float('nan')", "assert f(x) != f(x)"),
+    "complex": plain("assert f(1 + 2j) == 2 + 4j"),
+    "bool": plain("assert (f(1) == 2) == True  # noqa", "assert (f(1) > 2) is False"),
+    "None": plain("assert f.__doc__ is None", "assert f.__doc__ == None  # noqa"),
+    "text": plain("assert f('ab') == 'abab'"),
+    "empty text": plain("assert f('') == ''"),
+    "long text": plain("assert f('ab\\n' * 3000) == 'ab\\n' * 6000"),
+    "unicode": plain("assert f('é日') == 'é日é日'", "assert f('\\udcff') == '\\udcff' * 2"),
+    "bytes": plain("assert f(b'\\xff\\x00') == b'\\xff\\x00\\xff\\x00'"),
+    "bytearray": plain("assert f(bytearray(b'a')) == bytearray(b'aa')"),
+    "list": plain("assert f([1]) == [1, 1]"),
+    "empty containers": plain("assert f([]) == []", "assert f(()) == ()", "assert dict() == {}"),
+    "nested": plain("assert f([{'a': [1, (2, None)]}]) == [{'a': [1, (2, None)]}, {'a': [1, (2, None)]}]"),
+    "set": plain("assert set(f([1, 2])) == {1, 2}", "assert frozenset(f('a')) == frozenset({'a'})"),
+    "dict with an expression": plain("x = f(2)", "assert {'x': x, 'y': 1} == {'x': x, 'y': 1}"),
+    "Decimal": plain("assert f(Decimal('1.50')) == Decimal('3.0')", before="from decimal import Decimal\n"),
+    "Fraction": plain("assert f(Fraction(1, 3)) == Fraction(2, 3)", before="from fractions import Fraction\n"),
+    "datetime": plain("assert f(dt.timedelta(1)) == dt.timedelta(days=2)", before="import datetime as dt\n"),
+    "date": plain("assert date(2020, 1, f(14)) == date(2020, 1, 28)", before="from datetime import date\n"),
+    "Path": plain("assert Path('a') / f('b') == Path('a/bb')", before="from pathlib import Path\n"),
+    "range": plain("assert range(f(2)) == range(4)", "assert list(range(f(1))) == [0, 1]"),
+    "Counter": plain("assert Counter(f('ab')) == Counter(a=2, b=2)", before="from collections import Counter\n"),
+    "approx": plain("assert f(0.1) == pytest.approx(0.2)", "assert pytest.approx(0.2) == f(0.1)"),
+    "approx with limits": plain(
+        "assert f(5.2) == pytest.approx(10, abs=1)", "assert f(50) == pytest.approx(110, rel=0.2)"
+    ),
+    "approx of many": plain(
+        "assert f([0.1]) == pytest.approx([0.1, 0.1])", "assert {'a': f(.1)} == pytest.approx({'a': .2})"
+    ),
+    "approx as what is found": plain("assert pytest.approx(100, abs=5) == f(51)"),
+    "enum": plain("assert E(f(1)) == E.TWO", before="import enum\nclass E(enum.Enum):\n    TWO = 2\n"),
+    "dataclass": plain(
+        "assert D(f(1)) == D(2)", before="from dataclasses import dataclass\n@dataclass\nclass D:\n    x: int\n"
+    ),
+    "namedtuple": plain(
+        "assert P(f(1), 2) == (2, 2)", before="from collections import namedtuple\nP = namedtuple('P', 'x y')\n"
+    ),
+    "a type without case": plain(
+        "assert Any(f('ab')) == 'ABAB'",
+        before="class Any(str):\n    __hash__ = None\n    def __eq__(self, o): return self.lower() == o.lower()\n",
+    ),
+    "a type without order": plain(
+        "assert Bag(f([1, 2])) == [1, 1, 2, 2]",
+        before="class Bag(list):\n    __hash__ = None\n    def __eq__(self, o): return sorted(self) == sorted(o)\n",
+    ),
+    "a type that raises at other types": plain(
+        "assert Strict() == 6",
+        before="class Strict:\n    __hash__ = None\n    def __eq__(self, other):\n        if type(other) is not int: "
+        "raise TypeError\n        return f(3) == other\n",
+    ),
+    "mock.ANY": plain("assert f([1]) == [1, ANY]", before="from unittest.mock import ANY\n"),
+    "f-string": plain("x = 3", "assert f'{f(x)} of {x}' == f'{x + x} of {x}'", "assert f('a') == f'{\"a\"}a'"),
+    # How it is compared
+    "a literal on the left": plain("assert 6 == f(3)"),
+    "a message": plain("assert f(3) == 6, f'not {f(3)}'"),
+    "and": plain("assert f(3) == 6 and f(1) == 2 and f(0) == 0"),
+    "or": plain("assert f(3) == 7 or f(3) == 6"),
+    "not": plain("assert not f(3) == 7", "assert not f(0)"),
+    "a chain": plain("assert 6 == f(3) == 6", "assert 1 < f(1) <= 2"),
+    "in": plain("assert 'hello' in f('hello')", "assert f(3) in (5, 6)", "assert 6 in [f(3)]"),
+    "not in": plain("assert 'bye' not in f('hello')"),
+    "is": plain("assert f(None) is None", before="from solution import f as g\ndef f(x): return g(x) if x else None\n"),
+    "isinstance": plain("assert isinstance(f(3), int)", "assert len(f('ab')) == 4"),
+    "all and any": plain("assert all(f(x) == x + x for x in range(5))", "assert any(f(x) == 4 for x in range(5))"),
+    "walrus": plain("assert (x := f(3)) == 6 and x == 6"),
+    "a name": plain("want = 6", "assert f(3) == want"),
+    "a name that is used again": plain("want = 6", "assert f(3) == want", "assert want + 1 == 7"),
+    "a name that is bound twice": plain("want = 6", "assert f(3) == want", "want = 8", "assert f(4) == want"),
+    "a name that changes": plain("want = [1]", "want.append(1)", "assert f([1]) == want"),
+    "a name in another's value": plain(
+        "want = [1, 1]", "got = f([1])", "assert got == want", "got = 3", "assert got == 3"
+    ),
+    "a constant of the module": plain("assert f(3) == SIX", before="SIX = 6\n"),
+    "a constant that is used elsewhere": plain("assert f(3) == SIX", "assert SIX > 5", before="SIX = 6\n"),
+    "an expected dict": plain("want = {'a': 2, 'b': [4]}", "assert {'a': f(1), 'b': [f(2)]} == want"),
+    "locals()": plain("want = 6", "assert f(3) == locals()['want']"),
+    "a class's constant": case("assert f(3) == self.SIX", base="object", inside="    SIX = 6\n"),
+    "a loop over a table": plain("for x, want in [(1, 2), (2, 4)]:", "    assert f(x) == want"),
+    "a loop over a dict": plain("for x, want in {1: 2, 'a': 'aa'}.items():", "    assert f(x) == want"),
+    "a loop over a table of the module": plain(
+        "for x, want in CASES:", "    assert f(x) == want", before="CASES = [(1, 2), (2, 4)]\n"
+    ),
+    "a loop that ends early": plain("for x in [1, 2]:", "    if x == 2:", "        break", "    assert f(x) == 2"),
+    "an early return": plain("if f(1) == 2:", "    return", "assert False"),
+    "a helper": plain("check(f(3), 6)", before="def check(got, want):\n    assert got == want\n"),
+    "a helper by name": plain("check(want=6, got=f(3))", before="def check(got, want):\n    assert got == want\n"),
+    "a helper that uses what it is given": plain(
+        "check(f(3), 6)", before="def check(got, want):\n    assert got == want, want\n    assert want % 2 == 0\n"
+    ),
+    "a helper that is handed on": plain(
+        "list(map(check, [1, 2], [2, 4]))", before="def check(x, want):\n    assert f(x) == want\n"
+    ),
+    "a nested function": plain("def inner(want):", "    assert f(3) == want", "inner(6)"),
+    "a generator": plain("def inner():", "    yield 1", "    assert f(3) == 6", "assert list(inner()) == [1]"),
+    "a lambda": plain("check = lambda: f(3) == 6  # noqa", "assert check() == True  # noqa"),
+    # What fails on purpose
+    "raises": plain("with pytest.raises(TypeError):", "    f(None) + 1"),
+    "raises with a match": plain("with pytest.raises(ValueError, match='bad'):", "    raise ValueError('bad')"),
+    "raises an assert": plain("with pytest.raises(AssertionError):", "    assert f(3) == 7"),
+    "raises an assert in a helper": plain(
+        "with pytest.raises(AssertionError):", "    check(f(3), 7)", before="def check(a, b):\n    assert a == b\n"
+    ),
+    "an assert that is caught": plain("try:", "    assert f(3) == 7", "except AssertionError:", "    pass"),
+    "an assert in suppress": plain(
+        "with contextlib.suppress(AssertionError):", "    assert f(3) == 7", before="import contextlib\n"
+    ),
+    "polling": plain(
+        "for _ in range(9):",
+        "    try:",
+        "        assert next(n) == 5",
+        "        break",
+        "    except AssertionError:",
+        "        pass",
+        before="n = iter(range(9))\n",
+    ),
+    "polling by a helper": plain(
+        "def check():",
+        "    assert next(n) == 5",
+        "again(check)",
+        before="n = iter(range(9))\ndef again(check):\n    while True:\n        try:\n            return check()\n"
+        "        except AssertionError:\n            pass\n",
+    ),
+    "warns": plain(
+        "with pytest.warns(UserWarning):", "    warnings.warn('x')", "assert f(1) == 2", before="import warnings\n"
+    ),
+    "recorded warnings": plain(
+        "with warnings.catch_warnings(record=True) as seen:",
+        "    assert f(1) == 2",
+        "assert len(seen) == 0",
+        before="import warnings\n",
+    ),
+    # Fixtures and parameters
+    "parametrised": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), ('a', 'aa')])", "x, want", "assert f(x) == want"
+    ),
+    "parametrised by a name": marked(
+        "@pytest.mark.parametrize(('x', 'want'), CASES)",
+        "x, want",
+        "assert f(x) == want",
+        before="CASES = [(1, 2), (2, 4)]\n",
+    ),
+    "parametrised with ids": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), (2, 4)], ids=['a', 'b'])", "x, want", "assert f(x) == want"
+    ),
+    "parametrised with a function for ids": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2)], ids=lambda v: 'v%d' % v)", "x, want", "assert f(x) == want"
+    ),
+    "parametrised twice": marked(
+        "@pytest.mark.parametrize('x', [1])\n@pytest.mark.parametrize('want', [2])", "x, want", "assert f(x) == want"
+    ),
+    "parametrised by param": marked(
+        "@pytest.mark.parametrize('x, want', [pytest.param(1, 2, id='one')])", "x, want", "assert f(x) == want"
+    ),
+    "parametrised with the same": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), (1, 2)])", "x, want", "assert f(x) == want"
+    ),
+    "parametrised and used": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2)])", "x, want", "assert f(x) == want", "assert want < 3"
+    ),
+    "parametrised by nothing": marked("@pytest.mark.parametrize('x', [])", "x", "assert f(x) == 2")
+    + "\ndef test_b(): pass\n",
+    "parametrised, and its name read": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2)])",
+        "x, want, request",
+        "assert f(x) == want",
+        "assert request.node.name == 'test_it[1-2]'",
+    ),
+    "indirect": marked(
+        "@pytest.mark.parametrize('x', [1], indirect=True)",
+        "x",
+        "assert x == 2",
+        before="@pytest.fixture\ndef x(request): return f(request.param)\n",
+    ),
+    "a fixture with a literal": given(
+        "six", "assert f(3) == six", before="@pytest.fixture\ndef six():\n    return 6\n"
+    ),
+    "a fixture that is used": given(
+        "six", "assert f(3) == six", "assert six > 5", before="@pytest.fixture\ndef six():\n    return 6\n"
+    ),
+    "a fixture named test_data": given(
+        "test_data", "assert f(3) == test_data", before="@pytest.fixture\ndef test_data():\n    return 6\n"
+    ),
+    "a fixture that ends": given(
+        "x", "assert f(x) == 6", before="@pytest.fixture\ndef x():\n    yield 3\n    assert f(1) == 2\n"
+    ),
+    "monkeypatch": given(
+        "monkeypatch", "monkeypatch.setattr('time.time', lambda: 5)", "import time", "assert time.time() == 5"
+    ),
+    "patched builtins": plain(
+        "with patch('builtins.open') as o:", "    assert open('x') is o()", before="from unittest.mock import patch\n"
+    ),
+    "mock.patch as a decorator": marked(
+        "@patch('os.getcwd', return_value='/x')",
+        "cwd",
+        "import os",
+        "assert os.getcwd() == '/x'",
+        before="from unittest.mock import patch\n",
+    ),
+    "capsys": given("capsys", "print(f('a'))", "assert capsys.readouterr().out == 'aa\\n'"),
+    "tmp_path": given("tmp_path", "(tmp_path / 'a').write_text(f('b'))", "assert (tmp_path / 'a').read_text() == 'bb'"),
+    "caplog": given("caplog", "logging.warning(f('a'))", "assert caplog.messages == ['aa']", before="import logging\n"),
+    # Classes and unittest
+    "a class": case("assert f(3) == 6", base="object"),
+    "a nested class": HEAD
+    + "class TestA:\n    class TestB:\n        def test_it(self):\n            assert f(3) == 6\n",
+    "an inherited test": case("assert f(3) == self.x", base="object", inside="    x = 6\n")
+    + "class TestB(TestIt):\n    x = 6\n",
+    "assertEqual": case(
+        "self.assertEqual(f(3), 6)", "self.assertEqual(6, f(3), 'said')", "self.assertEqual(f([1]), [1, 1])"
+    ),
+    "assertAlmostEqual": case("self.assertAlmostEqual(f(0.1), 0.2)", "self.assertAlmostEqual(f(.5), 1.04, delta=0.1)"),
+    "assertIn": case("self.assertIn('hello', f('hello'))", "self.assertIn(3, [3])", "self.assertTrue(f(3) == 6)"),
+    "assertRaises": case(
+        "with self.assertRaises(TypeError):", "    f(None) + 1", "self.assertRaises(TypeError, sum, f(1))"
+    ),
+    "assertCountEqual": case("self.assertCountEqual(f([1, 2]), [2, 2, 1, 1])", "self.assertIsNone(f.__doc__)"),
+    "subTest": case(
+        "for x, want in [(1, 2), (2, 4)]:",
+        "    with self.subTest(x=x, want=want):",
+        "        self.assertEqual(f(x), want)",
+    ),
+    "setUp": case("self.assertEqual(f(self.x), 6)", inside="    def setUp(self):\n        self.x = 3\n"),
+    "an own assertEqual": case(
+        "self.assertEqual(f(3), 7)",
+        inside="    def assertEqual(self, a, b):\n        if abs(a - b) > 1: raise self.failureException\n",
+    ),
+    "an own check": case(
+        "self.check(3, 6)", inside="    def check(self, x, want):\n        self.assertEqual(f(x), want)\n"
+    ),
+    "IsolatedAsyncioTestCase": case("self.assertEqual(f(3), 6)", base="unittest.IsolatedAsyncioTestCase").replace(
+        "    def test_it", "    async def test_it"
+    ),
+    # Other processes, threads, loops
+    "asyncio": plain(
+        "async def run():",
+        "    assert f(3) == 6",
+        "    return f(1)",
+        "assert asyncio.run(run()) == 2",
+        before="import asyncio\n",
+    ),
+    "a thread": plain(
+        "found = []",
+        "t = threading.Thread(target=lambda: found.append(f(3)))",
+        "t.start()",
+        "t.join()",
+        "assert found == [6]",
+        before="import threading\n",
+    ),
+    "an assert in a thread": plain(
+        "def check():",
+        "    assert f(3) == 6",
+        "t = threading.Thread(target=check)",
+        "t.start()",
+        "t.join()",
+        before="import threading\n",
+    ),
+    "a pool of threads": plain(
+        "with ThreadPoolExecutor() as pool:",
+        "    assert list(pool.map(f, [1, 2])) == [2, 4]",
+        before="from concurrent.futures import ThreadPoolExecutor\n",
+    ),
+    "a forked process": plain(
+        "p = multiprocessing.get_context('fork').Process(target=check, args=(3, 6))",
+        "p.start()",
+        "p.join()",
+        "assert p.exitcode == 0",
+        before="import multiprocessing\ndef check(x, want):\n    assert f(x) == want\n",
+    ),
+    "os.fork": plain(
+        "child = os.fork()",
+        "if not child:",
+        "    os._exit(f(3))",
+        "assert os.WEXITSTATUS(os.waitpid(child, 0)[1]) == 6",
+        before="import os\n",
+    ),
+    "a subprocess": plain(
+        "out = subprocess.check_output([sys.executable, '-c', 'print(6)'], text=True)",
+        "assert out == '6\\n'",
+        before="import subprocess, sys\n",
+    ),
+    "a server": plain(
+        "s = socket.create_server(('127.0.0.1', 0))",
+        "c = socket.create_connection(s.getsockname())",
+        "p, _ = s.accept()",
+        "p.sendall(f(b'ab'))",
+        "assert c.recv(9) == b'abab'",
+        "[x.close() for x in (s, c, p)]",
+        before="import socket\n",
+    ),
+    "hypothesis": HEAD + "from hypothesis import given, strategies as st\n@given(st.integers())\ndef test_it(x):\n"
+    "    assert f(x) - x == x\n    assert f(3) == 6\n",
+    "doctest": plain(
+        "assert doctest.testmod().failed == 0",
+        before='import doctest\ndef g():\n    """\n    >>> 1 + 1\n    2\n    """\n',
+    ),
+    # What a module may be
+    "a future import": '"""Text."""\nfrom __future__ import annotations\n' + plain("x: int = 6", "assert f(3) == x"),
+    "a skip": plain("pytest.skip('not here')") + "def test_b():\n    assert f(3) == 6\n",
+    "a skip by a mark": marked("@pytest.mark.skipif(True, reason='x')", "", "assert 0")
+    + "def test_b():\n    assert f(3) == 6\n",
+    "a skip within a helper": plain("need()", before="def need():\n    pytest.skip('no')\n")
+    + "def test_b():\n    assert f(3) == 6\n",
+    "an expected failure": marked("@pytest.mark.xfail(reason='old')", "", "assert f(3) == 7")
+    + "def test_b():\n    assert f(3) == 6\n",
+    "an unexpected pass": marked("@pytest.mark.xfail", "", "assert f(3) == 6")
+    + "def test_b():\n    assert f(3) == 6\n",
+    "__all__ and __name__": plain(
+        "assert __name__.endswith('kind_%d' % NUMBER)", "assert f(3) == 6", before="__all__ = ['test_it']\n"
+    ),
+    "pickle": plain("assert pickle.loads(pickle.dumps(f([1]))) == [1, 1]", before="import pickle\n"),
+    "signature": plain("assert list(inspect.signature(test_it).parameters) == []", before="import inspect\n"),
+    "a decorator that keeps": marked(
+        "@keep",
+        "",
+        "assert f(3) == 6",
+        before="import functools\ndef keep(g):\n    @functools.wraps(g)\n    def run(*a): return g(*a)\n    return run\n",
+    ),
+    "a decorator that tries again": marked(
+        "@retry",
+        "",
+        "assert next(n) == 5",
+        before="n = iter(range(9))\ndef retry(g):\n    def run():\n        while True:\n            try: return g()\n"
+        "            except AssertionError: pass\n    return run\n",
+    ),
+    "a test bound twice": plain("assert f(3) == 6") + "def test_it():\n    assert f(1) == 2\n",
+    "match": plain("match f(3):", "    case 6:", "        assert f(1) == 2", "    case _:", "        assert False"),
+    "exception groups": plain(
+        "try:", "    raise ExceptionGroup('x', [ValueError()])", "except* ValueError:", "    assert f(3) == 6"
+    ),
+    "two asserts on a line": plain("assert f(3) == 6; assert f(1) == 2"),
+    "no assert": plain("f(3)"),
+    "latin-1": "# coding: latin-1\n" + plain("assert f('\xe9') == '\xe9\xe9'"),
+}
+"""Modules of tests by what is odd of them. Some hold tests that are skipped, or fail as they should."""
