@@ -38,28 +38,28 @@ async def reference(backend: Backend, task: Task, image: str) -> Changes:
         return await collect_changes(sandbox, start, task.hidden.protected)
 
 
-async def bare(backend: Backend, task: Task, image: str, changes: Changes) -> float:
-    """Seconds of test.sh alone."""
+async def bare(backend: Backend, task: Task, image: str, changes: Changes) -> tuple[float, bool]:
+    """Seconds of test.sh alone, and whether it ended well: a package's own test of times may fail under load."""
     assert task.hidden.tests is not None
     async with backend.open(verifier_spec(task, image)) as sandbox:
         await sandbox.upload(pack_directory(task.hidden.tests), "/tests")
         await sandbox.upload(changes.archive, sandbox.workdir)
         began = time.perf_counter()
         ran = await sandbox.exec(["bash", "/tests/test.sh"], timeout=600.0, user="root")
-        assert ran.ok, ran.output
-        return time.perf_counter() - began
+        return time.perf_counter() - began, ran.ok
 
 
 async def judged(
     backend: Backend, task: Task, image: str, changes: Changes, wanted: float, agent_s: float = AGENT_S
-) -> float:
-    """Seconds of a verdict, its sandbox having been opened `agent_s` before."""
+) -> tuple[float, bool]:
+    """Seconds of a verdict, its sandbox having been opened `agent_s` before, and whether it is the wanted one."""
     async with open_verifier(backend, task, image) as verifier:
         await asyncio.sleep(agent_s)
         began = time.perf_counter()
         verdict = await verifier(changes)
-        assert verdict.reward == wanted, verdict.explanation
-        return time.perf_counter() - began
+        if verdict.reward != wanted:
+            print(f"rewarded with {verdict.reward:g}, not {wanted:g}: {verdict.explanation[-1000:]}")
+        return time.perf_counter() - began, verdict.reward == wanted
 
 
 async def main() -> None:
@@ -76,17 +76,20 @@ async def main() -> None:
         for _ in range(options.rounds):
             alone.append(await bare(backend, task, image, changes))
             whole.append(await judged(backend, task, image, changes, 1.0))
-        for name, seconds in (("bare", alone), ("judged", whole)):
-            print(f"{name:7} p50 {statistics.median(seconds):.3f} s, least {min(seconds):.3f} s")
-        ratios = [b / a for a, b in zip(alone, whole, strict=True)]
+        for name, rounds in (("bare", alone), ("judged", whole)):
+            seconds, good = [one for one, _ in rounds], sum(good for _, good in rounds)
+            found = f"p50 {statistics.median(seconds):.3f} s, least {min(seconds):.3f} s"
+            print(f"{name:7} {found}; {good} of {len(rounds)} as they should be")
+        ratios = [b / a for (a, _), (b, _) in zip(alone, whole, strict=True)]
         print(f"judged / bare: p50 {statistics.median(ratios):.2f}")
         began = time.perf_counter()
         some = [
             judged(backend, task, image, changes if i % 2 else Changes(), float(i % 2), agent_s=0.0)
             for i in range(options.at_once)
         ]
-        await asyncio.gather(*some)
-        print(f"{options.at_once} at once, half of them solved: all right, {time.perf_counter() - began:.1f} s")
+        right = sum(good for _, good in await asyncio.gather(*some))
+        took = time.perf_counter() - began
+        print(f"{options.at_once} at once, half of them solved: {right} right, {took:.1f} s")
 
 
 if __name__ == "__main__":

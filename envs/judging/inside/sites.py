@@ -103,6 +103,17 @@ def _is_no_test(node):
     return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
 
 
+def speaks_of_skipping(tree, others):
+    """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
+    for node in ast.iter_child_nodes(tree):
+        word = getattr(node, "attr", getattr(node, "id", None))
+        if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
+            return True
+        if id(node) not in others and speaks_of_skipping(node, others):
+            return True
+    return False
+
+
 def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
     """Put a module's expected values among decoys, in place.
 

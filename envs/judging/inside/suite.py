@@ -299,7 +299,7 @@ class Suite:
                 titles.setdefault(str(message.get("title")), set()).add(name)
                 if message.get("error"):
                     errors.add(name)
-                if message.get("outcome") == "skipped" and message.get("where") in self.sources:
+                if message.get("outcome") == "skipped" and self.may_skip(name, message.get("where")):
                     skipped_by_test.add(name)
             elif kind == "finish":
                 finish = message.get("status")
@@ -371,6 +371,15 @@ class Suite:
                 if is_id(name, path, found):
                     return any(expects_failure(decorator) for decorator in node.decorator_list)
         return False
+
+    def may_skip(self, name, where):
+        """Return whether a test that is said to have been skipped speaks of that, or what it shares does."""
+        tree = self.trees.get(where) if isinstance(where, str) else None
+        if tree is None or isinstance(tree, str):
+            return False
+        base = name.split("[")[0]
+        others = {id(node) for found, node in self.functions(where).items() if not is_id(base, where, found)}
+        return sites.speaks_of_skipping(tree, others)
 
     def exactly(self, outcome, errors):
         """Return the status of tests that must not pass, and of unlisted ones. One that ends as it must has passed."""

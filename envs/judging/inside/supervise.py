@@ -4,11 +4,10 @@
 one and can write neither the reward nor this program's report. pytest (unittest, where tests.json says that a
 script runs the tests by it) is imported before the fork, and each test reported through a pipe; it must come to
 its regular end, and every listed test (tests.json, else the test functions in the modules it was given) must be
-seen to pass, once. Then, or before, in random order, the same process is forked again with
-inverted-assertion tests (see `inverted`), which must fail.
+seen to pass, once.
 
-The source of the tests is handed on in memory: their files can be read by root alone, so that the two
-processes can't be told apart by looking, and nothing can read there what a test expects.
+The tests are handed on in memory, compiled, with decoys beside what they expect (see `sites`): their files can be read by
+root alone, so that nothing can read there what a test expects.
 
 `--serve` starts it before there is anything to judge, so that Python and pytest are loaded when test.sh calls:
 wrapper.sh hands over its process id, from whose /proc all else is read.

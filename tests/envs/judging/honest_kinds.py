@@ -347,7 +347,7 @@ KINDS: dict[str, str] = {
         "@keep",
         "",
         "assert f(3) == 6",
-        before="import functools\ndef keep(g):\n    @functools.wraps(g)\n    def run(*a): return g(*a)\n    return run\n",
+        before="import functools\ndef keep(g):\n    @functools.wraps(g)\n    def run(): return g()\n    return run\n",
     ),
     "a decorator that tries again": marked(
         "@retry",
