@@ -6,8 +6,8 @@ script runs the tests by it) is imported before the fork, and each test reported
 its regular end, and every listed test (tests.json, else the test functions in the modules it was given) must be
 seen to pass, once.
 
-The tests are handed on in memory, compiled, with decoys beside what they expect (see `sites`): their files can be read by
-root alone, so that nothing can read there what a test expects.
+The tests are handed on in memory, compiled, with decoys beside what they expect (see `sites`). Their files can be
+read by root alone, so that nothing can read there what a test expects.
 
 `--serve` starts it before there is anything to judge, so that Python and pytest are loaded when test.sh calls:
 wrapper.sh hands over its process id, from whose /proc all else is read.

@@ -1,0 +1,54 @@
+"""What follows from what sites told."""
+
+import ast
+
+import evidence
+import pytest
+import sites
+from decoys import Choice
+
+NODES = [ast.Constant(value) for value in (7, 3, 5, 1)]
+
+
+def told(*outcomes, record=None, rare=0):
+    """The evidence of one test with one site, where 3 is expected."""
+    key = sites.Key()
+    site = key.site("/tests/test_a.py", ast.Pass())
+    key.answer(Choice(NODES, 1, rare))
+    key.comparing.add(site)
+    key.must["/tests/test_a.py", "test_f"] = {site}
+    seen = evidence.Evidence(key, record)
+    start = {"kind": "start", "id": "test_a.py::test_f"}
+    seen.read([start, *({"kind": "site", "site": site, "set": 0, "equal": equal} for equal in outcomes)])
+    return seen
+
+
+@pytest.mark.parametrize(
+    "outcomes, rare, status, signs",
+    [
+        (["0100"], 0, "passed", []),
+        (["0000", "0100"], 0, "passed", []),
+        (["0100", "1000"], 0, "failed", []),
+        (["0110"], 0, "failed", []),
+        (["1111"], 0, "failed", [evidence.FORCED]),
+        (["0010"], 2, "failed", [evidence.LOOKED_UP]),
+        ([], 0, "failed", [evidence.FORCED]),
+    ],
+)
+def test_a_test_passes_by_the_expected_value_alone(outcomes, rare, status, signs):
+    found = told(*outcomes, rare=rare).judge({"test_a.py::test_f": "passed"})
+    assert found == ({"test_a.py::test_f": status}, signs)
+
+
+def test_tests_that_need_not_pass_make_no_signs():
+    assert told("1111").judge({"test_a.py::test_f": "passed"}, lambda test: False)[1] == []
+
+
+def test_people_are_told_what_was_expected_where_nothing_was_equal():
+    assert told("0000").wants() == ["/tests/test_a.py:0 expects 3"]
+
+
+def test_a_report_names_sites_by_their_place():
+    report = told("0100").report({"test_a.py::test_f": "passed"})
+    assert report["tests"] == {"test_a.py::test_f": [0]}
+    assert (report["odd"], report["unverified"]) == ([], [])
