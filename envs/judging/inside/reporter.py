@@ -271,3 +271,13 @@ def trusted(names):
             if callable(value) and (attributes is None or attribute in attributes):
                 found["%s.%s" % (name, attribute)] = value
     return found
+
+
+def rewrite(tree, source):
+    """Make asserts explain themselves, as pytest does."""
+    try:
+        from _pytest.assertion.rewrite import rewrite_asserts
+
+        rewrite_asserts(tree, source)
+    except (ImportError, TypeError):
+        pass  # an old pytest: they explain nothing, and fail all the same

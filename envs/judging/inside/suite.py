@@ -33,7 +33,7 @@ from processes import (
     status_of,
     within,
 )
-from reporter import Modules, PytestReporter, UnittestReporter
+from reporter import Modules, PytestReporter, UnittestReporter, rewrite
 
 REPORT = "/logs/verifier/watched.json"
 RECORD = HERE + "/record.json"
@@ -497,13 +497,3 @@ def is_id(test, path, name):
 
 def is_test_module(name):
     return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))
-
-
-def rewrite(tree, source):
-    """Make asserts explain themselves, as pytest does."""
-    try:
-        from _pytest.assertion.rewrite import rewrite_asserts
-
-        rewrite_asserts(tree, source)
-    except (ImportError, TypeError):
-        pass  # an old pytest: they explain nothing, and fail all the same
