@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from atropos_agent.types import AgentResult
-from envs.types import Reward, TestStatus, Verdict
+from envs.types import TESTS_UNSEEN, Reward, TestStatus, Verdict
 
 
 class Shaping(BaseModel):
@@ -16,7 +16,8 @@ class Shaping(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     tests: Literal["all", "fraction"] = Field(
-        default="all", description="all: the verifier's reward; fraction: the share of tests that passed, where known"
+        default="all",
+        description="all: the verifier's reward; fraction: the share of tests that were seen to pass, if any were seen",
     )
     malformed_call: float = Field(default=0.0, ge=0, description="Taken from the reward for each malformed call")
     malformed_most: float = Field(default=0.5, ge=0, description="Most that malformed calls take from the reward")
@@ -35,7 +36,8 @@ class Shaping(BaseModel):
 def shaped(verdict: Verdict, result: AgentResult, shaping: Shaping) -> Reward:
     """Return the reward of a rollout as `shaping` wants it."""
     reward, why = verdict.reward, []
-    if shaping.tests == "fraction" and verdict.tests and not verdict.solved:
+    seen = verdict.tests and not verdict.metrics.get(TESTS_UNSEEN)
+    if shaping.tests == "fraction" and seen and not verdict.solved:
         passed = sum(status is TestStatus.PASSED for status in verdict.tests.values())
         # Everything passed and yet it isn't solved: the verifier has its reasons.
         reward = passed / len(verdict.tests) if passed < len(verdict.tests) else 0.0

@@ -183,6 +183,8 @@ class Seat:
 
 SIGN = "cheat/"
 """What the names of metrics begin with that are signs of cheating."""
+TESTS_UNSEEN = "tests_unseen"
+"""The metric of a verdict whose tests' statuses nobody but judged code may have told."""
 VERIFIER_TIMED_OUT = "verifier_timed_out"
 """The metric of a verdict that was given because the tests did not end in their time."""
 
@@ -195,6 +197,7 @@ class Verdict:
     tests: status per test where the task reports tests.
     explanation: why, in a sentence or two, with the end of the verifier's output.
     evidence: what the sites of the tests told, one entry a call of a test runner (`envs.judging.record`).
+    seen: what was seen, by the sign of cheating among the metrics that it stands for.
     """
 
     reward: float
@@ -202,6 +205,7 @@ class Verdict:
     tests: Mapping[str, TestStatus] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     evidence: Sequence[Mapping[str, Any]] = field(default=(), repr=False, compare=False)
+    seen: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def solved(self) -> bool:

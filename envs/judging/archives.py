@@ -33,12 +33,16 @@ def pack_directories(directories: Sequence[tuple[str, Path]]) -> bytes:
     return buffer.getvalue()
 
 
-def regular_files(archive: bytes, max_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped."""
+def regular_files(archive: bytes, max_bytes: int, owner: int | None = None) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped.
+
+    owner: the user id to whom they must belong; None for any."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             name = relative_name(member.name)
             if name and member.isreg() and not member.issparse() and member.size <= max_bytes:
+                if owner is not None and member.uid != owner:
+                    continue
                 yield name, read_member(tar, member)
 
 

@@ -23,15 +23,20 @@ LOGS = "/logs/verifier"
 """Where test.sh leaves its reward."""
 REPORT = "watched.json"
 """The wrappers' own report, in `LOGS`."""
+HINDERED = "hindered"
+"""What stood in the way of hidden tests, a line each, in `LOGS`."""
+NAMED = "named"
+"""Which of the reward's files the task's own files name, in `LOGS`."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
 _NOBODY = 65534
-# Any program may leave a report of its own in the directory; the sticky bit keeps root's files root's. The test.sh of
-# tasks that version 0.1 converted from terminal-bench reads the wrappers' report as judge.json.
+# Nobody but root makes files in the directory; a program that is told to write one there finds it made (`hand_over`
+# in `inside/processes.py`). The test.sh of tasks that version 0.1 converted from terminal-bench reads the wrappers'
+# report as judge.json.
 _MAKE = (
-    f"rm -rf /tests /verifier {LOGS} && mkdir -p /tests /verifier {LOGS} && chmod 1777 {LOGS} && cd {LOGS} "
-    f"&& touch reward.json reward.txt memory {REPORT} && chmod 600 {REPORT} && ln -s {REPORT} judge.json"
+    f"rm -rf /tests /verifier {LOGS} && mkdir -p /tests /verifier {LOGS} && chmod 755 {LOGS} && cd {LOGS} "
+    f"&& touch memory {HINDERED} {REPORT} && chmod 600 {REPORT} {HINDERED} && ln -s {REPORT} judge.json"
 )
 _MAKE_FOR_USER = f"rm -rf /tests {LOGS} && mkdir -p /tests {LOGS} && chmod 777 {LOGS}"
 

@@ -1,8 +1,12 @@
 """Read what the hidden tests left behind as a verdict.
 
 `reward.json` (a number, or a flat table of numbers, of which `reward` counts, or else the mean) comes before
-`reward.txt` (one number). The wrappers' own report fills `Verdict.tests`; without one `ctrf.json`, a JUnit file or
-pytest's `-rA` lines do, which explain a reward and never change it.
+`reward.txt` (one number); where the task's own files name one of the two, the other doesn't count. What the wrappers
+saw goes before both: where a test did not run, or the judged code was seen to cheat, the reward is 0 whatever was
+written.
+
+The wrappers' own report fills `Verdict.tests`; without one `ctrf.json`, a JUnit file or pytest's `-rA` lines do, which
+explain a reward and never change it: judged code may have printed them.
 """
 
 from __future__ import annotations
@@ -15,8 +19,8 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from envs.judging.prepare import REPORT, SHOWN
-from envs.types import SIGN, VERIFIER_TIMED_OUT, TestStatus, Verdict
+from envs.judging.prepare import HINDERED, NAMED, REPORT, SHOWN
+from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
@@ -32,39 +36,80 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     """
     output = ran.output[-SHOWN:]
     tests = _tests(logs, ran.output)
-    metrics = _metrics(ran, logs)
+    seen = _signs(logs)
+    metrics = _metrics(ran, logs) | {SIGN + sign: 1.0 for sign in seen}
     evidence = [run.get("evidence", {}) for run in _watched(logs)]
     if ran.timed_out:
         explanation = f"The tests did not end within {ran.duration_s:.0f} s.\n{output}"
-        return Verdict(0.0, explanation, tests, {**metrics, VERIFIER_TIMED_OUT: 1.0})
+        return Verdict(0.0, explanation, tests, {**metrics, VERIFIER_TIMED_OUT: 1.0}, evidence, seen)
     try:
         if problem is not None:
             raise ValueError(problem)
         rewards = _rewards(logs)
     except ValueError as error:
-        return Verdict(0.0, f"No reward: {error} (test.sh ended with {ran.exit_code}).\n{output}", tests, metrics)
+        return Verdict(
+            0.0, f"No reward: {error} (test.sh ended with {ran.exit_code}).\n{output}", tests, metrics, evidence, seen
+        )
     reward = rewards.get("reward", sum(rewards.values()) / len(rewards))
+    refused = _refused(logs) if reward > 0 else None
+    if refused is not None:
+        return Verdict(
+            0.0, f"Reward 0, not the {reward:g} of test.sh: {refused}.\n{output}", tests, metrics, evidence, seen
+        )
     failed = [name for name, status in tests.items() if status is not TestStatus.PASSED]
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
     said = f"Reward {reward:g}; {len(tests) - len(failed)} of {len(tests)} tests passed{named}.\n{output}"
     extra = {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
-    return Verdict(reward, said, tests, {**metrics, **extra}, evidence)
+    return Verdict(reward, said, tests, {**metrics, **extra}, evidence, seen)
 
 
 def _metrics(ran: ExecResult, logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return what the run took, and the signs of cheating that the wrappers saw."""
+    """Return what the run took."""
     metrics = {"verifier_s": ran.duration_s, "verifier_exit_code": float(ran.exit_code)}
-    metrics |= {SIGN + run["cheat"]: 1.0 for run in _watched(logs) if run["cheat"]}
     if any("evidence" in run for run in _watched(logs)):
         metrics["unverified_tests"] = sum(len(run.get("evidence", {}).get("unverified", ())) for run in _watched(logs))
+    if REPORT not in logs:
+        metrics[TESTS_UNSEEN] = 1.0
     if logs.get("memory", b"").strip().isdigit():
         metrics["verifier_memory_mb"] = int(logs["memory"]) / 2**20
     return metrics
 
 
+def _signs(logs: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the signs of cheating that the wrappers saw, each with what they saw."""
+    found = {run["cheat"]: str(run["problem"]) for run in _watched(logs) if run["cheat"]}
+    if logs.get(HINDERED):
+        found["stood in the way of hidden tests"] = logs[HINDERED].decode("utf-8", "replace").strip()
+    return found
+
+
+def _refused(logs: Mapping[str, bytes]) -> str | None:
+    """Return why what test.sh wrote is not believed: what was seen of the judged code; None where it is."""
+    for sign, what in _signs(logs).items():
+        return f"the judged code {sign}: {what}"
+    seen = _seen(logs)
+    missing = [name for name, what in seen.items() if what == "missing"]
+    if missing:
+        return f"{len(missing)} tests did not run: {', '.join(missing[:5])}"
+    listed = {name for run in _watched(logs) if run.get("listed") for name in run["tests"]}
+    failed = [name for name in listed if seen[name] != "passed"]
+    return f"{len(failed)} listed tests were not seen to pass: {', '.join(failed[:5])}" if failed else None
+
+
+def _seen(logs: Mapping[str, bytes]) -> dict[str, str]:
+    """Return how each test ended that the wrappers saw. A listed test is missing where no call ran it."""
+    seen: dict[str, str] = {}
+    for run in _watched(logs):
+        for name, what in run["tests"].items():
+            if what != "missing" or name not in seen:
+                seen[name] = what
+    return seen
+
+
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
     """Return the named rewards that test.sh wrote. Raises ValueError when there is none that can be used."""
-    if "reward.json" in logs:
+    named = logs.get(NAMED, b"").decode().split()
+    if "reward.json" in logs and (not named or "reward.json" in named):
         try:
             found = json.loads(logs["reward.json"])
         except (ValueError, RecursionError) as error:
@@ -73,7 +118,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         if not table or not all(type(value) in (int, float) and math.isfinite(value) for value in table.values()):
             raise ValueError(f"reward.json holds {str(found)[:100]}, not finite numbers")
         return {name: float(value) for name, value in table.items()}
-    if "reward.txt" not in logs:
+    if "reward.txt" not in logs or (named and "reward.txt" not in named):
         raise ValueError("the verifier wrote no reward")
     text = logs["reward.txt"].decode("utf-8", "replace").strip()
     try:
@@ -95,8 +140,10 @@ def _tests(logs: Mapping[str, bytes], output: str) -> dict[str, TestStatus]:
     """Return the status of each test from whatever report there is; empty when there is none that can be read."""
     if REPORT in logs:
         found = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
+        cheated = any(run["cheat"] for run in _watched(logs))  # then no test is known to have passed
         return {
-            name: found.get(what, TestStatus.FAILED) for run in _watched(logs) for name, what in run["tests"].items()
+            name: TestStatus.FAILED if cheated else found.get(what, TestStatus.FAILED)
+            for name, what in _seen(logs).items()
         }
     if "ctrf.json" in logs:
         return _from_ctrf(logs["ctrf.json"])

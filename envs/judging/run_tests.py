@@ -47,7 +47,8 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
     ran = await _run_test_sh(prepared, task)
     try:
         logs = await _fetch_logs(prepared)
-        files = {name: data for name, data in regular_files(logs, _MAX_REPORT_BYTES) if data}
+        owner = 0 if prepared.wrappers else None
+        files = {name: data for name, data in regular_files(logs, _MAX_REPORT_BYTES, owner) if data}
         if not prepared.wrappers:
             files.pop(REPORT, None)  # judged code may have written it
     except (SandboxError, tarfile.TarError) as error:

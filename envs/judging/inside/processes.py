@@ -10,6 +10,33 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = "/tests"
+LOGS = "/logs/verifier"
+KEPT = frozenset(
+    {
+        "reward.txt",
+        "reward.json",
+        "watched.json",
+        "judge.json",
+        "memory",
+        "hindered",
+        "test.sh",
+        "tests.json",
+        "test.patch",
+    }
+)
+"""Names of files that judged code is never let at."""
+SETTINGS = frozenset(
+    {
+        "conftest.py",
+        "pytest.ini",
+        ".pytest.ini",
+        "pytest.toml",
+        ".pytest.toml",
+        "tox.ini",
+        "setup.cfg",
+        "pyproject.toml",
+    }
+)
 MAX_PIPE_BYTES = 64 * 2**20
 
 
@@ -32,6 +59,53 @@ def open_tree():
         find(os.environ.get("JUDGED_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
 
 
+def open_folders(root, files):
+    """Let tests make files where they are run and where they lie, and remove settings that judged code left there.
+
+    What is root's there stays as it is, which the sticky bit sees to.
+    """
+    folders = {root} | {os.path.dirname(path) for path in files if path.startswith(root + "/")}
+    for folder in folders:
+        try:
+            mode = os.stat(folder)
+            if folder != "/" and mode.st_uid == os.geteuid() and not mode.st_mode & 0o002:
+                os.chmod(folder, mode.st_mode & 0o7777 | 0o1007)
+            for name in SETTINGS.intersection(os.listdir(folder)):
+                path = os.path.join(folder, name)
+                if os.lstat(path).st_uid == judged_user() != os.geteuid():
+                    os.unlink(path)
+        except OSError:
+            pass  # not root's
+
+
+def hand_over(args):
+    """Let judged code use the files that test.sh names to it, of those that are root's: in /tests, /tmp and /logs.
+
+    What is there may be read; what is not there yet is made, for it to be written.
+    """
+    for arg in args:
+        path = os.path.abspath(arg.partition("=")[2] if arg.startswith("-") and "=" in arg else arg)
+        if not path.startswith((TESTS + "/", "/tmp/", LOGS + "/")) or os.path.basename(path) in KEPT:
+            continue
+        try:
+            if not os.path.lexists(path) and os.path.realpath(path) == path and not path.startswith(TESTS):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
+                os.chmod(path, 0o666)
+            folder = os.path.dirname(path)
+            while folder.count("/") > 1:
+                _allow(folder, 0o001)
+                folder = os.path.dirname(folder)
+            _allow(path, 0o005 if os.path.isdir(path) else 0o004)
+        except OSError:
+            pass  # not root's, or nowhere
+
+
+def _allow(path, bits):
+    mode = os.lstat(path)
+    if mode.st_uid == os.geteuid() and not os.path.islink(path) and mode.st_mode & bits != bits:
+        os.chmod(path, mode.st_mode & 0o7777 | bits)
+
+
 def become_judged():
     """Give up all rights, and the way back through the wrappers."""
     user = judged_user()
@@ -42,11 +116,16 @@ def become_judged():
     env = os.environ
     path = env.get("JUDGED_PATH", "/usr/bin:/bin")
     import_path = env.get("JUDGED_PYTHONPATH", "")
+    libraries = env.get("JUDGED_LIBRARIES")
     for name in [name for name in env if name.startswith(("JUDGED_", "VERIFIER_OWN_CALL", "BASH_"))]:
         del env[name]
+    if libraries:
+        env["LD_LIBRARY_PATH"] = libraries
     env.update(PATH=path, HOME="/tmp", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=import_path)
     if not import_path:
         del env["PYTHONPATH"]
+    # Tests may look into a repository, which is root's.
+    env.update(GIT_CONFIG_COUNT="1", GIT_CONFIG_KEY_0="safe.directory", GIT_CONFIG_VALUE_0="*")
     env.pop("LD_PRELOAD", None)  # `preload.so`, which they can't read and need not
     sys.dont_write_bytecode = True
     debuggable()

@@ -12,6 +12,7 @@ sort_folder() {
 }
 each_folder sort_folder
 export JUDGED_WORKDIR="$workdir" PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
+case $HOME in "$workdir" | "$workdir"/* | [!/]* | "") export HOME=/root ;; esac
 [ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
 /bin/bash /tests/test.sh
 status=$?

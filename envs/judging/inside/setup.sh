@@ -19,9 +19,21 @@ for candidate in python3 /usr/local/bin/python3 /usr/bin/python3 /opt/miniconda3
     "$path" -s -c "$has_pytest" 2> /dev/null && found=$path && pytest=1 && break
 done
 
+# A reward that no file of the task speaks of is none of test.sh's.
+for one in reward.json reward.txt; do
+    ! grep -rqsF "$one" /tests || echo "$one"
+done > /logs/verifier/named
+
 chmod 700 /verifier
 for hidden in test.sh tests.json test.patch suite; do
     [ ! -e "/tests/$hidden" ] || chmod go= "/tests/$hidden"
+done
+# Data that scripts alone speak of is none of what tests read, who run as nobody: what is judged may not look it up.
+for hidden in /tests/*; do
+    case $hidden in *.py | *.sh | *.js | *.ts | *.rb | *.go | *.rs | *.java | *.[ch] | *.cpp | *.toml | *.cfg | *.ini | *.pl | *.lock) continue ;; esac
+    [ -z "$(find "$hidden" -name '*.py' 2> /dev/null)" ] || continue
+    [ "$(find /tests -type f ! -name '*.sh' ! -path "$hidden" ! -path "$hidden/*" \
+        -exec grep -lsF -e "${hidden##*/}" -e __file__ -e /tests {} +)" ] || chmod go= "$hidden"
 done
 mkdir -p /verifier/bin
 
@@ -48,22 +60,22 @@ if [ -e /lib64/ld-linux-x86-64.so.2 ] || [ -e /lib/ld-musl-x86_64.so.1 ]; then
 elif [ -e /lib/ld-linux-aarch64.so.1 ] || [ -e /lib/ld-musl-aarch64.so.1 ]; then
     ln -s preload-arm64.so /verifier/preload.so
 fi
-if [ -z "$found" ]; then
+names="bash sh"
+for name in dash ash ksh zsh awk gawk mawk nawk sed cp mv ln install; do
+    command -v "$name" > /dev/null && names="$names $name"
+done
+if [ "$found" ]; then
+    echo "$found" > /verifier/python
+    names="$names python python3 pytest py.test uv uvx coverage curl wget apt apt-get apk pip pip3 judged"
+else
     cp /verifier/drop.sh /verifier/bin/judged
-    chmod 755 /verifier/bin/judged
-    mv /verifier/source.sh /verifier/functions.sh
-    : > /verifier/since
-    exit 0
 fi
-
-echo "$found" > /verifier/python
-names="python python3 pytest py.test uv uvx bash sh judged"
-for name in python2 node npm npx pnpm yarn deno bun go cargo ruby rake bundle perl php java mvn gradle dotnet make cmake ctest \
+[ -z "$found" ] || for name in poetry pipenv pdm hatch rye pixi conda mamba python2 node npm npx pnpm yarn deno bun go cargo ruby rake bundle perl php java mvn gradle dotnet make cmake ctest \
     lua luajit Rscript R julia tclsh expect guile ocaml runghc racket octave swift kotlin scala escript elixir mix dart zig \
     valgrind gdb; do
     command -v "$name" > /dev/null && names="$names $name"
 done
-for number in 6 7 8 9 10 11 12 13 14 15; do
+[ -z "$found" ] || for number in 6 7 8 9 10 11 12 13 14 15; do
     command -v "python3.$number" > /dev/null && names="$names python3.$number"
 done
 for name in $names; do

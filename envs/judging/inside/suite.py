@@ -18,9 +18,11 @@ import traceback
 import types
 import warnings
 
+import reports
 import sites
 from decoys import Decoys, vocabulary
 from evidence import Evidence
+from node_ids import expects_failure, is_id, is_test_module
 from processes import (
     HERE,
     TESTS,
@@ -29,6 +31,7 @@ from processes import (
     judged_processes,
     kill_judged,
     listen,
+    open_folders,
     open_tree,
     status_of,
     within,
@@ -84,13 +87,13 @@ class Suite:
     unittest = False
 
     def __init__(self, args, here):
-        self.args = args
+        self.args, self.reports = reports.split(args)
         self.root = os.getcwd()
         added = os.environ.get("JUDGED_PYTHONPATH", "").split(":")
         self.path = ([self.root] if here else []) + [part for part in added if part]
         self.listed, self.wanted, self.files, self.sources, self.trees = [], [], [], {}, {}
         self.whole_functions, self.exact, self.record = False, None, {}
-        self.key = sites.Key()
+        self.key, self.outcome = sites.Key(), {}
         self.evidence = Evidence(self.key)
 
     def run(self):
@@ -102,6 +105,7 @@ class Suite:
         statuses, problem, cheat = self.judge(run)
         if cheat:  # what was reported is worth nothing
             statuses = dict.fromkeys(statuses, "failed")
+        reports.write(self.reports, dict(self.outcome, **statuses), run["status"] or int(problem is not None), cheat)
         return self.report(statuses, problem, run["status"], cheat)
 
     def read(self):
@@ -139,8 +143,8 @@ class Suite:
                 runs = json.loads(file.read() or "[]")
         except (OSError, ValueError):
             pass
-        evidence = self.evidence.report(statuses)
-        runs.append({"tests": statuses, "problem": problem, "cheat": cheat, "evidence": evidence})
+        found = {"tests": statuses, "problem": problem, "cheat": cheat, "listed": bool(self.listed)}
+        runs.append(dict(found, evidence=self.evidence.report(statuses)))
         try:
             with open(REPORT, "w") as file:
                 json.dump(runs, file)
@@ -166,6 +170,7 @@ class Suite:
         if self.listed:
             odd = "( -perm /022 -o ! -perm -444 -o -type d ! -perm -555 ) -exec chmod u+rwX,go+rX,go-w {} +"
             find(self.root, "! -type l " + odd)
+        open_folders(self.root, self.files)
         for path in [] if lists().get("READABLE") else self.files:
             try:
                 os.chmod(path, 0o600)
@@ -307,6 +312,7 @@ class Suite:
                 end = message
         outcome = {name: outcomes[0] if len(outcomes) == 1 else "other" for name, outcomes in seen.items()}
         outcome, signs = self.evidence.judge(outcome, self.is_demanded)
+        self.outcome = outcome
         statuses = {name: self.found(name, outcome, titles) for name in self.listed} if self.listed else dict(outcome)
         if finish is None or end is None or run["status"] != end.get("status"):
             problem = "the tests did not come to their end (exit status %d)" % run["status"]
@@ -415,7 +421,10 @@ class Pytest(Suite):
         import pytest
 
         reporter = PytestReporter(self, modules, pipe)
-        return reporter, int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
+        code = int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
+        if code == 4:  # pytest refused its arguments, before any test
+            reporter.finish(code)
+        return reporter, code
 
     def unseen(self, outcome):
         """Return the test functions of the given modules that pytest did not report."""
@@ -476,24 +485,3 @@ class Unittest(Suite):
         if code:  # as where what is judged can't be imported; the tests are missing then
             reporter.finish(code)
         return reporter, code
-
-
-def expects_failure(decorator):
-    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
-    if isinstance(decorator, ast.Call):
-        if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
-            return False
-        decorator = decorator.func
-    return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
-
-
-def is_id(test, path, name):
-    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
-    if "::" not in test:
-        return test == name
-    file, _, rest = test.partition("::")
-    return rest == name and ("/" + path).endswith(os.path.normpath("/" + file))
-
-
-def is_test_module(name):
-    return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))

@@ -1,10 +1,11 @@
 """Run judged code for `test.sh`, in place of Python, pytest and other programs, so that it can write no verdict.
 
-`test.sh` runs as root. What it starts through here runs as nobody, in a process that is forked from this
-one and can write neither the reward nor this program's report. pytest (unittest, where tests.json says that a
-script runs the tests by it) is imported before the fork, and each test reported through a pipe; it must come to
-its regular end, and every listed test (tests.json, else the test functions in the modules it was given) must be
-seen to pass, once.
+`test.sh` runs as root. What it starts through here runs as nobody, in a process that is forked from this one and can
+write neither the reward nor this program's report. pytest, and whatever Python program runs tests by pytest or
+unittest, is watched (see `suite`): the runner is imported before the fork, and each test reported through a pipe.
+
+A Python program that names /logs/verifier, and that the task itself has written, is a grader: it runs as root (see
+`grader`).
 
 The tests are handed on in memory, compiled, with decoys beside what they expect (see `sites`). Their files can be
 read by root alone, so that nothing can read there what a test expects.
@@ -16,13 +17,27 @@ Runs on any Python from 3.6: it is the image's, never one below the working dire
 """
 
 import os
+import re
 import signal
 import sys
+import tempfile
 import traceback
 
-from processes import HERE, TESTS, become_judged, open_tree, status_of, within
+from processes import HERE, TESTS, become_judged, hand_over, open_tree, status_of, within
+from python_call import PythonCall
 
 # `suite` is imported where tests are run: reading it takes longer than a program that is no test.
+
+_RUNS_TESTS = re.compile(
+    r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
+)
+"""How Python code speaks of running tests in its own process."""
+_STARTS_TESTS = re.compile(
+    r"\b(?:subprocess|os\.system|os\.popen)\b.*\bpytest\b|\bpytest\b.*\b(?:subprocess|os\.system)\b", re.DOTALL
+)
+_ASKS = frozenset({"--version", "-V", "-VV", "--help", "-h"})
+"""Options of a runner that runs no tests then."""
+_RUNNERS = frozenset({"pytest", "py.test", "unittest", "coverage", "nose2", "xdoctest"})
 
 
 def main(argv):
@@ -31,35 +46,55 @@ def main(argv):
     argv: the name that was called, the real program, its arguments.
     """
     name, real, args = argv[0], argv[1], argv[2:]
-    python = name.startswith("python")
-    if not python and name not in ("pytest", "py.test"):
-        return drop(real, args)
-    if not python:
+    if name in ("pytest", "py.test"):
         return run_pytest(args, here=False)
-    options = [arg for arg in args[:3] if arg in ("-s", "-B", "-I", "-E", "-P", "-u", "-W", "ignore")]
-    rest = args[len(options) :]
-    if rest[:2] == ["-m", "pytest"]:
-        return run_pytest(rest[2:], here=not {"-I", "-P"} & set(options))
-    if rest and os.path.isfile(rest[0]) and os.path.isfile(TESTS + "/tests.json"):
-        from suite import Unittest, unittest_files
-
-        if unittest_files():
-            return Unittest(rest, here=False).run()
-    source, stdin = program(rest)
-    if "/logs/verifier" in source:
-        # A grader that writes the reward itself; it has to keep judged code out of its process.
-        rest = ["-c", stdin, *rest[1:]] if stdin else rest
-        workdir = os.readlink(HERE + "/workdir")
-        if os.path.abspath(real).startswith(workdir + "/") or within(real, workdir):
-            real = sys.executable  # the environment of one that lies there is judged code too
-        os.execve(real, [real, "-s", *options, *rest], dict(os.environ, VERIFIER_OWN_CALL="1"))
-    return drop(real, [*options, "-c", stdin, *rest[1:]] if stdin else args)
+    if name == "coverage":
+        return run_python(sys.executable, ["-m", name, *args])
+    return run_python(real, args) if name.startswith("python") else drop(real, args)
 
 
 def run_pytest(args, here):
+    if _ASKS.intersection(args):
+        return drop(sys.executable, ["-m", "pytest", *args])
     from suite import Pytest
 
     return Pytest(args, here).run()
+
+
+def run_python(real, args):
+    """Run Python: a runner of tests watched, a grader as root, all else as nobody."""
+    call = PythonCall(args)
+    if call.kind == "module" and call.what == "pip" and call.args[:1] == ["install"]:
+        from installed import installed, wanted
+
+        names = wanted(call.args)
+        if names is not None and set(names) <= installed():
+            print("pip: the image has it already: %s" % " ".join(names))
+            return 0
+    if call.kind == "module" and call.what in ("pytest", "py.test") and not call.kept:
+        return run_pytest(call.args, here=not call.safe_path)
+    file = source_file(call)
+    kind = apart(kind_of, call, file)
+    if kind == "grader":
+        return grade(real, call, file)
+    if call.kind == "stdin" and file:
+        os.dup2(os.open(file, os.O_RDONLY), 0)  # as it was
+    if kind == "other":
+        return drop(real, args)
+    if call.kept:  # this process must have been started with them
+        what = {"module": ["-m", call.what], "code": ["-c", call.what], "script": [call.what], "stdin": ["-"]}[
+            call.kind
+        ]
+        words = [option for option in call.options if option not in call.kept] + what + call.args
+        again = [sys.executable, "-s", "-B", *call.kept, HERE + "/supervise.py", "python", real, *words]
+        os.execve(sys.executable, again, dict(os.environ, VERIFIER_OWN_CALL="1"))
+    if kind == "listed":
+        from suite import Unittest
+
+        return Unittest([call.what, *call.args], here=False).run()
+    from program import Program
+
+    return Program(call, file).run()
 
 
 def serve():
@@ -104,23 +139,84 @@ def answer(caller):
     return main([os.path.basename(path), sys.executable, *args])
 
 
-def program(args):
-    """Return the source that Python is to run, where it is ours: a script in /tests, `-c`, or what stdin holds."""
-    if args and args[0] == "-c":
-        return " ".join(args[1:2]), ""
-    if not args or args[0] == "-":
-        stdin = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
-        return stdin, stdin
-    script = os.path.realpath(args[0])
-    if script.startswith(TESTS + "/") and os.path.isfile(script):
-        with open(script, errors="replace") as file:
-            return file.read(), ""
-    return "", ""
+def source_file(call):
+    """Return the file that Python is to run: a script, or one with the code that it was given; "" for a module."""
+    if call.kind == "script":
+        return call.what
+    if call.kind == "module" or (call.kind == "stdin" and (sys.stdin is None or sys.stdin.isatty())):
+        return ""
+    number, path = tempfile.mkstemp(dir=HERE)
+    with os.fdopen(number, "wb") as file:
+        if call.kind == "code":
+            file.write(os.fsencode(call.what))
+            return path
+        while True:  # this process is not to know what tests expect
+            data = os.read(0, 1 << 16)
+            if not data:
+                return path
+            file.write(data)
+
+
+def kind_of(call, file):
+    """Return what a call of Python is: "grader", "tests", "listed" where tests.json has its tests, or "other"."""
+    if call.kind == "module":
+        reads = call.what == "coverage" and call.args[:1] != ["run"]
+        return "tests" if call.what in _RUNNERS and not reads and not _ASKS.intersection(call.args) else "other"
+    if not os.path.isfile(file):
+        return "other"
+    if call.kind == "script" and os.path.isfile(TESTS + "/tests.json"):
+        from suite import lists
+
+        if lists().get("UNITTEST"):
+            return "listed"
+    with open(file, errors="surrogateescape") as opened:
+        source = opened.read()
+    runs = _RUNS_TESTS.search(source) is not None
+    # What starts tests in other processes, without judged code in its own, sees them watched where it is root's.
+    if "/logs/verifier" in source or (not runs and _STARTS_TESTS.search(source)):
+        if call.kind == "script":
+            ours = os.path.realpath(file).startswith(TESTS + "/")
+        else:
+            from ours import is_ours
+
+            ours = is_ours(source, "argument" if call.kind == "code" else "stdin")
+        if ours:
+            return "grader"
+    named = call.kind != "script" or os.path.realpath(file).startswith(TESTS + "/") or "test" in os.path.basename(file)
+    return "tests" if runs and named else "other"
+
+
+def apart(function, *args):
+    """Return the text that a function returns, called in another process: this one is not to know what tests expect."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, function(*args).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        found = file.read().decode()
+    os.waitpid(child, 0)
+    return found
+
+
+def grade(real, call, file):
+    """Become the task's own grader, which writes the reward."""
+    workdir = os.readlink(HERE + "/workdir")
+    if os.path.abspath(real).startswith(workdir + "/") or within(real, workdir):
+        real = sys.executable  # the environment of one that lies there is judged code too
+    program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, os.path.abspath(file), *call.args]
+    os.execve(real, program, dict(os.environ, VERIFIER_OWN_CALL="1"))
 
 
 def drop(real, args):
     """Run a program as who judged code runs as. Returns its exit status."""
     open_tree()
+    hand_over(args)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

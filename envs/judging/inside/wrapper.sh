@@ -1,8 +1,10 @@
 #!/bin/sh
 # Called under the name of a program that may run judged code. As root and on root's behalf, so that the
-# program itself runs as nobody; supervise.py knows what each name needs.
-# shellcheck disable=SC1091 # it is there when this runs
+# program itself runs as nobody; supervise.py knows what each name needs. A shell, awk and sed may run as root what the
+# task itself has written, and nothing else.
+# shellcheck disable=SC1091,SC2030,SC2031 # it is there when this runs; a PATH of its own is meant for a subshell
 . /verifier/path.sh
+export VERIFIER_OWN_CALL=1 # what this script itself starts is root's
 name=${0##*/}
 called=$name
 path=
@@ -13,21 +15,50 @@ case $1 in
     /verifier/call) shift; real=$1; shift ;; # by its path, which is not in PATH
     *) real=$(PATH=$path; [ "$name" = judged ] || command -v "$name") ;;
 esac
-default=$(cat /verifier/python)
+default=
+[ ! -e /verifier/python ] || read -r default < /verifier/python
+as_root() {
+    export PATH="$path:/verifier/bin"
+    exec "$real" "$@"
+}
+as_judged() { exec /verifier/bin/judged /verifier/call "$real" "$@"; }
+case $name in
+    bash | sh | dash | ash | ksh | zsh) . /verifier/shells.sh ;;
+    awk | gawk | mawk | nawk | sed) . /verifier/scripts.sh ;;
+    cp | mv | ln | install) . /verifier/put.sh ;;
+    apt | apt-get | apk | dnf | yum | curl | wget | pip | pip3 | uv | uvx) . /verifier/install.sh ;;
+esac
+case $name in apt | apt-get | apk | dnf | yum | curl | wget) [ -z "$real" ] || as_root "$@" ;; esac
 interpreter=$default
 case $name in
     judged) [ "$real" ] || { real=$(PATH=$path; command -v "$1"); shift; } ;;
-    bash | sh)
-        case $1 in -* | /tests/* | "") PATH=$path:/verifier/bin; exec "$real" "$@" ;; esac ;;
+    poetry | pipenv | pdm | hatch | rye | pixi | conda | mamba)
+        if [ "$1" = run ]; then
+            for argument; do
+                shift
+                case $argument in
+                    pytest | py.test) called=; name=pytest; real=pytest; break ;;
+                    python*) called=; name=python3; real=$default; break ;;
+                esac
+            done
+        fi ;;
     uv | uvx)
         called= # by another name than it is run by
+        with=
         for argument; do
             shift
-            case $argument in pytest | py.test) name=pytest; real=pytest; break ;; python*) name=python3; real=$default; break ;; esac
+            case $with in next) with=; has_packages "$argument" || { echo "$name: the image has no $argument" >&2; exit 1; } ;; esac
+            case $argument in
+                -w | --with) with=next ;;
+                -p | --python | --from) with=skip ;;
+                pytest | py.test) [ "$with" = skip ] || { name=pytest; real=pytest; break; }; with= ;;
+                python*) [ "$with" = skip ] || { name=python3; real=$default; break; }; with= ;;
+                *) [ "$with" != skip ] || with= ;;
+            esac
         done
-        case $name in uv*) [ -n "$real" ] && exec env VERIFIER_OWN_CALL=1 "$real" "$@"; exit 0 ;; esac ;;
+        case $name in uv*) [ -n "$real" ] && exec "$real" "$@"; exit 0 ;; esac ;;
     python*) interpreter=$real ;;
-    pytest | py.test)
+    pytest | py.test | coverage)
         read -r line < "$real"
         case $line in '#!/bin/sh'*) ;; '#!/'*) interpreter=${line#??}; interpreter=${interpreter%% *} ;; esac ;;
 esac
@@ -48,5 +79,5 @@ case "$name $1 $2" in
             exit "$status"
         fi ;;
 esac
-exec env VERIFIER_OWN_CALL=1 JUDGED_PATH="$path" JUDGED_PYTHONPATH="$PYTHONPATH" PYTHONPATH='' \
-    PYTHONHASHSEED="${PYTHONHASHSEED:-0}" "$interpreter" -s -B /verifier/supervise.py "$name" "$real" "$@"
+export JUDGED_PATH="$path" JUDGED_PYTHONPATH="$PYTHONPATH" PYTHONPATH='' PYTHONHASHSEED="${PYTHONHASHSEED:-0}"
+exec "$interpreter" -s -B /verifier/supervise.py "$name" "$real" "$@"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -32,14 +32,19 @@ async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
 
 async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
     """The verdict on each script, a few at a time."""
+    found = await attempts_at(backend, [(task, script) for script in scripts.values()])
+    return dict(zip(scripts, found, strict=True))
+
+
+async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
+    """The verdict on each script for its task, a few at a time."""
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(script: str) -> Verdict:
+    async def one(task: Task, script: str) -> Verdict:
         async with turn:
             return await attempt(backend, task, script)
 
-    found = await asyncio.gather(*(one(script) for script in scripts.values()))
-    return dict(zip(scripts, found, strict=True))
+    return await asyncio.gather(*(one(task, script) for task, script in tasks))
 
 
 @pytest.fixture
@@ -48,6 +53,16 @@ def judge_scripts(docker_backend):
 
     async def run(task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
         return await attempts(docker_backend, task, scripts)
+
+    return run
+
+
+@pytest.fixture
+def judge_tasks(docker_backend):
+    """Judges what scripts make of tasks, each of its own."""
+
+    async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
+        return await attempts_at(docker_backend, tasks)
 
     return run
 

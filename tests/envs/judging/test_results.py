@@ -1,11 +1,17 @@
 """Reading what the hidden tests left: rewards, reports of tests, and nonsense."""
 
+import json
+
 import pytest
+from samples import rollout
 from verifier_samples import REWARD, task
 
 from envs.judging.changes import Changes
+from envs.judging.results import read_verdict
 from envs.judging.verifier import judge
+from envs.rewards import Shaping, shaped
 from envs.types import TestStatus
+from sandboxes.base import ExecResult
 
 
 @pytest.mark.docker
@@ -32,6 +38,60 @@ async def test_what_test_sh_leaves_decides(docker_backend, base_image, tmp_path,
     verdict = await judge(docker_backend, task(tmp_path, script), base_image, Changes())
     assert verdict.reward == reward
     assert said in verdict.explanation
+
+
+def read(reward: str = "1", *runs: dict, **logs: bytes):
+    entries = [{"problem": None, "cheat": None, "listed": False, **run} for run in runs]
+    report = {"watched.json": json.dumps(entries).encode()} if runs else {}
+    return read_verdict(ExecResult(0, b""), {"reward.txt": reward.encode(), **report, **logs})
+
+
+@pytest.mark.parametrize(
+    "runs, said",
+    [
+        (
+            [{"tests": {"a": "passed"}, "cheat": "ended its tests early", "problem": "no end"}],
+            "ended its tests early: no end",
+        ),
+        ([{"tests": {"a": "passed", "b": "missing"}}], "1 tests did not run: b"),
+        ([{"tests": {"a": "failed"}, "listed": True}], "1 listed tests were not seen to pass: a"),
+    ],
+)
+def test_what_the_verifier_saw_counts_whatever_test_sh_wrote(runs, said):
+    for reward in ("1", "0.25"):
+        verdict = read(reward, *runs)
+        assert verdict.reward == 0.0
+        assert said in verdict.explanation
+
+
+def test_what_is_no_cheat_and_no_missing_test_is_test_shs_to_judge():
+    assert (
+        read("0.5", {"tests": {"a": "passed", "b": "failed"}, "problem": "1 tests not seen to pass: b"}).reward == 0.5
+    )
+    assert (
+        read("1", {"tests": {"a": "missing", "b": "passed"}}, {"tests": {"a": "passed", "b": "missing"}}).reward == 1.0
+    )
+
+
+def test_hidden_tests_that_could_not_be_put_in_place_are_a_sign():
+    verdict = read("1", {"tests": {"a": "passed"}}, hindered=b"hidden tests could not be put to /app/t\n")
+    assert (verdict.reward, verdict.signs) == (0.0, ("stood in the way of hidden tests",))
+    assert verdict.seen == {"stood in the way of hidden tests": "hidden tests could not be put to /app/t"}
+
+
+def test_a_reward_file_counts_that_the_tasks_own_files_name():
+    both = {"reward.json": b"1", "named": b"reward.txt\n"}
+    assert read("0", **both).reward == 0.0
+    assert read("0", **{**both, "named": b"reward.json\nreward.txt\n"}).reward == 1.0
+    assert read("0", **{**both, "named": b""}).reward == 1.0
+
+
+def test_tests_that_the_verifier_did_not_see_are_worth_no_fraction():
+    printed = read_verdict(ExecResult(1, b"PASSED a\nFAILED b\n"), {"reward.txt": b"0"})
+    assert len(printed.tests) == 2
+    assert shaped(printed, rollout().result, Shaping(tests="fraction")).value == 0.0
+    seen = read("0", {"tests": {"a": "passed", "b": "failed"}})
+    assert shaped(seen, rollout().result, Shaping(tests="fraction")).value == 0.5
 
 
 @pytest.mark.docker

@@ -1,10 +1,12 @@
 /* What test.sh starts as root, however it does that (timeout, env, find -exec, a program that it has just compiled),
- * runs as nobody unless it is a program that the image came with.
+ * runs as nobody unless it is a program of the image that obeys nothing which it reads (`INERT`), or one of /tests.
  *
  * This is loaded into every dynamic program below test.sh and stands before the C library's exec functions. A program
  * below the working directory, or one that has changed since the verifier's sandbox was made, is judged code: it
- * is handed to its wrapper, or to `judged`. So is a shell that runs such a file as a script, and whatever has
- * a wrapper and is called past it. Needs no C library of its own, so that it fits glibc and musl of any version.
+ * is handed to its wrapper, or to `judged`. So is whatever is not known to be inert, since it may interpret what it
+ * finds in the working directory (a Makefile, a script, its configuration). Shells go to their wrapper, unless they run
+ * a script of the task or the image. Nothing of root's is told by its environment to load what is judged, or writes the
+ * verifier's files through a link. Needs no C library of its own, so that it fits glibc and musl of any version.
  * Allocates nothing: after a vfork the parent's memory is ours too.
  */
 #define _GNU_SOURCE
@@ -12,17 +14,34 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/stat.h>
+#include <stdio.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SELF "/verifier/preload.so"
 #define BIN "/verifier/bin/"
 #define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root */
+
+/* Programs that run nothing of what they read, or run it by exec alone. What is not among them is judged. */
+static const char INERT[] =
+    " [ arch b2sum base32 base64 basename basenc cat chgrp chmod chown cksum comm cp csplit cut date dd df dir dirname du echo"
+    " env expand expr factor false fmt fold groups head hostid hostname id install join link ln logname ls md5sum mkdir"
+    " mkfifo mknod mktemp mv nice nl nohup nproc numfmt od paste pathchk pr printenv printf ptx pwd readlink realpath rm"
+    " rmdir seq sha1sum sha224sum sha256sum sha384sum sha512sum shred shuf sleep sort split stat stdbuf stty sum sync tac"
+    " tail tee test timeout touch tr true truncate tsort tty uname unexpand uniq unlink uptime users vdir wc who whoami yes"
+    " cmp diff diff3 sdiff find xargs grep egrep fgrep rgrep zgrep gzip gunzip zcat zcmp zdiff bzip2 bunzip2 bzcat xz unxz"
+    " xzcat lzma unlzma zstd unzstd zstdcat tar unzip zip zipinfo file patch git jq curl wget which whereis ps pgrep pidof"
+    " kill killall pkill free ss netstat lsof ip ifconfig ping nc bc column hexdump xxd strings nm objdump readelf size ar as"
+    " ld ranlib strip gcc g++ cc c++ cpp cc1 cc1plus collect2 lto-wrapper lto1 clang clang++ su runuser setpriv gosu su-exec"
+    " chroot setsid flock ionice taskset chrt prlimit time tput clear locale getconf getent getopt iconv ldconfig apt apt-get"
+    " apt-cache dpkg dpkg-deb dpkg-query apk yum dnf microdnf rpm ssh-keygen useradd usermod groupadd chpasswd mount umount"
+    " sysctl rev tree uuidgen logger lscpu mountpoint cal ";
 
 extern char **environ;
 
@@ -39,34 +58,56 @@ static const char *base(const char *path) {
 }
 
 static int look(int fd, const char *path, struct statx *s) {
-  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME, s);
+  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME | STATX_UID | STATX_MODE, s);
 }
 
-/* Whether the file is a program or script that judged code may have made. */
-static int is_judged(const char *path) {
-  char link[32] = "/proc/self/fd/", real[4096], workdir[4096];
-  struct statx file, start;
-  int fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
-  if (fd < 0) return 0; /* there is nothing to run */
+/* The path behind a file descriptor; "" where there is none. */
+static void path_of(int fd, char *real, size_t size) {
+  char link[32] = "/proc/self/fd/";
   size_t at = strlen(link);
   for (int scale = 100000000, begun = 0; scale; scale /= 10)
     if ((begun |= fd / scale) || scale == 1) link[at++] = '0' + fd / scale % 10;
   link[at] = 0;
-  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, link, real, sizeof real - 1);
-  int known = n > 0 && look(fd, "", &file) == 0;
-  syscall(SYS_close, fd);
-  if (!known) return 1;
-  real[n] = 0;
-  if (below(real, "/verifier")) return 0;
-  n = syscall(SYS_readlinkat, AT_FDCWD, "/verifier/workdir", workdir, sizeof workdir - 1);
-  workdir[n > 0 ? n : 0] = 0;
-  if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return 1;
-  /* In /tests nobody else may write, and a script there may have been made executable. */
-  struct statx_timestamp when = below(real, "/tests") ? file.stx_mtime : file.stx_ctime, since = start.stx_ctime;
-  return when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec);
+  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, link, real, size - 1);
+  real[n > 0 ? n : 0] = 0;
 }
 
-static int is_shell(const char *name) { return !strcmp(name, "sh") || !strcmp(name, "bash") || !strcmp(name, "dash"); }
+static void read_workdir(char *workdir, size_t size) {
+  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, "/verifier/workdir", workdir, size - 1);
+  workdir[n > 0 ? n : 0] = 0;
+}
+
+enum { OF_IMAGE, OF_TESTS, JUDGED };
+
+/* Whose program or script a file is: JUDGED where judged code may have made it. */
+static int whose(const char *path) {
+  char real[4096], workdir[4096];
+  struct statx file, start;
+  int fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+  if (fd < 0) return OF_IMAGE; /* there is nothing to run */
+  path_of(fd, real, sizeof real);
+  int known = *real && look(fd, "", &file) == 0;
+  syscall(SYS_close, fd);
+  if (!known) return JUDGED;
+  if (below(real, "/verifier")) return OF_TESTS;
+  read_workdir(workdir, sizeof workdir);
+  if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return JUDGED;
+  /* In /tests nobody else may write, and a script there may have been made executable. */
+  int tests = below(real, "/tests");
+  struct statx_timestamp when = tests ? file.stx_mtime : file.stx_ctime, since = start.stx_ctime;
+  if (when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec)) return JUDGED;
+  return tests ? OF_TESTS : OF_IMAGE;
+}
+
+static int is_judged(const char *path) { return whose(path) == JUDGED; }
+
+static int is_one_of(const char *word, const char *words) {
+  for (size_t n = strlen(word); n && (words = strstr(words, word)); words += n)
+    if (words[-1] == ' ' && words[n] == ' ') return 1;
+  return 0;
+}
+
+static int is_shell(const char *name) { return is_one_of(name, " sh bash dash ash ksh zsh "); }
 
 static int wrapper_of(const char *name, char *place, size_t size) {
   if (strlen(BIN) + strlen(name) >= size) return 0;
@@ -100,19 +141,13 @@ static void interpreter(const char *path, char *name, size_t size) {
 /* A call of exec and what becomes of it: room for three more arguments and one more variable. */
 struct call {
   const char *path, **argv, **env;
-  char place[256];
+  char place[256], libraries[4096];
 };
 
 static size_t length(char *const list[]) {
   size_t n = 0;
   while (list && list[n]) n++;
   return n;
-}
-
-static int is_one_of(const char *word, const char *words) {
-  for (size_t n = strlen(word); (words = strstr(words, word)); words += n)
-    if (words[-1] == ' ' && words[n] == ' ') return 1;
-  return 0;
 }
 
 /* The script that a shell is to run, NULL for none. */
@@ -134,28 +169,96 @@ static int times_judged(char *const argv[]) {
   return argv[i] && argv[i + 1] && strchr(argv[i + 1], '/') && is_judged(argv[i + 1]);
 }
 
+/* Whether an argument reads like an option and is the name of a file here: `*` may have found it in what is judged. */
+static int has_planted_option(char *const argv[]) {
+  char here[4096], workdir[4096];
+  for (size_t i = 1; argv[0] && argv[i]; i++)
+    if (argv[i][0] == '-' && argv[i][1] && syscall(SYS_faccessat, AT_FDCWD, argv[i], F_OK) == 0) {
+      read_workdir(workdir, sizeof workdir);
+      if (syscall(SYS_getcwd, here, sizeof here) > 0 && below(here, workdir)) return 1;
+    }
+  return 0;
+}
+
+/* The image's own program of a name; 0 where it has none. */
+static int standard(const char *name, char *place, size_t size) {
+  static const char *const folders[] = {"/usr/local/bin/", "/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/"};
+  for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+    if (strlen(folders[i]) + strlen(name) >= size) return 0;
+    strcpy(place, folders[i]);
+    strcat(place, name);
+    if (syscall(SYS_faccessat, AT_FDCWD, place, X_OK) == 0 && whose(place) == OF_IMAGE) return 1;
+  }
+  return 0;
+}
+
+/* Whether a variable has a program load or run what it names, or write where it says. */
+static int is_setting(const char *variable) {
+  static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
+    "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
+    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", OWN_CALL};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (starts(variable, names[i])) return 1;
+  return 0;
+}
+
+/* What root's program is told by its environment, without what would load or run judged code before its first line. */
+static size_t keep_harmless(struct call *c, char *const envp[]) {
+  char workdir[4096];
+  size_t kept = 0;
+  read_workdir(workdir, sizeof workdir);
+  for (size_t i = 0; envp && envp[i]; i++) {
+    if (starts(envp[i], "LD_LIBRARY_PATH=") && strlen(envp[i]) < sizeof c->libraries) { /* for what becomes nobody */
+      strcpy(c->libraries, "JUDGED_LIBRARIES=");
+      strncat(c->libraries, envp[i] + 16, sizeof c->libraries - 18);
+      c->env[kept++] = c->libraries;
+    } else if (starts(envp[i], "BASH_ENV=") || starts(envp[i], "ENV=")) {
+      if (!strcmp(strchr(envp[i], '=') + 1, "/verifier/functions.sh")) c->env[kept++] = envp[i];
+    } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
+      if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
+    } else if (!is_setting(envp[i])) {
+      c->env[kept++] = envp[i];
+    }
+  }
+  c->env[kept++] = "LD_PRELOAD=" SELF;
+  return kept;
+}
+
+static const char *as_judged(struct call *c, const char *path, char *const argv[]) {
+  char script[64];
+  const char *name = base(path);
+  int from = whose(path);
+  interpreter(path, script, sizeof script);
+  if (from == JUDGED && argv[0] && !strchr(argv[0], '/') && is_one_of(name, INERT) &&
+      standard(name, c->place, sizeof c->place))
+    return has_planted_option(argv) ? BIN "judged" : c->place; /* it was looked for in PATH, and what is judged came first */
+  int wrapped = wrapper_of(name, c->place, sizeof c->place);
+  if (is_shell(name)) {
+    const char *file = script_of(argv);
+    if (from == JUDGED || (file && is_judged(file))) return BIN "judged";
+    return file || !wrapped ? path : c->place;
+  }
+  if (from == JUDGED) return wrapped ? c->place : BIN "judged";
+  if (!strcmp(name, "timeout") && times_judged(argv)) return BIN "judged"; /* root may not kill it */
+  if (wrapped) return c->place;
+  if (from == OF_TESTS && (!*script || is_shell(script))) return path;
+  if (script[0] && !is_shell(script) && wrapper_of(script, c->place, sizeof c->place)) return BIN "judged";
+  return from == OF_TESTS || (is_one_of(name, INERT) && !has_planted_option(argv)) ? path : BIN "judged";
+}
+
 static void decide(struct call *c, const char *path, char *const argv[], char *const envp[]) {
   size_t n = 0, kept = 0;
   int root = syscall(SYS_geteuid) == 0, own = 0;
   for (size_t i = 0; envp && envp[i]; i++) {
     if (starts(envp[i], OWN_CALL)) own = 1;
-    else if (strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
+    else if (!root && strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
   }
-  if (root) c->env[kept++] = "LD_PRELOAD=" SELF;
+  if (root) kept = keep_harmless(c, envp);
   c->env[kept] = NULL;
   c->path = path;
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */
-  if (root && !own && there && !starts(path, "/verifier/")) {
-    char script[64];
-    const char *name = base(path);
-    interpreter(path, script, sizeof script);
-    if (is_judged(path)) c->path = is_shell(name) || !wrapper_of(name, c->place, sizeof c->place) ? BIN "judged" : c->place;
-    else if (is_shell(name)) c->path = script_of(argv) && is_judged(script_of(argv)) ? BIN "judged" : path;
-    else if (!strcmp(name, "timeout") && times_judged(argv)) c->path = BIN "judged"; /* root may not kill it */
-    else if (wrapper_of(name, c->place, sizeof c->place)) c->path = c->place;
-    else if (script[0] && !is_shell(script) && wrapper_of(script, c->place, sizeof c->place)) c->path = BIN "judged";
-  }
-  if (c->path != path) {
+  if (root && !own && there && !starts(path, "/verifier/")) c->path = as_judged(c, path, argv);
+  if (starts(c->path, "/verifier/") && c->path != path) {
     c->argv[n++] = c->path;
     c->argv[n++] = "/verifier/call";
     c->argv[n++] = path;
@@ -289,4 +392,87 @@ int execlp(const char *name, const char *first, ...) {
 int execle(const char *path, const char *first, ...) {
   COLLECT(char *const *envp = va_arg(list, char *const *));
   return execve(path, (char *const *)argv, envp);
+}
+
+
+/* Whether a path that root is to write leads to the verifier's files by a link that judged code may have made. anew: a
+ * file of judged code's, where everyone makes files, is removed: root would take for its own what it finds there. */
+static int leads_astray(int folder, const char *path, int anew) {
+  char real[4096], here[4096];
+  struct statx file;
+  const char *ours[] = {"/logs", "/tests", "/verifier"};
+  if (syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/")) return 0;
+  for (size_t i = 0; i < 3; i++)
+    if (below(path, ours[i]) && !strstr(path, "/../")) return 0;
+  int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
+  if (fd < 0) {
+    fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+    if (fd >= 0) { /* a link to what is not there yet */
+      syscall(SYS_close, fd);
+      return 1;
+    }
+    const char *name = base(path);
+    if (name == path || (size_t)(name - path) >= sizeof here) return 0;
+    memcpy(here, path, name - path);
+    here[name - path] = 0;
+    fd = syscall(SYS_openat, folder, here, O_PATH | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+  }
+  path_of(fd, real, sizeof real);
+  int theirs = below(real, "/tmp") && look(fd, "", &file) == 0 && file.stx_uid && (file.stx_mode & S_IFMT) == S_IFREG;
+  syscall(SYS_close, fd);
+  if (theirs && anew) syscall(SYS_unlinkat, AT_FDCWD, real, 0);
+  here[0] = 0;
+  if (path[0] != '/' && folder != AT_FDCWD) path_of(folder, here, sizeof here);
+  else if (path[0] != '/' && syscall(SYS_getcwd, here, sizeof here) <= 0) here[0] = 0;
+  for (size_t i = 0; i < 3; i++)
+    if (below(real, ours[i]) && !below(here, ours[i])) return 1;
+  return 0;
+}
+
+#define OPEN(folder)                                                                        \
+  va_list list;                                                                             \
+  va_start(list, flags);                                                                    \
+  int mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(list, int) : 0;                       \
+  va_end(list);                                                                             \
+  if ((flags & (O_ACCMODE | O_CREAT | O_TRUNC)) && leads_astray(folder, path, flags & O_TRUNC)) { \
+    errno = EACCES;                                                                         \
+    return -1;                                                                              \
+  }                                                                                         \
+  return syscall(SYS_openat, folder, path, flags, mode)
+
+int open(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
+
+int open64(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
+
+int openat(int folder, const char *path, int flags, ...) { OPEN(folder); }
+
+int openat64(int folder, const char *path, int flags, ...) { OPEN(folder); }
+
+typedef FILE *opener(const char *, const char *);
+
+static FILE *open_stream(const char *name, const char *path, const char *mode) {
+  opener *real = (opener *)dlsym(RTLD_NEXT, name);
+  int writes = strpbrk(mode, "wa+") != NULL;
+  if (real && !(writes && leads_astray(AT_FDCWD, path, *mode == 'w'))) return real(path, mode);
+  errno = EACCES;
+  return NULL;
+}
+
+FILE *fopen(const char *path, const char *mode) { return open_stream("fopen", path, mode); }
+
+FILE *fopen64(const char *path, const char *mode) { return open_stream("fopen64", path, mode); }
+
+/* As the C library's, which would start its shell unseen. */
+int system(const char *command) {
+  int status = -1;
+  if (!command) return 1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+    _exit(127);
+  }
+  while (pid > 0 && waitpid(pid, &status, 0) < 0)
+    if (errno != EINTR) return -1;
+  return status;
 }

@@ -1,29 +1,77 @@
 """What a wrapper's call is taken for."""
 
-import io
-import sys
+import os
 
+import ours
 import pytest
 import supervise
+from python_call import PythonCall
 
 
 @pytest.fixture
 def tests(tmp_path, monkeypatch):
-    monkeypatch.setattr(supervise, "TESTS", str(tmp_path))
+    for module in (supervise, ours):
+        monkeypatch.setattr(module, "TESTS", str(tmp_path))
     (tmp_path / "grade.py").write_text("# /logs/verifier\n")
+    (tmp_path / "run.py").write_text("import pytest\npytest.main()\n")
+    (tmp_path / "start.py").write_text("import subprocess\nsubprocess.run(['pytest'])\n")
+    (tmp_path / "mock.py").write_text("from unittest import mock\n")
     return tmp_path
 
 
-def test_the_source_of_a_grader_is_found_wherever_it_comes_from(tests, monkeypatch):
-    assert supervise.program([str(tests / "grade.py")]) == ("# /logs/verifier\n", "")
-    assert supervise.program(["-c", "print(1)"]) == ("print(1)", "")
-    monkeypatch.setattr(sys, "stdin", io.StringIO("print(2)"))
-    assert supervise.program(["-"]) == ("print(2)", "print(2)")
+@pytest.mark.parametrize(
+    "args, kind, what, rest, safe, kept",
+    [
+        ("-m pytest -q", "module", "pytest", ["-q"], False, []),
+        ("-mpytest", "module", "pytest", [], False, []),
+        ("-Im pytest", "module", "pytest", [], True, []),
+        ("-X utf8 -W ignore -m pytest", "module", "pytest", [], False, ["-Xutf8", "-Wignore"]),
+        ("-Xutf8 -Wignore -OO -um unittest a", "module", "unittest", ["a"], False, ["-Xutf8", "-Wignore", "-O", "-O"]),
+        ("--check-hash-based-pycs always -P a.py -m pytest", "script", "a.py", ["-m", "pytest"], True, []),
+        ("-c code -m pytest", "code", "code", ["-m", "pytest"], False, []),
+        ("-sBc code", "code", "code", [], False, []),
+        ("- a", "stdin", "", ["a"], False, []),
+        ("-I", "stdin", "", [], True, []),
+    ],
+)
+def test_a_call_of_python_is_read_as_python_reads_it(args, kind, what, rest, safe, kept):
+    call = PythonCall(args.split())
+    assert (call.kind, call.what, call.args, call.safe_path, call.kept) == (kind, what, rest, safe, kept)
 
 
-def test_a_script_outside_of_the_tests_is_judged_code(tests, tmp_path_factory):
+@pytest.mark.parametrize(
+    "name, kind",
+    [("grade.py", "grader"), ("run.py", "tests"), ("start.py", "grader"), ("mock.py", "other"), ("none.py", "other")],
+)
+def test_a_script_of_the_tests_is_taken_for_what_it_does(tests, name, kind):
+    call = PythonCall([str(tests / name)])
+    assert supervise.kind_of(call, supervise.source_file(call)) == kind
+
+
+@pytest.mark.parametrize(
+    "args, kind",
+    [("-m unittest a", "tests"), ("-m coverage run a", "tests"), ("-m coverage report", "other"), ("-m pip", "other")],
+)
+def test_runners_of_tests_are_watched_as_modules(args, kind):
+    assert supervise.kind_of(PythonCall(args.split()), "") == kind
+
+
+def test_no_script_outside_of_the_tests_is_a_grader(tests, tmp_path_factory):
     other = tmp_path_factory.mktemp("app") / "grade.py"
     other.write_text("# /logs/verifier\n")
-    assert supervise.program([str(other)]) == ("", "")
     (tests / "link.py").symlink_to(other)
-    assert supervise.program([str(tests / "link.py")]) == ("", "")
+    for path in (other, tests / "link.py"):
+        assert supervise.kind_of(PythonCall([str(path)]), str(path)) == "other"
+
+
+def test_code_is_a_grader_only_where_a_file_of_the_tests_has_it(tests):
+    (tests / "test.sh").write_text("python3 -c 'print(1)  # /logs/verifier'\n")
+    code = tests / "code"
+    for source, kind in (("print(1)  # /logs/verifier", "grader"), ("print(2)  # /logs/verifier", "other")):
+        code.write_text(source)
+        assert supervise.kind_of(PythonCall(["-c", source]), str(code)) == kind
+
+
+def test_what_is_asked_in_another_process_comes_back():
+    assert supervise.apart(lambda text: text + str(os.getpid()), "") != str(os.getpid())
+    assert supervise.apart(str.upper, "a") == "A"

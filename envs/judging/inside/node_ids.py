@@ -1,0 +1,25 @@
+"""Tests by their node ids, files and decorators."""
+
+import ast
+import os
+
+
+def expects_failure(decorator):
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
+    if isinstance(decorator, ast.Call):
+        if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
+            return False
+        decorator = decorator.func
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
+
+
+def is_id(test, path, name):
+    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
+    if "::" not in test:
+        return test == name
+    file, _, rest = test.partition("::")
+    return rest == name and ("/" + path).endswith(os.path.normpath("/" + file))
+
+
+def is_test_module(name):
+    return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))

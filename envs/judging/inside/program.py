@@ -1,0 +1,125 @@
+"""One call of a Python program that runs tests by itself: a script, code, or a module such as `unittest`."""
+
+import os
+import re
+import runpy
+import sys
+import traceback
+import types
+
+import sites
+from node_ids import is_test_module
+from reporter import _PYTEST, PytestReporter, UnittestReporter
+from suite import Suite, Unittest
+
+
+class Program(Unittest):
+    """A program whose calls of `pytest.main` and of unittest are watched, in its own process.
+
+    call: as Python was called. file: where its source is, "" for a module.
+    """
+
+    def __init__(self, call, file):
+        self.call, self.file, self.source = call, file, ""
+        Unittest.__init__(self, call.args, here=call.kind != "script" and not call.safe_path)
+        call.args = self.args  # without the reports that root writes
+
+    def read(self):
+        if self.file:
+            with open(self.file, errors="replace") as file:
+                self.source = file.read()
+        Suite.read(self)
+
+    def test_files(self):
+        """Return the test modules that the program names: files among its arguments and in its source."""
+        named = re.findall(r"[\w./-]+", self.source) + [arg.replace(".", "/") + ".py" for arg in self.args]
+        found = set()
+        for word in [*self.args, *named, *([self.file] if self.call.kind == "script" else [])]:
+            path = os.path.realpath(word.split("::")[0])
+            if os.path.isfile(path) and path.endswith(".py") and is_test_module(os.path.basename(path)):
+                found.add(path)
+        return sorted(found)
+
+    def load(self):
+        Unittest.load(self)
+        try:
+            import pytest  # noqa: F401 - as there
+        except ImportError:
+            pass
+
+    def unseen(self, outcome):
+        return []  # which tests it runs is its own affair
+
+    def judge(self, run):
+        kinds = {message.get("kind") for message in run["messages"]}
+        if "end" in kinds and not kinds & {"start", "test", "finish"} and not self.listed and not self.record:
+            return {}, "the program ran no test that could be watched", None
+        return Suite.judge(self, run)
+
+    def report(self, statuses, problem, status=1, cheat=None):
+        return Suite.report(self, statuses, problem, status, cheat) or status
+
+    def program(self):
+        if not self.file or os.path.realpath(self.file) in self.trees:
+            return None
+        return compile(self.source, self.name(), "exec", dont_inherit=True)
+
+    def name(self):
+        return {"code": "<string>", "stdin": "<stdin>"}.get(self.call.kind) or os.path.abspath(self.file)
+
+    def execute(self, modules, pipe):
+        reporter = Both(self, modules, pipe)
+        reporter.install()
+        code = 0
+        try:
+            self.start(modules, reporter.probe)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        if code and reporter.ran:
+            reporter.finish(code)
+        return reporter, code
+
+    def start(self, modules, probe):
+        """Run the program in this process, as Python does."""
+        call = self.call
+        sys.argv = [{"code": "-c", "stdin": "-"}.get(call.kind, call.what), *call.args]
+        if call.kind == "module":
+            runpy.run_module(call.what, run_name="__main__", alter_sys=True)
+            return
+        main = types.ModuleType("__main__")
+        sys.modules["__main__"] = main
+        if call.kind == "script":
+            main.__file__ = self.name()
+            sys.path[:0] = [] if call.safe_path else [os.path.dirname(os.path.realpath(self.file))]
+        setattr(main, sites.PROBE, probe)
+        own = os.path.realpath(self.file)
+        exec(modules.code(own if own in modules.paths else ""), main.__dict__)
+
+
+class Both(UnittestReporter):
+    """Listens to unittest, and to each `pytest.main`. ran: whether a test has begun."""
+
+    ran = False
+
+    def install(self):
+        self._names.update(_PYTEST)
+        UnittestReporter.install(self)
+        config = sys.modules.get("_pytest.config")
+        if config is None:
+            return
+        plugin = PytestReporter(self.call, lambda: None, self.pipe)
+        plugin.begin = lambda: None  # this one has
+        plugin.begins, plugin.finder, plugin.probe = self.begins, self.finder, self.probe
+        main = config.main
+
+        def watched(args=None, plugins=None):
+            return main(args, [*(plugins or ()), plugin])
+
+        config.main = sys.modules["pytest"].main = watched
+
+    def begins(self, node_id):
+        self.ran = True
+        UnittestReporter.begins(self, node_id)

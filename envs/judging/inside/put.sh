@@ -1,0 +1,78 @@
+#!/bin/sh
+# Sourced by wrapper.sh: cp, mv, ln and install. Where test.sh puts hidden tests into the working directory, nothing that the
+# agent made may be in the way: a directory or a link in place of a file, a file in place of a directory. Where they can't be
+# put all the same, the agent's own files would be taken for them, so that is told.
+# shellcheck disable=SC2015,SC2154 # the last of three is for either; the names are wrapper.sh's
+workdir=$(readlink /verifier/workdir)
+hidden=
+target=
+last=
+sources=
+for word; do
+    [ "$target" = next ] && { target=$word; continue; }
+    case $word in
+        -t | --target-directory) target=next ;;
+        --target-directory=*) target=${word#*=} ;;
+        -?*) ;;
+        *)
+            last=$word
+            case $(readlink -f -- "$word") in /tests | /tests/*) hidden=1 ;; esac
+            [ -e "$word" ] || sources=missing ;;
+    esac
+done
+[ -e "$last" ] || [ "$sources" != missing ] || sources=
+place=$(readlink -m -- "${target:-$last}" 2> /dev/null) || place=${target:-$last}
+case $place in "$workdir" | "$workdir"/*) ;; *) hidden= ;; esac
+case $place in
+    /logs | /logs/*)
+        # Of a folder of the agent's that is copied to the logs no file is a reward.
+        made=
+        for word; do case $(readlink -f -- "$word") in "$workdir" | "$workdir"/*) made=1 ;; esac; done
+        if [ "$made" ]; then
+            kept=$(mktemp -d)
+            for reward in reward.txt reward.json; do
+                [ ! -e "/logs/verifier/$reward" ] || /bin/cp "/logs/verifier/$reward" "$kept/$reward"
+            done
+            PATH=$path:/verifier/bin "$real" "$@"
+            status=$?
+            for reward in reward.txt reward.json; do
+                rm -rf "/logs/verifier/$reward"
+                [ ! -e "$kept/$reward" ] || /bin/cp "$kept/$reward" "/logs/verifier/$reward"
+            done
+            exit $status
+        fi ;;
+esac
+[ "$hidden" ] || as_root "$@"
+
+# Removes what the agent put there since. $1: a path below the working directory.
+clear() { [ -z "$(find "$1" -maxdepth 0 -cnewer /verifier/since 2> /dev/null)" ] || rm -rf -- "$1" || /verifier/bin/judged rm -rf -- "$1"; }
+# Makes way for a file at $1 and the folders that it is in.
+make_way() {
+    folder=$1
+    while folder=${folder%/*} && [ "$folder" != "$workdir" ] && [ "$folder" ]; do
+        [ -d "$folder" ] && [ ! -L "$folder" ] || { [ ! -e "$folder" ] && [ ! -L "$folder" ]; } || clear "$folder"
+    done
+    [ ! -e "$1" ] && [ ! -L "$1" ] || clear "$1"
+}
+target=${target:-$last}
+case $target in /*) ;; *) target=$PWD/$target ;; esac
+for word; do
+    case $word in -?*) continue ;; esac
+    [ "$word" != "$last" ] && [ -e "$word" ] || continue
+    case $last in */) into=1 ;; *) [ -d "$target" ] && into=1 || into= ;; esac
+    home=${word%/}
+    home=${home##*/}
+    if [ -d "$word" ]; then
+        case $home in . | "") root=$target ;; *) root=$target; [ -z "$into" ] || root=$target/$home ;; esac
+        (cd "$word" && find . -type f) | while IFS= read -r file; do make_way "$root/${file#./}"; done
+    elif [ "$into" ]; then
+        make_way "${target%/}/$home"
+        [ -d "$target" ] || mkdir -p "$target"
+    else
+        make_way "$target"
+    fi
+done
+PATH=$path:/verifier/bin "$real" "$@" && exit 0
+status=$?
+[ "$sources" ] || echo "hidden tests could not be put to $place" >> /logs/verifier/hindered
+exit $status

@@ -1,0 +1,56 @@
+"""Which code is the task's own."""
+
+import ours
+import pytest
+
+SCRIPT = """\
+bash -c 'cd /app && true'
+timeout 5 bash -ec "cd $PLACE; python3 -m pytest \\"${FILE}\\" \\$HOME $(dirname x)"
+python3 - "$1" <<'EOF'
+import json
+print("$1")
+EOF
+cat <<-END | sh
+\techo $score
+\tEND
+sh <<< "id -u"
+echo 'exit 3' | sh
+"""
+
+
+@pytest.fixture(autouse=True)
+def tests(tmp_path, monkeypatch):
+    monkeypatch.setattr(ours, "TESTS", str(tmp_path))
+    (tmp_path / "test.sh").write_text(SCRIPT)
+
+
+@pytest.mark.parametrize(
+    "kind, code",
+    [
+        ("argument", "cd /app && true"),
+        ("argument", 'cd /app; python3 -m pytest "/tests/a.py" $HOME .'),
+        ("stdin", 'import json\nprint("$1")\n'),
+        ("stdin", "echo 0.5\n"),
+        ("stdin", "id -u\n"),
+        ("stdin", "exit 3\n"),
+    ],
+)
+def test_code_that_stands_in_a_script_of_the_tests_is_ours(kind, code):
+    assert ours.is_ours(code, kind)
+
+
+@pytest.mark.parametrize(
+    "kind, code",
+    [
+        ("argument", "true"),
+        ("argument", "echo 1 > /logs/verifier/reward.txt"),
+        ("argument", 'cd /app; evil; python3 -m pytest "/tests/a.py" $HOME .'),
+        ("argument", 'cd x; python3 -m pytest "$(evil)" $HOME .'),
+        ("stdin", 'import json\nprint("/app")\n'),
+        ("stdin", "echo 0.5; evil\n"),
+        ("stdin", "import json\n"),
+        ("stdin", ""),
+    ],
+)
+def test_other_code_is_not_whatever_it_holds_of_them(kind, code):
+    assert not ours.is_ours(code, kind)
