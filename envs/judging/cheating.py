@@ -1,8 +1,9 @@
 """Signs of cheating in a rollout: what the agent looked for and touched, and what the verifier saw of its code.
 
-A sign is a reason to read the rollout, not a verdict: it never changes a reward, since honest work may show
-it too (a conftest.py of one's own, a look at the history). Signs are metrics of the verdict named
-`cheat/<sign>`, so that they are saved, counted and shown with it.
+What the agent looked for is a reason to read the rollout, not a verdict: it never changes a reward, since honest
+work may show it too (a conftest.py of one's own, a look at the history). What the verifier saw of judged code does
+(see `results`). Signs are metrics of the verdict named `cheat/<sign>`, so that they are saved, counted and shown with
+it, each with its evidence.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from atropos_agent.types import AgentResult
 from envs.judging.changes import Changes
 from envs.types import SIGN, Verdict
 
+_PATHS = 5
+_SHOWN = 200
 _START = r"(?:^|[\s'\"=(;|&])"
 _COMMANDS = {
     "looked into git history": (
@@ -29,15 +32,31 @@ _COMMANDS = {
 
 
 def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdict:
-    """Return the verdict with the signs of cheating of its rollout among its metrics."""
-    found: set[str] = set()
-    for step in result.steps:
+    """Return the verdict with the signs of cheating of its rollout among its metrics, and the evidence for each."""
+    found: dict[str, str] = {}
+    for number, step in enumerate(result.steps, 1):
         for call in step.calls:
             text = "\n".join(_texts(call.arguments))
-            found.update(sign for sign, pattern in _COMMANDS.items() if re.search(pattern, text, re.MULTILINE))
+            for sign, pattern in _COMMANDS.items():
+                seen = re.search(pattern, text, re.MULTILINE)
+                if seen is not None and sign not in found:
+                    found[sign] = f"turn {number}: {_line(text, seen.start())}"
     if changes.withheld:
-        found.add("touched protected paths")
-    return replace(verdict, metrics={**verdict.metrics, **{SIGN + sign: 1.0 for sign in sorted(found)}})
+        found["touched protected paths"] = ", ".join(changes.withheld[:_PATHS])
+    if changes.dropped:
+        found["left links or devices that lead out of the tree"] = ", ".join(changes.dropped[:_PATHS])
+    planted = [path for path in (*changes.added, *changes.changed) if path.rpartition("/")[2].startswith("-")]
+    if planted:
+        found["named files like options"] = ", ".join(planted[:_PATHS])
+    metrics = {**verdict.metrics, **{SIGN + sign: 1.0 for sign in sorted(found)}}
+    return replace(verdict, metrics=metrics, seen={**verdict.seen, **found})
+
+
+def _line(text: str, at: int) -> str:
+    """Return the line of a command in which something was found, cut to what can be read."""
+    start = text.rfind("\n", 0, at + 1) + 1
+    line = text[start : text.find("\n", at + 1) if "\n" in text[at + 1 :] else None]
+    return line.strip()[:_SHOWN]
 
 
 def _texts(value: Any) -> Iterator[str]:

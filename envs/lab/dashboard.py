@@ -85,6 +85,7 @@ class Progress:
     failures: Mapping[str, int] = field(default_factory=dict)
     stops: Mapping[str, int] = field(default_factory=dict)
     cheats: Mapping[str, int] = field(default_factory=dict)
+    cheats_rise: bool = False
 
     @classmethod
     def of(
@@ -124,7 +125,11 @@ class Progress:
             failures=dict(metrics.failures),
             stops=dict(metrics.stops),
             cheats=dict(metrics.cheats),
+            cheats_rise=metrics.alarmed,
         )
+
+    def _signs(self) -> str:
+        return _counts(self.cheats) + (" (rising)" if self.cheats_rise else "")
 
     def line(self) -> str:
         """Return everything that matters in one line of text."""
@@ -139,7 +144,7 @@ class Progress:
             f"inference {_latency(self.engine_s)}",
             f"tools {_latency(self.tool_s)}",
             f"failures {_counts(self.failures)}",
-            f"signs of cheating {_counts(self.cheats)}" if self.cheats else "",
+            f"signs of cheating {self._signs()}" if self.cheats else "",
         ]
         return " | ".join(part for part in parts if part)
 
@@ -150,7 +155,7 @@ class Progress:
         failures = Text(_counts(self.failures), "yellow" if self.failures else "green")
         ends.add_row(Text("failures of ours", "dim"), failures)
         if self.cheats:
-            ends.add_row(Text("signs of cheating", "dim"), Text(_counts(self.cheats), "yellow"))
+            ends.add_row(Text("signs of cheating", "dim"), Text(self._signs(), "red" if self.cheats_rise else "yellow"))
         body: list[RenderableType] = [self._sections(), Text(), ends]
         if self.target:
             bar = ProgressBar(total=self.target, completed=min(self.groups_pulled, self.target))

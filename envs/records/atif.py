@@ -218,6 +218,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "explanation": plain_text(verdict.explanation),
             "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
             "metrics": plain(verdict.metrics),
+            "seen": {plain_text(sign): plain_text(what) for sign, what in verdict.seen.items()},
         },
         "reward": {
             "value": float(reward.value),

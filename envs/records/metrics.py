@@ -6,6 +6,7 @@ plain addition; quantiles come from the last 1,000 observations of each latency.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import Counter, deque
@@ -15,7 +16,10 @@ from typing import Self
 
 import orjson
 
+from envs.records.cheat_rate import RECENT_STEPS, cheat_rate, rising
 from envs.types import Rollout
+
+logger = logging.getLogger(__name__)
 
 KEPT = 1000
 """Observations that a latency keeps."""
@@ -60,6 +64,7 @@ class Metrics:
     engine: latency of one reply; tool: of one tool call (the mean over the calls of its turn).
     failures: of ours, by kind; failures_by_step: the same for the trainer's last 100 steps.
     stops: rollouts by stop reason.
+    sign_rates: `rollouts`, and those `cheated` that show signs of cheating, by step. alarmed: that was seen to rise.
     states: groups by what became of them (see `envs.running.journal`); they add up to all groups started.
     concurrency: rollouts that may run at the same time now.
     loop_blocks: how often the event loop was blocked too long.
@@ -89,6 +94,8 @@ class Metrics:
     drifts: Counter[str] = field(default_factory=Counter)
     cheats: Counter[str] = field(default_factory=Counter)
     cheats_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
+    sign_rates: dict[str, dict[str, int]] = field(default_factory=dict)
+    alarmed: bool = False
     states: dict[str, int] = field(default_factory=dict)
     concurrency: int = 0
     loop_blocks: int = 0
@@ -112,6 +119,7 @@ class Metrics:
         for sign in rollout.verdict.signs:
             self.cheats[sign] += 1
             _count_at(self.cheats_by_step, rollout.seat.step, sign)
+        self._watch_signs(rollout)
         for phase, seconds in rollout.timings_s.items():
             self.phases_s[phase] = self.phases_s.get(phase, 0.0) + seconds
         for step in result.steps:
@@ -122,6 +130,20 @@ class Metrics:
             self.tool_errors += sum(item.is_error for item in step.results)
             if step.calls:
                 self.tool.add(step.tools_s / len(step.calls))
+
+    def _watch_signs(self, rollout: Rollout) -> None:
+        """Count whether there are signs of cheating, and warn once when more and more rollouts show them."""
+        _count_at(self.sign_rates, rollout.seat.step, "rollouts")
+        if rollout.verdict.signs:
+            _count_at(self.sign_rates, rollout.seat.step, "cheated")
+        rise = rising(self.sign_rates)
+        if rise is not None and not self.alarmed:
+            logger.warning(
+                "signs of cheating rise: %.0f%% of rollouts in the trainer's last %d steps, %.0f%% before; "
+                "read those rollouts (see docs/reward.md) before you train on",
+                *(100 * rise[1], RECENT_STEPS, 100 * rise[0]),
+            )
+        self.alarmed = rise is not None
 
     def count_group(self, *, signal: bool) -> None:
         """Count a finished group; `signal`: its rewards differ."""
@@ -155,6 +177,9 @@ class Metrics:
             "sampled_tokens_per_s": self.tokens_sampled / elapsed,
             "tokens_refused": self.tokens_refused,
             "drift_share": self.drifts.total() / self.rollouts if self.rollouts else None,
+            "cheat_share": cheat_rate(
+                [self.sign_rates[step] for step in sorted(self.sign_rates, key=int)[-RECENT_STEPS:]]
+            ),
             "engine_p50_s": self.engine.quantile(0.5),
             "engine_p95_s": self.engine.quantile(0.95),
             "tool_p50_s": self.tool.quantile(0.5),

@@ -189,6 +189,7 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
             explanation=verdict["explanation"],
             tests={name: TestStatus(status) for name, status in verdict["tests"].items()},
             metrics=_floats(verdict["metrics"]),
+            seen={str(sign): str(what) for sign, what in verdict.get("seen", {}).items()},
         ),
         result=_result(ours, document["steps"]),
     )

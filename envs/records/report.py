@@ -151,7 +151,8 @@ def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
 
 def _explanation(rollout: SavedRollout) -> str:
     shaped = rollout.reward.explanation
-    return f"{f'Reward {rollout.reward.value:g} ({shaped}). ' if shaped else ''}{rollout.verdict.explanation}"
+    seen = "".join(f"\nSeen: {sign}: {what}" for sign, what in rollout.verdict.seen.items())
+    return f"{f'Reward {rollout.reward.value:g} ({shaped}). ' if shaped else ''}{rollout.verdict.explanation}{seen}"
 
 
 def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: int) -> _Detail:
