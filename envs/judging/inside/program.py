@@ -96,7 +96,7 @@ class Program(Unittest):
             sys.path[:0] = [] if call.safe_path else [os.path.dirname(os.path.realpath(self.file))]
         setattr(main, sites.PROBE, probe)
         own = os.path.realpath(self.file)
-        exec(modules.code(own if own in modules.paths else ""), main.__dict__)
+        exec(modules.code(own if own in modules.paths else None), main.__dict__)
 
 
 class Both(UnittestReporter):
@@ -110,7 +110,7 @@ class Both(UnittestReporter):
         config = sys.modules.get("_pytest.config")
         if config is None:
             return
-        plugin = PytestReporter(self.call, lambda: None, self.pipe)
+        plugin = PytestReporter(self.call, self.finder.modules, self.pipe)
         plugin.begin = lambda: None  # this one has
         plugin.begins, plugin.finder, plugin.probe = self.begins, self.finder, self.probe
         main = config.main
