@@ -10,8 +10,9 @@ from typing import Any
 
 from tools.base import ToolCall, ToolResult
 
-Message = dict[str, str]
-"""A chat message: `role` and `content`."""
+Message = dict[str, Any]
+"""A chat message in OpenAI's shape: `role`, `content` (always text) and, where the chat template takes them as such,
+`tool_calls`, thinking, `tool_call_id` and `name`."""
 
 THINK, THINK_END = "<think>", "</think>"
 """What stands around a reply's thinking. Chat templates know these tags, whichever the tool format."""
@@ -51,6 +52,8 @@ class AgentConfig:
     request_timeout_s: of one request to the inference server.
     tool_role: the chat role that carries tool results: "user" works with every template,
         "tool" is what Hermes models were trained on.
+    history: "template" lets the chat template write earlier turns as it likes; "sampled" keeps a turn as it was sampled
+        where the template would drop its thinking.
     stop: strings that end a reply, beside the inference server's own end-of-turn token.
     """
 
@@ -66,6 +69,7 @@ class AgentConfig:
     request_timeout_s: float = 600.0
     tool_role: str = "user"
     stop: Sequence[str] = ()
+    history: str = "template"
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_steps", "request_timeout_s"):
@@ -77,6 +81,27 @@ class AgentConfig:
                 raise ValueError(f"AgentConfig.{name} must be positive or None, not {value}")
         if self.tool_role not in ("user", "tool"):
             raise ValueError(f"AgentConfig.tool_role must be 'user' or 'tool', not {self.tool_role!r}")
+        if self.history not in ("template", "sampled"):
+            raise ValueError(f"AgentConfig.history must be 'template' or 'sampled', not {self.history!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply, taken apart by a tool format.
+
+    thinking: what was thought; None when nothing was.
+    content: the rest, without calls.
+    calls: the well-formed calls, in order.
+    problems: what is wrong with each malformed call, in order.
+    orderly: thinking came first, then content, then calls and nothing else, as a chat template writes a turn. False
+        where that is not so, or not known: then the reply stays text.
+    """
+
+    thinking: str | None
+    content: str
+    calls: Sequence[ToolCall]
+    problems: Sequence[str]
+    orderly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +116,7 @@ class SequenceData:
     turns: replies that the row holds.
     policy_version: of the oldest weights that had a part in a reply; None where the inference server
         does not say.
+    thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -103,6 +129,7 @@ class SequenceData:
     segment: int = 0
     turns: int = 0
     policy_version: int | None = None
+    thinking_kept: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):

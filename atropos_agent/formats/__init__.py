@@ -4,11 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from atropos_agent.formats.base import Reply, ToolFormat
+from atropos_agent.formats.base import ToolFormat
+from atropos_agent.formats.deepseek import DeepSeekV3, DeepSeekV31
+from atropos_agent.formats.glm import Glm
+from atropos_agent.formats.harmony import Harmony
 from atropos_agent.formats.hermes import Hermes
+from atropos_agent.formats.kimi import Kimi
+from atropos_agent.formats.llama import LlamaJson
+from atropos_agent.formats.mistral import Mistral, MistralArgs
+from atropos_agent.formats.plain import Plain
+from atropos_agent.formats.qwen_coder import QwenCoder
+from atropos_agent.types import Reply
 from sandboxes.naming import resolve
 
-FORMATS: Mapping[str, type[ToolFormat]] = {"hermes": Hermes}
+FORMATS: Mapping[str, type[ToolFormat]] = {
+    "hermes": Hermes,
+    "qwen_coder": QwenCoder,
+    "glm": Glm,
+    "llama_json": LlamaJson,
+    "mistral": Mistral,
+    "mistral_args": MistralArgs,
+    "deepseek_v3": DeepSeekV3,
+    "deepseek_v31": DeepSeekV31,
+    "kimi": Kimi,
+    "harmony": Harmony,
+    "plain": Plain,
+}
 """The formats of this package, by name."""
 
 

@@ -4,28 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from atropos_agent.types import Message
+from atropos_agent.types import THINK, THINK_END, Message, Reply
 from tools.base import ToolCall, ToolResult
 
 DEFAULT_PREAMBLE = "You are an agent that works in a Linux sandbox by calling tools."
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A reply, taken apart.
-
-    thinking: what stood in `<think>`; None when there was none.
-    content: the rest, without calls.
-    calls: the well-formed calls, in order.
-    problems: what is wrong with each malformed call, in order.
-    """
-
-    thinking: str | None
-    content: str
-    calls: Sequence[ToolCall]
-    problems: Sequence[str]
 
 
 class ToolFormat(ABC):
@@ -35,14 +18,23 @@ class ToolFormat(ABC):
     object serves every rollout. Nothing is to be repaired: a call that is not exactly what the format
     asks for is a problem, because a repaired call would be rewarded like a correct one.
 
+    What a chat template can do itself (show tools, write calls and results) it does, where it writes calls so that
+    `parse` reads them back; the rest of this class is for where it can't.
+
     control: the format's own strings that a tokenizer may hold as single tokens. They stay control text
         in system messages, in replies given as examples and in corrections; everywhere else they are encoded as text.
     frame: what stands before and behind a result in a message's content, by which chat templates tell
         results from questions; None where the role alone tells them.
+    tokens: control tokens by which a tokenizer of the format's models is known; empty where none tells.
+    ends: those of `control` with which a model ends a turn that calls tools; others never end one.
+    channelled: thinking and content stand in messages of their own, with headers, all of which `parse` is given.
     """
 
     control: Sequence[str] = ()
     frame: tuple[str, str] | None = None
+    tokens: Sequence[str] = ()
+    ends: Sequence[str] = ()
+    channelled: bool = False
 
     @abstractmethod
     def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
@@ -58,7 +50,9 @@ class ToolFormat(ABC):
 
     @abstractmethod
     def write(self, call: ToolCall) -> str:
-        """Return a call as a model writes it, so that `parse` reads it back."""
+        """Return a call as a model writes it, so that `parse` reads it back.
+
+        Raises ValueError for a call that the format can't write."""
 
     @abstractmethod
     def correction(self, problems: Sequence[str]) -> str:
@@ -66,6 +60,23 @@ class ToolFormat(ABC):
 
         Strings in `control` are encoded here as in system messages, so that a call that is shown has the ids that the
         model must write. In `problems`, which may quote the model, they are text."""
+
+    def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> ToolFormat:
+        """Return the format as it reads calls of these tools: itself, unless a schema decides what an argument is."""
+        return self
+
+    def write_all(self, calls: Sequence[ToolCall]) -> str:
+        """Return the calls of one reply as a model writes them."""
+        return "\n".join(map(self.write, calls))
+
+    def turn(self, reply: Reply) -> str:
+        """Return a whole reply as a model writes it, so that `parse` reads it back."""
+        thought = "" if reply.thinking is None else f"{THINK}\n{reply.thinking}\n{THINK_END}\n\n"
+        return thought + "\n".join(part for part in (reply.content, self.write_all(reply.calls)) if part)
+
+    def call_id(self, number: int, name: str) -> str:
+        """Return the id of a rollout's call of that number, as the format's chat templates take it."""
+        return f"call_{number}"
 
     def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
         """Return where in a reply its calls stand, malformed and cut off ones too, as (start, end), in which thinking
@@ -93,7 +104,7 @@ class ToolFormat(ABC):
         return "\n\n".join(part for part in parts if part)
 
     def messages(self, results: Sequence[ToolResult], correction: str | None, *, role: str) -> list[Message]:
-        """Return the messages that carry results, and what is said of malformed calls, to the model.
+        """Return the messages that carry results, and what is said of malformed calls, to the model as text.
 
         results: in the order of their calls (`ToolResult.call`), contents quoted already.
         role: the chat role that the configuration wants results in.

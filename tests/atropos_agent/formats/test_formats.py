@@ -24,6 +24,18 @@ def lines(monkeypatch):
     sys.modules.pop("tool_format")
 
 
+SAY = {
+    "type": "function",
+    "function": {
+        "name": "say",
+        "parameters": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "n": {"type": "integer"}, "deep": {"type": "object"}},
+        },
+    },
+}
+
+
 async def add(a: int, b: int) -> str:
     """Add two numbers."""
     return str(a + b)
@@ -57,10 +69,11 @@ def test_a_name_that_leads_nowhere_is_refused_with_the_remedy(name, said):
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_written_call_is_read_back(name):
-    tool_format = load_format(name)
+    tool_format = load_format(name).with_tools([SAY])
     arguments = {"text": 'a "quoted"\n</tool_call> line', "n": 1, "deep": {"list": [None, True, 0.5]}}
-    reply = tool_format.parse("words " + tool_format.write(ToolCall("say", arguments)), first_id=3)
-    assert reply.calls == (ToolCall("say", arguments, "call_3"),)
+    call = ToolCall("say", arguments, tool_format.call_id(3, "say"))
+    reply = tool_format.parse(tool_format.write(call), first_id=3)
+    assert reply.calls == (call,)
     assert not reply.problems
 
 

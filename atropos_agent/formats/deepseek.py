@@ -1,0 +1,62 @@
+"""The formats of DeepSeek's models: calls between control tokens, in one section at the end of a reply.
+
+Formats: the chat templates of DeepSeek-V3 and R1, whose arguments stand in a block of code, and of V3.1, whose do not.
+"""
+
+from __future__ import annotations
+
+from atropos_agent.formats.reading import Read, expect, read_arguments, written_json
+from atropos_agent.formats.sections import SectionFormat
+from atropos_agent.types import THINK, THINK_END
+from tools.base import ToolCall
+
+CALLS, CALLS_END = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+CALL, CALL_END = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
+SEPARATOR = "<｜tool▁sep｜>"
+
+
+class DeepSeekV3(SectionFormat):
+    """What DeepSeek-V3 and R1 models were trained on."""
+
+    opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
+    control = (CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, THINK, THINK_END)
+    tokens = (CALLS, CALL, SEPARATOR)
+    between = "\n"
+    shape = (
+        f"{CALLS}{CALL}function{SEPARATOR}<tool name>\n```json\n<object with its arguments>\n```{CALL_END}{CALLS_END}"
+    )
+
+    def read_one(self, text: str, start: int) -> tuple[Read, int]:
+        place = expect(text, start, f"function{SEPARATOR}", f"a call must begin with function{SEPARATOR}")
+        end = text.find("\n", place)
+        name = text[place:end].strip() if end >= 0 else ""
+        if not name or "<" in name:
+            raise ValueError("the call has no tool's name on a line of its own")
+        place = expect(text, end, "```json", "the call's arguments do not stand behind ```json")
+        arguments, place = read_arguments(text, place)
+        place = expect(text, place, "```", "the call's block of code is not closed right after its arguments")
+        return Read(name, arguments), expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")
+
+    def written(self, call: ToolCall, number: int) -> str:
+        arguments = written_json(dict(call.arguments))
+        return f"{CALL}function{SEPARATOR}{call.name}\n```json\n{arguments}\n```{CALL_END}"
+
+
+class DeepSeekV31(SectionFormat):
+    """What DeepSeek-V3.1 models were trained on."""
+
+    opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
+    control = (CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, THINK, THINK_END)
+    tokens = (CALLS, CALL, SEPARATOR)
+    shape = f"{CALLS}{CALL}<tool name>{SEPARATOR}<object with its arguments>{CALL_END}{CALLS_END}"
+
+    def read_one(self, text: str, start: int) -> tuple[Read, int]:
+        end = text.find(SEPARATOR, start)
+        name = text[start:end].strip() if end >= 0 else ""
+        if not name or "<" in name or "\n" in name:
+            raise ValueError(f"the call does not begin with a tool's name and {SEPARATOR}")
+        arguments, place = read_arguments(text, end + len(SEPARATOR))
+        return Read(name, arguments), expect(text, place, CALL_END, f"the call is not closed with {CALL_END}")
+
+    def written(self, call: ToolCall, number: int) -> str:
+        return f"{CALL}{call.name}{SEPARATOR}{written_json(dict(call.arguments))}{CALL_END}"

@@ -1,0 +1,70 @@
+"""The XML format of Qwen3-Coder and Qwen3.5: `<function=…>` with a tag for each argument.
+
+An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag inside an
+argument is text, as long as no other tag of the call follows it.
+
+Format: the chat template of Qwen3-Coder. As in vLLM's `qwen3_coder`, one line break is taken off at each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from atropos_agent.formats.reading import Read, Section, TaggedFormat, expect, skip_space
+from atropos_agent.formats.typed import ArgumentTypes, checked, end_of_value
+from atropos_agent.types import THINK, THINK_END
+from tools.base import ToolCall
+
+CALL, CALL_END = "<tool_call>", "</tool_call>"
+FUNCTION, FUNCTION_END = "<function=", "</function>"
+PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
+
+
+class QwenCoder(TaggedFormat):
+    """What Qwen3-Coder and Qwen3.5 models were trained on."""
+
+    opening, closing = CALL, CALL_END
+    control = (CALL, CALL_END, "<tool_response>", "</tool_response>", THINK, THINK_END, "<tools>", "</tools>")
+    frame = ("<tool_response>\n", "\n</tool_response>")
+    shape = (
+        f"{CALL}\n{FUNCTION}<tool name>>\n{PARAMETER}<argument>>\n<value>\n{PARAMETER_END}\n{FUNCTION_END}\n{CALL_END}"
+    )
+
+    def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._types = ArgumentTypes(schemas)
+
+    def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> QwenCoder:
+        return QwenCoder(schemas)
+
+    def read(self, text: str, start: int) -> Section:
+        place = expect(text, start, FUNCTION, f"a call must begin with {FUNCTION}tool name>")
+        name, place = _name(text, place)
+        arguments: dict[str, Any] = {}
+        while not text.startswith(FUNCTION_END, place := skip_space(text, place)):
+            place = expect(text, place, PARAMETER, f"the call holds something else than {PARAMETER}…> tags")
+            key, place = _name(text, place)
+            end = end_of_value(text, place, PARAMETER_END, (PARAMETER, FUNCTION_END))
+            if key in arguments:
+                raise ValueError(f"the argument {key!r} is there twice")
+            value = text[place:end].removeprefix("\n")
+            arguments[key] = self._types.value(name, key, value.removesuffix("\n"))
+            place = end + len(PARAMETER_END)
+        end = expect(text, place + len(FUNCTION_END), CALL_END, "the call is not closed right after its function")
+        return Section(end, [Read(name, arguments)])
+
+    def write(self, call: ToolCall) -> str:
+        written = "".join(
+            f"{PARAMETER}{key}>\n{self._types.text(call.name, key, value)}\n{PARAMETER_END}\n"
+            for key, value in call.arguments.items()
+        )
+        text = f"{CALL}\n{FUNCTION}{call.name}>\n{written}{FUNCTION_END}\n{CALL_END}"
+        return checked(self, call, text)
+
+
+def _name(text: str, start: int) -> tuple[str, int]:
+    end = text.find(">", start)
+    name = text[start:end] if end >= 0 else ""
+    if not name or any(character in "<>\n" for character in name):
+        raise ValueError("the name of a tool or an argument is missing, or not closed")
+    return name, end + 1

@@ -1,0 +1,233 @@
+"""What tool formats share in reading replies: thinking told from content, calls found by a tag, strict JSON."""
+
+from __future__ import annotations
+
+import json
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from atropos_agent.formats.base import ToolFormat
+from atropos_agent.types import THINK, THINK_END, Reply
+from tools.base import ToolCall
+
+SPACE = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A call as it was read. id: where the format has one in the text."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str = ""
+
+
+@dataclass(slots=True)
+class Section:
+    """What was read behind an opening tag: calls, what is wrong with others, and where it ends."""
+
+    end: int
+    calls: list[Read] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Scanned:
+    """A reply in its parts. spans: where calls stand, malformed ones too; behind: content behind the first call."""
+
+    thoughts: list[str] = field(default_factory=list)
+    content: list[str] = field(default_factory=list)
+    behind: list[str] = field(default_factory=list)
+    calls: list[Read] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    orderly: bool = True
+
+
+class TaggedFormat(ToolFormat):
+    """A format whose calls begin with a tag. A subclass says what stands behind it.
+
+    opening, closing: around a call, or around several.
+    stray: whether a closing tag by itself is a call's without its start.
+    shape: how a call is shown to the model. It is none itself: small models copy what they could send.
+    """
+
+    opening: str
+    closing: str
+    stray: bool = True
+    shape: str
+
+    @abstractmethod
+    def read(self, text: str, start: int) -> Section:
+        """Read what stands behind the opening tag that ends at `start`.
+
+        Raises ValueError, which says what is wrong, where it is not clear where it ends."""
+
+    def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
+        scanned = self._scan(text, thinking_open)
+        return reply_of(self, scanned, first_id)
+
+    def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
+        return self._scan(text, thinking_open).spans
+
+    def correction(self, problems: Sequence[str]) -> str:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        return f"Error: not run, because it was malformed:\n{listed}\nWrite each call like this:\n{self.shape}"
+
+    def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:
+        shown = "\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas)
+        return (
+            f"You have these tools:\n<tools>\n{shown}\n</tools>\n\nTo call a tool, reply with\n{self.shape}\n"
+            "Several calls in one reply run in order. A reply without a call is your final answer."
+        )
+
+    def _scan(self, text: str, thinking_open: bool) -> _Scanned:
+        found = _Scanned()
+        position, inside = 0, thinking_open
+        while True:
+            if inside:
+                end = text.find(THINK_END, position)
+                thought = text[position:] if end < 0 else text[position:end]
+                self._think(found, thought, closed=end >= 0)
+                if end < 0:
+                    return found
+                position, inside = end + len(THINK_END), False
+            call, thought_at = text.find(self.opening, position), text.find(THINK, position)
+            if thought_at >= 0 and (call < 0 or thought_at < call):
+                _add_content(found, text[position:thought_at])
+                found.orderly &= not found.thoughts and not any(map(str.strip, found.content))
+                position, inside = thought_at + len(THINK), True
+                continue
+            _add_content(found, text[position:] if call < 0 else text[position:call])
+            if call < 0:
+                self._end(found)
+                return found
+            position = self._call(found, text, call)
+
+    def _think(self, found: _Scanned, thought: str, *, closed: bool) -> None:
+        found.thoughts.append(thought.strip())
+        if not closed:
+            found.problems.append("the thinking was never closed")
+        if self.opening in thought:
+            found.problems.append(f"a call inside {THINK} does not run; close the thinking first")
+
+    def _call(self, found: _Scanned, text: str, start: int) -> int:
+        """Take in the call whose opening tag is at `start`; return where reading goes on."""
+        found.behind = []
+        try:
+            section = self.read(text, start + len(self.opening))
+        except ValueError as problem:
+            section = Section(self._behind_malformed(text, start), problems=[str(problem)])
+        found.calls += section.calls
+        found.problems += section.problems
+        found.spans.append((start, section.end))
+        return section.end
+
+    def _behind_malformed(self, text: str, start: int) -> int:
+        """Return where reading goes on behind the malformed call at `start`: at its end, else at the next call."""
+        end = text.find(self.closing, start + len(self.opening))
+        following = text.find(self.opening, start + len(self.opening))
+        if end >= 0 and (following < 0 or end < following):
+            return end + len(self.closing)
+        return following if following >= 0 else len(text)
+
+    def _end(self, found: _Scanned) -> None:
+        if self.stray and any(self.closing in part for part in found.behind):
+            found.problems.append("the end of a call without its start")
+
+
+def _add_content(found: _Scanned, text: str) -> None:
+    found.content.append(text)
+    found.behind.append(text)
+    if found.calls and text.strip():
+        found.orderly = False
+
+
+def reply_of(tool_format: ToolFormat, found: _Scanned, first_id: int) -> Reply:
+    """Return the reply that was read, its calls numbered from `first_id` on."""
+    calls = tuple(
+        ToolCall(call.name, call.arguments, call.id or tool_format.call_id(number, call.name))
+        for number, call in enumerate(found.calls, start=first_id)
+    )
+    thinking = "\n".join(found.thoughts) if found.thoughts else None
+    orderly = found.orderly and bool(calls) and not found.problems
+    return Reply(thinking, "".join(found.content).strip(), calls, tuple(found.problems), orderly)
+
+
+def skip_space(text: str, place: int) -> int:
+    """Return the first place from `place` on that is no white space."""
+    while place < len(text) and text[place] in SPACE:
+        place += 1
+    return place
+
+
+def expect(text: str, place: int, tag: str, problem: str) -> int:
+    """Return the place behind a tag, before which white space may stand. Raises ValueError(problem)."""
+    place = skip_space(text, place)
+    if not text.startswith(tag, place):
+        raise ValueError(problem)
+    return place + len(tag)
+
+
+def read_json(text: str, start: int) -> tuple[Any, int]:
+    """Read the JSON value at `start`, before which white space may stand; return it and the place behind it.
+
+    It stops where the value ends, so a closing tag inside a string is no problem. Keys twice in one object, NaN and
+    infinity are refused. Raises ValueError, which says what is wrong."""
+    start = skip_space(text, start)
+    try:
+        return _DECODER.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        hint = "; write a newline inside a string as \\n" if error.msg.startswith("Invalid control") else ""
+        raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos - start}{hint}") from None
+    except RecursionError:
+        raise ValueError("the call is not valid JSON: it is nested too deeply") from None
+
+
+def read_arguments(text: str, start: int) -> tuple[dict[str, Any], int]:
+    """Read a call's arguments, a JSON object, as `read_json` does."""
+    value, end = read_json(text, start)
+    if not isinstance(value, dict):
+        raise ValueError("the call's arguments must be a JSON object")
+    return value, end
+
+
+def named_call(value: Any, *keys: str) -> Read:
+    """Return the call in a JSON object of "name" and its arguments under one of the keys. Raises ValueError."""
+    if not isinstance(value, dict):
+        raise ValueError(f'the call must be a JSON object with "name" and "{keys[0]}"')
+    if not isinstance(value.get("name"), str) or not value["name"]:
+        raise ValueError('the call has no "name" that is a string')
+    given = [key for key in keys if key in value]
+    if len(given) != 1 or not isinstance(value[given[0]], dict):
+        raise ValueError(f'the call has no "{keys[0]}" that is a JSON object')
+    return Read(value["name"], value[given[0]])
+
+
+def section_of(end: int, value: Any, *keys: str) -> Section:
+    """Return what `named_call` makes of a value, whose end is known whatever is wrong with it."""
+    try:
+        return Section(end, [named_call(value, *keys)])
+    except ValueError as problem:
+        return Section(end, problems=[str(problem)])
+
+
+def written_json(value: Any) -> str:
+    """Return a value as models write JSON."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("the call's JSON has the same key twice")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"the call's JSON has {name}, which is not valid JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)

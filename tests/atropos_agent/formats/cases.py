@@ -1,0 +1,60 @@
+"""What tests of single formats share: tools, and what must be read of a reply."""
+
+from atropos_agent.formats import load_format
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_current_weather",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "state": {"type": "string"}, "unit": {"enum": ["celsius", "f"]}},
+        },
+    },
+}
+AREA = {
+    "type": "function",
+    "function": {
+        "name": "calculate_area",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "shape": {"type": "string"},
+                "dimensions": {"type": "object"},
+                "precision": {"type": "integer"},
+                "exact": {"type": "boolean"},
+                "factor": {"type": "number"},
+                "label": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+        },
+    },
+}
+
+NO_JSON = [('{"x": 1, "x": 2}', "same key twice"), ('{"x": NaN}', "NaN"), ('{"x": "a\nb"}', "as \\n")]
+"""Arguments that are no strict JSON, and what is said of them."""
+
+
+def assert_read(name, text, arguments, content):
+    """The reply is well-formed, as inference servers read it."""
+    reply = load_format(name).with_tools([WEATHER, AREA]).parse(text)
+    assert repr([call.arguments for call in reply.calls]) == repr(arguments), "True is no 1"
+    assert not reply.problems
+    assert reply.content == content
+
+
+def assert_refused(name, text, said):
+    """The reply holds one malformed call, of which this is said, also where inference servers repair it."""
+    tool_format = load_format(name).with_tools([WEATHER, AREA])
+    reply = tool_format.parse(text)
+    assert not reply.calls
+    assert len(reply.problems) == 1, reply.problems
+    assert said in reply.problems[0]
+    assert reply.problems[0] in tool_format.correction(reply.problems)
+
+
+def assert_only_b_runs(name, text):
+    """The reply holds a malformed call, and one of `b` that is well-formed."""
+    reply = load_format(name).parse(text)
+    assert [call.name for call in reply.calls] == ["b"]
+    assert len(reply.problems) == 1
+    assert not reply.orderly
