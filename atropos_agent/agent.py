@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, TypeVar
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
@@ -20,7 +20,8 @@ from tenacity import RetryError
 
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.engines.replies import sound, sound_chat
-from atropos_agent.formats.base import Reply, ToolFormat
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
@@ -34,6 +35,7 @@ from atropos_agent.types import (
     Counts,
     EngineError,
     Message,
+    Reply,
     SequenceData,
     StopReason,
 )
@@ -68,7 +70,8 @@ class AtroposAgent:
     tools: what the model may call.
     tokenizer: of the model that the inference server serves; `template` may be given in its place, so that
         many agents share one. Neither is used without token ids.
-    tool_format: how the model calls tools; Hermes when None.
+    tool_format: how the model calls tools; Hermes when None. As a `FittedFormat` it leaves to the chat template what
+        that can do; a bare one is text altogether.
     execute_tool: runs a call; `tools.execute` when None. What it raises is a failure of ours.
     """
 
@@ -81,7 +84,7 @@ class AtroposAgent:
         execute_tool: ExecuteTool | None = None,
         *,
         template: ChatTemplate | None = None,
-        tool_format: ToolFormat | None = None,
+        tool_format: ToolFormat | FittedFormat | None = None,
         split: str = "train",
     ) -> None:
         self.server = server
@@ -92,12 +95,15 @@ class AtroposAgent:
             if template is None and tokenizer is None:
                 raise ValueError("AtroposAgent needs the tokenizer of the model that its server serves")
             self.template = template or ChatTemplate(tokenizer)
-            if not self.template.knows_role(self.config.tool_role):
+            fitted = isinstance(tool_format, FittedFormat)
+            if not fitted and not self.template.knows_role(self.config.tool_role):
                 raise ValueError(
                     f"the chat template takes no messages of role {self.config.tool_role!r}; "
                     'set AgentConfig.tool_role to "user"'
                 )
-        self.tool_format = tool_format or Hermes()
+        if not isinstance(tool_format, FittedFormat):
+            tool_format = FittedFormat.text(tool_format or Hermes(), self.template, self.config.tool_role)
+        self.tool_format = tool_format.with_tools(self.tools.schemas)
         self._execute = execute_tool or self.tools.execute
         self.split = split
 
@@ -140,19 +146,26 @@ class AtroposAgent:
     def _conversation(self, messages: Sequence[Message]) -> Conversation | ChatLog:
         if not messages:
             raise ValueError("a conversation needs at least one message")
-        opening = [{**message, "content": message.get("content") or ""} for message in messages]
+        fitted, schemas = self.tool_format, self.tools.schemas
+        opening = list(messages)
         if opening[0]["role"] != "system":
-            system = self.tool_format.system_prompt(
-                self.tools.schemas, preamble=self.config.system_prompt, working_dir=self.config.working_dir
+            system = fitted.system_prompt(
+                schemas, preamble=self.config.system_prompt, working_dir=self.config.working_dir
             )
             opening = [{"role": "system", "content": system}, *opening]
+        opening = fitted.opening(opening)
         if self.template is None:
             return ChatLog(opening)
-        for message in opening:
-            ours = message["role"] in ("system", "assistant")
-            message["content"] = self.template.quote(message["content"], keep=self.tool_format.control if ours else ())
-        literals = partial(self.tool_format.literals, thinking_open=self.template.opens_thinking)
-        return Conversation(self.template, opening, self.tool_format.frame, literals)
+        return Conversation(
+            self.template,
+            opening,
+            fitted.format.frame,
+            fitted.format.literals,
+            fitted.shown(schemas),
+            fitted.shape,
+            inside=fitted.inside,
+            keeps_thinking=self.config.history == "sampled",
+        )
 
 
 class _Run:
@@ -167,7 +180,6 @@ class _Run:
         self.steps: list[AgentStep] = []
         self.counts = Counts()
         self.final = ""
-        self.thinking_open = agent.template is not None and agent.template.opens_thinking
         seconds = self.config.max_seconds
         self.deadline = math.inf if seconds is None else time.monotonic() + seconds
 
@@ -211,6 +223,9 @@ class _Run:
     async def act(self, step: AgentStep) -> StopReason | None:
         """Run a reply's calls and tell the model what came of them."""
         reply = self.read(step)
+        called = self.agent.tool_format.message(reply)
+        if called is not None:
+            self.conversation.add_calls(*called)
         step = replace(step, thinking=reply.thinking, content=reply.content, calls=reply.calls)
         self.final = reply.content
         if not reply.calls and not reply.problems:
@@ -218,7 +233,7 @@ class _Run:
             return StopReason.ANSWERED
         started = time.monotonic()
         results, reason = await self.execute_all(reply.calls)
-        correction = self.agent.tool_format.correction(reply.problems) if reply.problems else None
+        correction = self.agent.tool_format.format.correction(reply.problems) if reply.problems else None
         tools_s = time.monotonic() - started
         self.steps.append(replace(step, results=tuple(results), correction=correction, tools_s=tools_s))
         self.counts += Counts(
@@ -226,14 +241,15 @@ class _Run:
             malformed_calls=sum(result.malformed for result in results),
         )
         if reason is None:
-            self.tell(results, reply.problems)
+            shown = self.agent.tool_format.results(results, reply.problems, called=called is not None)
+            self.conversation.add_messages(shown)
         return reason
 
     def read(self, step: AgentStep) -> Reply:
         """Take a reply apart. One that was cut off before it called anything is a problem too."""
-        template = self.agent.template
-        content = step.response if template is None else template.content_of(step.response)
-        reply = self.agent.tool_format.parse(content, first_id=self.counts.tool_calls, thinking_open=self.thinking_open)
+        reply = self.agent.tool_format.read(
+            step.response, first_id=self.counts.tool_calls, thinking_open=self.conversation.thinking_open
+        )
         if step.finish_reason == "length" and (reply.problems or not reply.calls):
             cut = f"the reply was cut off after {step.completion_tokens} tokens; be shorter"
             reply = replace(reply, problems=(*reply.problems, cut))
@@ -253,19 +269,6 @@ class _Run:
                 self.final = result.content
                 return results, StopReason.SUBMITTED
         return results, None
-
-    def tell(self, results: Sequence[ToolResult], problems: Sequence[str]) -> None:
-        """Show results and what was malformed to the model, as text that can't write control tokens."""
-        tool_format = self.agent.tool_format
-        if (template := self.agent.template) is not None:
-            results = [replace(result, content=template.quote(result.content)) for result in results]
-            problems = [template.quote(problem) for problem in problems]
-        correction = tool_format.correction(problems) if problems else None
-        if template is not None and correction is not None:
-            # The format's own words may show a call, in the ids that the model itself must write.
-            correction = template.quote_rest(correction, keep=tool_format.control)
-        shown = tool_format.messages(results, correction, role=self.config.tool_role)
-        self.conversation.add_messages(shown)
 
     async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
         """Sample one reply to `prompt`, and check it against what was asked."""
@@ -409,7 +412,8 @@ class _Run:
                 tokens=list(row.tokens),
                 masked_tokens=list(row.masked_tokens),
                 logprobs=list(row.logprobs),
-                metadata={"segment": row.segment, "turns": row.turns, "policy_version": row.policy_version},
+                metadata={"segment": row.segment, "turns": row.turns, "policy_version": row.policy_version}
+                | ({"thinking_kept": True} if row.thinking_kept else {}),
             )
             for row in self.rows
         ]

@@ -17,11 +17,16 @@ class ChatLog:
         self.segments: Sequence[Any] = ((),)
         self.prompt: list[int] = []
 
+    thinking_open = False
+
     def add_reply(self, completion: Completion) -> str:
         """Take in a reply; returns its text."""
         text = completion.text or ""
         self.messages.append({"role": "assistant", "content": text})
         return text
+
+    def add_calls(self, message: Message, kind: object) -> None:
+        """Leave the last reply as it is: the inference server is given its text."""
 
     def add_messages(self, messages: Sequence[Message]) -> None:
         """Take in what comes before the next reply."""

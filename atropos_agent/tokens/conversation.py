@@ -8,19 +8,26 @@ trained in exactly one segment.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
 
 from jinja2 import TemplateError
 
+from atropos_agent.tokens.calls import CallShape, CallsKind, quoted
 from atropos_agent.tokens.drift import Drift, drift_of
 from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
 from atropos_agent.tokens.probes import Frame, ReplyKind
-from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.tokens.template import ChatTemplate, Kind, Tools
 from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
 
-Literals = Callable[[str], Sequence[tuple[int, int]]]
-"""Where in a reply its calls stand (`ToolFormat.literals`)."""
+
+class Literals(Protocol):
+    """Where in a reply its calls stand (`ToolFormat.literals`)."""
+
+    def __call__(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]: ...
+
 
 _TAGS = re.compile(f"{THINK}|{THINK_END}")
 
@@ -45,6 +52,9 @@ class _Segment:
     logprobs: list[float]
     turns: int = 0
     version: int | None = None
+    thinking_kept: bool = False
+    called: list[tuple[int, int]] = field(default_factory=list)
+    """Where replies stand whose calls are the template's."""
 
     @classmethod
     def of(cls, prompt: list[int]) -> _Segment:
@@ -75,26 +85,43 @@ class Conversation:
     """What the tool format puts around results."""
     literals: Literals | None = None
     """Where thinking tags in a reply are text like any other; None: nowhere."""
+    tools: Tools = ()
+    """What the template shows; empty where it shows none."""
+    shape: CallShape | None = None
+    """Of replies with calls; None where they are text."""
+    keeps_thinking: bool = False
+    """Whether replies stay as they were sampled where the template would drop their thinking."""
+    inside: frozenset[int] = frozenset()
+    """The tool format's control tokens, which end no turn."""
+    thinking_open: bool = False
+    """Whether the prompt ends inside of thinking."""
     segments: list[_Segment] = field(default_factory=list)
-    _written: dict[ReplyKind, None] = field(default_factory=dict)
+    _written: dict[Kind, None] = field(default_factory=dict)
     """Of all replies as the template would write them, by where each occurs last."""
-    _settled: tuple[ReplyKind, ...] = ()
+    _settled: tuple[Kind, ...] = ()
     """Of the replies that the template has written."""
-    _kinds: set[ReplyKind] = field(default_factory=set)
+    _kinds: set[Kind] = field(default_factory=set)
     """Of the replies that stand as they were sampled."""
-    _last: ReplyKind = ReplyKind.PLAIN
+    _last: Kind = ReplyKind.PLAIN
+    """Of the last reply, which may still turn out to hold calls."""
     _end: Sequence[int] = ()
     _sent: tuple[int, int] = (0, 0)
     """Of the last prompt that was answered: how many ids and how many messages it has."""
 
     def __post_init__(self) -> None:
         given, self.messages = self.messages, []
+        self.thinking_open = self.template.opens_thinking
         for message in given:
-            if message["role"] == "assistant":
-                self._add_written(self._tags_cut(message["content"]))
-            else:
+            if message["role"] != "assistant":
                 self.messages.append(message)
-        self._start_segment(self.template.prompt(self.messages))
+            elif "tool_calls" in message and self.shape is not None:
+                self._note(self.shape.kind(message))
+                self.messages.append(message)
+            else:
+                content = self._tags_cut(message["content"])
+                self._note(self.template.kind_of(content))
+                self.messages.append({**message, "content": content})
+        self._start_segment(self.template.prompt(self.messages, self.tools))
 
     @property
     def prompt(self) -> list[int]:
@@ -104,19 +131,27 @@ class Conversation:
     def add_reply(self, completion: Completion) -> str:
         """Take in a reply; returns its text without the end-of-turn token."""
         ids = completion.ids
-        end = self.template.turn_end(ids, completion.finish_reason)
+        end = self.template.turn_end(ids, completion.finish_reason, self.inside)
         self._end = () if end is None else ids[end:]
         self._sent = len(self.prompt), len(self.messages)
-        quoted = self._tags_cut(self.template.quote_ids(ids if end is None else ids[:end]))
+        text = self._tags_cut(self.template.quote_ids(ids if end is None else ids[:end]))
         self.segments[-1].add_sampled(completion)
-        self._last = self.template.kind_of(quoted)
-        self._kinds.add(self._last)
-        self._add_written(self.template.content_of(quoted))
-        return unquoted(quoted)
+        self._last = self.template.kind_of(text)
+        self.messages.append({"role": "assistant", "content": self.template.content_of(text)})
+        return unquoted(text)
+
+    def add_calls(self, message: Message, kind: CallsKind) -> None:
+        """Take in the last reply as a message with calls, which the template takes."""
+        self.messages[-1], self._last = message, kind
+        self.segments[-1].called.append((self._sent[0], len(self.prompt)))
 
     def add_messages(self, messages: Sequence[Message]) -> None:
         """Take in what comes before the next reply."""
-        added = self.template.continuation(
+        self._kinds.add(self._last)
+        called = self.messages[-1] if isinstance(self._last, CallsKind) else None
+        self._note(self._last if called is not None else self.template.kind_of(self.messages[-1]["content"]))
+        continuation = partial(
+            self.template.continuation,
             messages,
             has_system=self.messages[0]["role"] == "system",
             kinds=self._kinds,
@@ -124,12 +159,19 @@ class Conversation:
             end=self._end,
             frame=self.frame,
             settled=self._settled,
+            tools=bool(self.tools),
+            called=called,
+            answered=any("tool_call_id" in message for message in self.messages),
         )
+        added = continuation()
+        if added is None and self.keeps_thinking and (added := continuation(thoughtless=True)) is not None:
+            self.segments[-1].thinking_kept = True
         self.messages += messages
+        self.thinking_open = self.template.opens_thinking_behind(messages, self._last, tools=bool(self.tools))
         if added is not None:
             self.segments[-1].add_context(added)
             return
-        prompt, known = self.template.prompt(self.messages), self.segments[-1].tokens
+        prompt, known = self.template.prompt(self.messages, self.tools), self.segments[-1].tokens
         if prompt[: len(known)] == known:
             self.segments[-1].add_context(prompt[len(known) :])
             self._settle()
@@ -154,6 +196,7 @@ class Conversation:
                     segment=index,
                     turns=segment.turns,
                     policy_version=segment.version,
+                    thinking_kept=segment.thinking_kept,
                 )
             )
         return rows
@@ -167,15 +210,17 @@ class Conversation:
             return None
         messages = self.messages[:number]
         try:
-            if not self.template.greedy and rows[-1].full_text.startswith(unquoted(self.template.render(messages))):
+            rendered = self.template.render(messages, tools=self.tools)
+            if not self.template.greedy and rows[-1].full_text.startswith(unquoted(rendered)):
                 return None
-            return drift_of(self.template, rows[-1].tokens[:ids], messages)
+            called = [place for place in self.segments[rows[-1].segment].called if place[1] <= ids]
+            return drift_of(self.template, rows[-1].tokens[:ids], messages, rendered, called)
         except TemplateError:
             return Drift.TEXT
 
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
-        return [{**message, "content": unquoted(message["content"])} for message in self.messages]
+        return [quoted(message, unquoted) for message in self.messages]
 
     def _start_segment(self, prompt: list[int]) -> None:
         self.segments.append(_Segment.of(prompt))
@@ -185,11 +230,9 @@ class Conversation:
         """Remember that the template has written all replies so far, as it likes them."""
         self._settled, self._kinds = tuple(self._written), set()
 
-    def _add_written(self, content: str) -> None:
-        kind = self.template.kind_of(content)
+    def _note(self, kind: Kind) -> None:
         self._written.pop(kind, None)
         self._written[kind] = None
-        self.messages.append({"role": "assistant", "content": content})
 
     def _tags_cut(self, quoted: str) -> str:
         """Return a reply with the thinking tags in its calls quoted: templates would cut it there."""
@@ -197,7 +240,7 @@ class Conversation:
             return quoted
         inside = [
             start + found.start()
-            for start, end in self.literals(unquoted(quoted))
+            for start, end in self.literals(unquoted(quoted), thinking_open=self.thinking_open)
             for found in _TAGS.finditer(unquoted(quoted)[start:end])
         ]
         places = [place for place, character in enumerate(quoted) if character not in (CUT, SPELLED)]

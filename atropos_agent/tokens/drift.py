@@ -26,15 +26,24 @@ class Drift(enum.StrEnum):
     """In white space alone, which most templates trim."""
     THINKING = "thinking"
     """In the thinking of earlier replies."""
+    CALLS = "calls"
+    """In how calls are written, which the template does in its own way: white space, escapes, the order of keys."""
     MESSAGES = "messages"
     """Messages that were sent are left out."""
     TEXT = "text"
     """In anything else."""
 
 
-def drift_of(template: ChatTemplate, sent: Sequence[int], messages: Sequence[Message]) -> Drift | None:
-    """Return how a prompt differs from the template's own rendering of its messages; None where it does not."""
-    rendered = template.render(messages)
+def drift_of(
+    template: ChatTemplate,
+    sent: Sequence[int],
+    messages: Sequence[Message],
+    rendered: str,
+    called: Sequence[tuple[int, int]] = (),
+) -> Drift | None:
+    """Return how a prompt differs from the template's own rendering of its messages; None where it does not.
+
+    called: where in it replies stand whose calls the template was given as such."""
     # Where control tokens take up white space, the text does not show which of it the model would see.
     shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
@@ -46,10 +55,30 @@ def drift_of(template: ChatTemplate, sent: Sequence[int], messages: Sequence[Mes
         return Drift.WHITE_SPACE
     if _thoughtless(ours) == _thoughtless(theirs):
         return Drift.THINKING
+    if called and _differs_in_replies(template, sent, theirs, called):
+        return Drift.CALLS
     contents = [squeeze(_thoughtless(unquoted(message["content"]))) for message in messages]
     if any(content in ours and content not in theirs for content in contents):
         return Drift.MESSAGES
     return Drift.TEXT
+
+
+def _differs_in_replies(
+    template: ChatTemplate, sent: Sequence[int], theirs: str, called: Sequence[tuple[int, int]]
+) -> bool:
+    """Tell whether all that stands around these replies is the template's own. theirs: its text, squeezed."""
+    places = [0, *(place for both in called for place in both), len(sent)]
+    around = [template.decode(sent[start:end]) for start, end in zip(places[::2], places[1::2], strict=True)]
+    pieces = [squeeze(text.replace("\ufffd", "")) for text in around]
+    if not (theirs.startswith(pieces[0]) and theirs.endswith(pieces[-1])):
+        return False
+    place = 0
+    for piece in pieces:
+        place = theirs.find(piece, place)
+        if place < 0:
+            return False
+        place += len(piece)
+    return True
 
 
 def _thoughtless(text: str) -> str:

@@ -104,6 +104,10 @@ class Encoder:
         except (LookupError, OverflowError):
             return False
 
+    def controls(self, texts: Sequence[str]) -> frozenset[int]:
+        """Return the ids of those of these texts that are control tokens."""
+        return frozenset(i for text in texts if (i := self._added_ids.get(text)) in self._control_ids and i is not None)
+
     def text_of(self, control: int) -> str:
         """Return the text of a control token."""
         return str(self._tokenizer.added_tokens_decoder[control].content)

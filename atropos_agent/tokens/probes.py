@@ -41,6 +41,10 @@ class ReplyKind(enum.Enum):
     CHANNELLED = "channelled"
     """Has more of the template's control tokens in it than that header."""
 
+    def thoughtless(self) -> ReplyKind:
+        """Return the kind of the same reply without thinking."""
+        return self if self in (self.HEADED, self.CHANNELLED) else self.PLAIN
+
     @classmethod
     def of(cls, text: str) -> ReplyKind:
         """Return the kind of a reply in a template without headers."""
@@ -97,6 +101,7 @@ def shaped(messages: Sequence[Message], i: int, frame: Frame | None) -> list[Mes
     """Return marks from i on in the shape of `messages`: templates tell results from questions by their frame."""
     return [
         {
+            **{key: message[key] for key in ("tool_call_id", "name") if key in message},
             "role": message["role"],
             "content": f"{frame[0]}{mark(i + n)}{frame[1]}" if frame and is_framed(message, frame) else mark(i + n),
         }
@@ -108,7 +113,7 @@ def is_framed(message: Message, frame: Frame | None) -> bool:
     """Tell whether a message is a tool result by its content."""
     if frame is None:
         return False
-    content = message["content"].strip()
+    content = str(message["content"]).strip()
     return content.startswith(frame[0].strip()) and content.endswith(frame[1].strip())
 
 

@@ -10,15 +10,40 @@ by returning None.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
 
+from atropos_agent.tokens.calls import PROBE, CallsKind, quoted, results_of, text_behind
 from atropos_agent.tokens.encoding import CUT, SPELLED, Encoder, unquoted
-from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, shaped, squeeze, user
+from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, shaped, user
+from atropos_agent.tokens.stability import Stability, marks_of, probe
 from atropos_agent.types import THINK, THINK_END, Message
+
+Kind = ReplyKind | CallsKind
+Tools = Sequence[Mapping[str, Any]]
+"""Schemas in OpenAI's function format."""
+
+STUB: Tools = (
+    {
+        "type": "function",
+        "function": {
+            "name": PROBE,
+            "description": "Probe.",
+            "parameters": {
+                "type": "object",
+                "properties": {"x": {"type": "string", "description": "Anything."}},
+                "required": ["x"],
+            },
+        },
+    },
+)
+"""Stands for the tools in probes, in which they are only to be there."""
+
+_REFUSALS = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
+"""What templates raise about messages of a shape that they don't take."""
 
 
 class ChatTemplate:
@@ -34,12 +59,16 @@ class ChatTemplate:
         the conversation (Mistral's stands before the last user message) rewrite history at every turn without.
     joins_turns: whether the template refuses two messages of one role in a row, so that they are
         joined to one.
+    moves_late_system: whether the template refuses or loses system messages in mid-conversation, so that they are
+        written as the user's.
     header: what the template writes between its prompt for a reply and a reply's content, where
         that holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
         it. Else "".
 
     Raises ValueError when the tokenizer has no template, or one that loses messages.
     """
+
+    refusals = _REFUSALS
 
     def __init__(self, tokenizer: Any, *, fold_system: bool = False, **kwargs: Any) -> None:
         if not getattr(tokenizer, "chat_template", None):
@@ -57,10 +86,14 @@ class ChatTemplate:
         self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
+        self.moves_late_system = False
         if not self._keeps([user(0), reply(1), user(2)]):
             raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
         self.folds_system = fold_system or not self._keeps([{"role": "system", "content": mark(0)}, user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
+        self.moves_late_system = not self._keeps(
+            [user(0), reply(1), {"role": "system", "content": mark(2)}, user(3), reply(4), user(5)]
+        )
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         generation = opening[opening.index(mark(0)) :]
         self.opens_thinking = generation.rfind(THINK) > generation.rfind(THINK_END)
@@ -74,6 +107,12 @@ class ChatTemplate:
         """Whether control tokens take up white space beside them, so that ids don't tell all of a text."""
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
+        self._takes: dict[CallsKind, bool] = {}
+        self._opens: dict[tuple[Kind, int, bool], bool] = {}
+
+    def controls(self, texts: Sequence[str]) -> frozenset[int]:
+        """Return the ids of those of these texts that are single control tokens."""
+        return self._encoder.controls(texts)
 
     def unknown_id(self, ids: Sequence[int]) -> int | None:
         """Return the first of these ids that the tokenizer's vocabulary does not hold; None where it holds all."""
@@ -85,17 +124,19 @@ class ChatTemplate:
             self._known_ids.add(i)
         return None
 
-    def turn_end(self, ids: Sequence[int], finish_reason: str) -> int | None:
+    def turn_end(self, ids: Sequence[int], finish_reason: str, inside: Collection[int] = ()) -> int | None:
         """Return where in sampled ids the token stands that ended the turn; None when there is none.
 
         Inference servers may stop at control tokens that the tokenizer does not name as its end of sequence;
-        the template's own scaffold is none of them. Only white space may stand behind the end."""
+        the template's own scaffold is none of them. Only white space may stand behind the end.
+
+        inside: control tokens of the tool format, which end no turn."""
         for place in range(len(ids) - 1, max(-1, len(ids) - 4), -1):
             if ids[place] in self.stop_ids:
                 return place
             if self.decode(ids[place:]).strip():
                 break
-        if ids and finish_reason == "stop" and ids[-1] in self._ending_ids:
+        if ids and finish_reason == "stop" and ids[-1] in self._ending_ids and ids[-1] not in inside:
             return len(ids) - 1
         return None
 
@@ -122,24 +163,82 @@ class ChatTemplate:
         """Tell whether a reply begins as its header does, in whichever ids; further inside spelled ones are text."""
         return unquoted(text).lstrip().startswith(self._encoder.controls_in(self.header)[0])
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
+    def prompt(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
-        return list(self._encoded(self.render(messages)))
+        return list(self._encoded(self.render(messages, tools=tools)))
+
+    def quote_tools(self, tools: Tools) -> Tools:
+        """Return schemas whose text can't write control tokens."""
+        return [quoted(tool, self.quote) for tool in tools]
 
     def knows_role(self, role: str) -> bool:
         """Tell whether a message of this role may follow a reply, and is shown to the model."""
         return self._keeps([user(0), reply(1), {"role": role, "content": mark(2)}])
+
+    @cached_property
+    def shows_tools(self) -> bool:
+        """Whether the template shows tools itself."""
+        parameters = {"type": "object", "properties": {mark(11): {"type": "string", "description": mark(12)}}}
+        function = {"name": mark(13), "description": mark(14), "parameters": {**parameters, "required": [mark(11)]}}
+        try:
+            shown = marks(self.render([user(0)], tools=[{"type": "function", "function": function}]))
+        except _REFUSALS:
+            return False
+        return {mark(i) for i in (0, 11, 13, 14)} <= set(shown)
+
+    @cached_property
+    def keeps_thinking_in_content(self) -> bool:
+        """Whether the template leaves thinking in tags where it stands in a reply's content."""
+        return not self.opens_thinking and self._keeps([user(0), reply(1, ReplyKind.THOUGHT), user(2)])
+
+    def opens_thinking_behind(self, messages: Sequence[Message], last: Kind, *, tools: bool) -> bool:
+        """Tell whether the prompt behind such messages, which follow a reply of this kind, ends inside `<think>`.
+
+        Some templates that open thinking do not behind results of calls."""
+        if not self.opens_thinking or not any("tool_call_id" in message for message in messages):
+            return self.opens_thinking
+        key = last, len(messages), tools
+        if key not in self._opens:
+            self._opens[key] = True
+            following = [{**message, "content": mark(n)} for n, message in enumerate(messages, start=1)]
+            try:
+                text = self.render([user(0), probe(400, last), *following], tools=STUB if tools else ())
+                behind = text[text.rindex(mark(len(messages))) :]
+                self._opens[key] = behind.rfind(THINK) > behind.rfind(THINK_END)
+            except _REFUSALS:
+                pass
+        return self._opens[key]
+
+    def takes(self, kind: CallsKind) -> bool:
+        """Tell whether the template writes replies of this kind so that their tool format reads them back."""
+        if kind not in self._takes:
+            self._takes[kind] = self._reads_back(kind)
+        return self._takes[kind]
+
+    def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
+        """Tell whether messages of role `tool` may follow replies that hold no calls for the template.
+
+        ids: two of calls, as the tool format makes them."""
+        results = [
+            {"role": "tool", "tool_call_id": i, "name": PROBE, "content": mark(n)}
+            for n, i in zip((2, 4), ids, strict=True)
+        ]
+        return self._keeps([user(0), reply(1), results[0], reply(3), results[1]])
 
     def continuation(
         self,
         messages: Sequence[Message],
         *,
         has_system: bool,
-        kinds: Collection[ReplyKind],
-        last: ReplyKind,
+        kinds: Collection[Kind],
+        last: Kind,
         end: Sequence[int],
         frame: Frame | None = None,
-        settled: Sequence[ReplyKind] = (),
+        settled: Sequence[Kind] = (),
+        tools: bool = False,
+        called: Message | None = None,
+        answered: bool = True,
+        thoughtless: bool = False,
     ) -> list[int] | None:
         """Return ids that follow a reply when `messages` come next, up to the start of the next reply.
 
@@ -148,98 +247,145 @@ class ChatTemplate:
         end: the token with which the inference server ended the turn, so that it is not added again, and the
             white space that it sampled behind; empty when it did not.
         frame: what the tool format puts around results.
+        tools: whether the template shows tools.
+        called: the reply that is followed, where its calls are the template's.
+        answered: whether there were results of calls before.
+        thoughtless: whether all replies count as if they held no thinking, so that it may stay where the template would
+            drop it.
         Returns None when the template then writes earlier turns differently, also by ending them
         with another token than the inference server did.
         """
-        if end and end[0] != self.close_id:
+        if called is None and end and end[0] != self.close_id:
             return None
-        shape = tuple((m["role"], is_framed(m, frame)) for m in messages)
-        key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled))
+        if thoughtless:
+            kinds, last, settled = (
+                {kind.thoughtless() for kind in kinds},
+                last.thoughtless(),
+                [kind.thoughtless() for kind in settled],
+            )
+        shape = tuple((m["role"], is_framed(m, frame), "tool_call_id" in m) for m in messages)
+        key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled), tools, thoughtless)
         if key not in self._stable:
             # Twice, because a template with a date in it differs from itself at midnight.
-            self._stable[key] = any(
-                self._is_stable(messages, has_system, kinds, last, frame, settled) for _ in range(2)
-            )
+            probe = Stability(self, messages, frame, STUB if tools else (), thoughtless)
+            self._stable[key] = any(probe.holds(has_system, kinds, last, settled) for _ in range(2))
         if not self._stable[key]:
             return None
-        head = [{"role": "system", "content": "s"}] if has_system else []
-        text = self.render([*head, user(0), reply(1), *shaped(messages, 2, frame), reply(400), *messages])
-        tail = text[text.rindex(mark(400)) + len(mark(400)) :]
+        if isinstance(last, CallsKind) and called is not None:
+            tail = self._tail_behind_calls(messages, has_system, tools, last, called, answered)
+        else:
+            tail = self._tail(messages, has_system, frame, tools, answered)
+        return None if tail is None else self._encode_tail(tail, end, closes=called is not None)
+
+    def _tail(
+        self, messages: Sequence[Message], has_system: bool, frame: Frame | None, tools: bool, answered: bool
+    ) -> str:
+        """Return what the template writes behind a reply without calls."""
+        before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
+        before.append(user(0))
+        if answered or not any("tool_call_id" in message for message in messages):
+            before += [reply(1), *shaped(messages, 2, frame)]
+        text = self.render([*before, reply(400), *messages], tools=STUB if tools else ())
+        return text[text.rindex(mark(400)) + len(mark(400)) :]
+
+    def _tail_behind_calls(
+        self,
+        messages: Sequence[Message],
+        has_system: bool,
+        tools: bool,
+        kind: CallsKind,
+        called: Message,
+        answered: bool,
+    ) -> str | None:
+        """Return what the template writes behind a reply with calls; None where it ends it otherwise than the model."""
+        before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
+        before.append(user(0))
+        if answered:
+            earlier = kind.reply(20)
+            before += [earlier, *results_of(earlier, 30)]
+        marked = kind.shape.marked(called, 400)
+        text = self.render([*before, marked, *messages], tools=STUB if tools else ())
+        return text_behind(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
+
+    def _encode_tail(self, tail: str, end: Sequence[int], *, closes: bool) -> list[int] | None:
+        """Return ids of what follows a reply, without the end that was sampled."""
         if not end:
             return self.encode(tail, continues=True)
         tail, close = tail.lstrip(), self._encoder.text_of(end[0])
+        if closes and not tail.startswith(close):
+            return None
         behind = self.decode(end[1:])
         if behind or not tail.startswith(close):
             return self.encode(tail.removeprefix(close).removeprefix(behind), continues=True)
         # Encoded with the end that was sampled, because some such tokens take up the white space behind them.
         return self.encode(tail, continues=True)[1:]
 
-    def render(self, messages: Sequence[Message], *, replying: bool = True) -> str:
-        """Return the template's text for messages; when `replying`, up to where the model's reply begins."""
+    def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
+        """Return the template's text for messages; when `replying`, up to where the model's reply begins.
+
+        tools: shown by the template."""
         return str(
             self.tokenizer.apply_chat_template(
-                self._fitted(messages), tokenize=False, add_generation_prompt=replying, **self._kwargs
+                self._fitted(messages),
+                tools=list(tools) or None,
+                tokenize=False,
+                add_generation_prompt=replying,
+                **self._kwargs,
             )
         )
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages in roles that the template takes."""
         fitted: list[Message] = []
-        for message in messages:
+        for given in messages:
             last = fitted[-1] if fitted else None
+            late = self.moves_late_system and given["role"] == "system" and any(m["role"] != "system" for m in fitted)
+            message = {**given, "role": "user"} if late else given
             folds = self.folds_system and last is not None and last["role"] == "system" and message["role"] == "user"
-            joins = self.joins_turns and last is not None and last["role"] == message["role"]
+            joins = self.joins_turns and last is not None and _joinable(last, message)
             if last is not None and (folds or joins):
                 fitted[-1] = {**message, "content": f"{last['content']}\n\n{message['content']}"}
             else:
                 fitted.append(message)
         return fitted
 
-    def _is_stable(
-        self,
-        messages: Sequence[Message],
-        has_system: bool,
-        kinds: Collection[ReplyKind],
-        last: ReplyKind,
-        frame: Frame | None,
-        settled: Sequence[ReplyKind],
-    ) -> bool:
-        """Tell whether new messages leave what stands before them as the model has it: the prompt with which the
-        segment began, and the replies since then."""
-        start: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
-        start.append(user(0))
-        for n, kind in enumerate(settled, start=1):
-            start += [reply(20 * n, kind), *shaped(messages, 20 * n + 1, frame)]
-        before = list(start)
-        # In a fixed order, so that the answer does not depend on a hash seed.
-        for n, kind in enumerate([kind for kind in ReplyKind if kind in kinds], start=1 + len(settled)):
-            before += [reply(20 * n, kind), *shaped(messages, 20 * n + 1, frame)]
-        sampled = reply(400, last)
-        conversation = [*before, sampled, *shaped(messages, 401, frame)]
+    def _reads_back(self, kind: CallsKind) -> bool:
+        """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
+        message = kind.reply(20)
         try:
-            began, earlier, later = (self.render(some) for some in (start, before, conversation))
-        except TemplateError:
+            began, opened, plain, later = (
+                self.render(some, tools=STUB, replying=replying)
+                for some, replying in (
+                    ([user(0)], True),
+                    ([user(0)], False),
+                    ([user(0), reply(1), user(2)], False),
+                    ([user(0), message, *results_of(message, 30)], True),
+                )
+            )
+        except _REFUSALS:
             return False
-        since = conversation[len(start) :]
-        replies = [squeeze(message["content"]) for message in since if message["role"] == "assistant"]
-        if last is ReplyKind.CHANNELLED or sorted(marks(later)) != sorted(
-            marks(began) + [m for message in since for m in marks(message["content"])]
-        ):
+        shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
+        if sorted(marks(later)) != sorted(shown):
             return False
-        written = squeeze(later)
-        header = self.header if last is ReplyKind.HEADED else ""
-        beginnings = (began, earlier + header + sampled["content"])
-        return all(text in written for text in replies) and all(
-            written.startswith(squeeze(text)) for text in beginnings
-        )
+        # A prompt may begin thinking that the template leaves out of earlier turns.
+        plain = plain[: plain.index(mark(1))]
+        start = next((text for text in (began, plain, opened) if later.startswith(text)), None)
+        end = later.rindex(mark(20)) + len(mark(20))
+        rest = text_behind(later[end:], kind.shape.closing(message, 20))
+        if start is None or rest is None:
+            return False
+        written = later[len(start) : len(later) - len(rest)]
+        read = kind.shape.format.parse(written, thinking_open=self.opens_thinking and start == began)
+        names = {call.name for call in read.calls}
+        return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
 
     def _keeps(self, messages: Sequence[Message]) -> bool:
         """Tell whether the template shows each of these messages once."""
         try:
             found = marks(self.render(messages))
-        except TemplateError:
+        except _REFUSALS:
             return False
-        return sorted(found) == sorted(m for message in messages for m in marks(message["content"]))
+        return sorted(found) == sorted(m for message in messages for m in marks_of(message))
 
     def _find_close(self, later: str) -> int | None:
         followed = self._encoder.leading_control(later[later.index(mark(1)) + len(mark(1)) :])
@@ -251,4 +397,12 @@ class ChatTemplate:
     def _find_header(self, opening: str, later: str) -> str:
         header = later[: later.index(mark(1))]
         header = header.removeprefix(opening) if header.startswith(opening) else ""
-        return header if self._encoder.leading_control(header) is not None else ""
+        # Thinking tags are told from content as everywhere, also where a template writes them empty (GLM).
+        bare = header.replace(THINK, "").replace(THINK_END, "")
+        return header if self._encoder.leading_control(bare) is not None else ""
+
+
+def _joinable(first: Message, second: Message) -> bool:
+    """Tell whether two messages may be one: of one role, and neither with calls or a call's result."""
+    keys = ("tool_calls", "tool_call_id")
+    return first["role"] == second["role"] and not any(key in message for key in keys for message in (first, second))

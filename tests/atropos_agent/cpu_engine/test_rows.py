@@ -10,8 +10,9 @@ from atropos_agent.cpu_engine.model import load
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
+from envs.checks import Status
 from envs.config import AgentEnvConfig
-from envs.doctor import Status, examine_rows
+from envs.doctor import examine_rows
 
 REWRITES = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + ('(last) ' if loop.last else '') + m['content'] }}"

@@ -13,6 +13,7 @@ from truth import Turn, assert_truth, play
 from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.stability import Stability
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, SequenceData
 
@@ -166,7 +167,7 @@ def missing_end_of_turn(patch):
 
 
 def history_kept_that_the_template_rewrites(patch):
-    patch.setattr(ChatTemplate, "_is_stable", lambda *_: True)
+    patch.setattr(Stability, "holds", lambda *_: True)
 
 
 def only_the_last_segment_emitted(patch):

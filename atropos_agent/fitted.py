@@ -1,0 +1,211 @@
+"""A tool format fitted to a chat template: what the template does itself, and what is written as text instead.
+
+Templates that show tools, write calls and take results do so; `auto` finds the format whose calls a template writes.
+Where a template does less, or nothing, tools stand in the system prompt, calls stay the reply's text, and results are
+messages of the role that the template takes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from atropos_agent.formats import FORMATS, ToolFormat, load_format
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.formats.plain import Plain
+from atropos_agent.tokens.calls import CallShape, CallsKind, learn
+from atropos_agent.tokens.template import ChatTemplate, Tools
+from atropos_agent.types import Message, Reply
+from tools.base import ToolCall, ToolResult
+
+AUTO = "auto"
+CHATML = "<|im_start|>"
+
+
+@dataclass(frozen=True)
+class FittedFormat:
+    """A tool format as one chat template takes it.
+
+    template: None with inference servers that work on messages, where all is text.
+    shape: of replies with calls for the template; None where calls stay text.
+    own: whether the format is the template's or the tokenizer's own, also where calls stay text.
+    shows_tools: whether the template shows the tools.
+    role: of results that are text: "user", or "tool" where that was asked for.
+    why: how the format was found, for people.
+    """
+
+    format: ToolFormat
+    template: ChatTemplate | None = None
+    shape: CallShape | None = None
+    own: bool = False
+    shows_tools: bool = False
+    role: str = "user"
+    why: str = "it was asked for"
+
+    @classmethod
+    def text(cls, tool_format: ToolFormat, template: ChatTemplate | None, role: str) -> FittedFormat:
+        """Return a format of which the template knows nothing: tools, calls and results are text."""
+        return cls(tool_format, template, role=role)
+
+    @classmethod
+    def of(cls, name: str, template: ChatTemplate | None, role: str = AUTO) -> FittedFormat:
+        """Return the format of that name, or the template's own for `auto`, as the template takes it.
+
+        role: "auto" leaves to the template what it can do; "user" and "tool" make text of tools, calls and results,
+            which are messages of that role. Raises ValueError for a name that leads nowhere."""
+        if template is None:
+            known = Hermes() if name == AUTO else load_format(name)
+            return cls(known, role="user" if role == AUTO else role, why="the inference server shows no template")
+        if name == AUTO:
+            fitted = _choose(template)
+        else:
+            chosen = load_format(name)
+            shape = learn(template, chosen)
+            own = shape is not None or type(_choose(template).format) is type(chosen)
+            fitted = cls(chosen, template, shape, own)
+        if role != AUTO and not template.knows_role(role):
+            raise ValueError(
+                f"--env.tool_role {role}: the chat template takes no messages of that role; leave it to auto"
+            )
+        if role != AUTO:
+            return cls(fitted.format, template, role=role, why=fitted.why)
+        return replace(fitted, shows_tools=fitted.own and template.shows_tools)
+
+    def with_tools(self, schemas: Tools) -> FittedFormat:
+        """Return it as it reads calls of these tools."""
+        return replace(self, format=self.format.with_tools(schemas))
+
+    @cached_property
+    def results_behind_text(self) -> bool:
+        """Whether results behind a reply whose calls are text are messages of role `tool`."""
+        if not self.own or self.template is None:
+            return False
+        ids = self.format.call_id(0, "probe"), self.format.call_id(1, "probe")
+        return self.template.takes_results_behind_text(ids)
+
+    @cached_property
+    def inside(self) -> frozenset[int]:
+        """Return the format's control tokens, which end no turn."""
+        if self.template is None:
+            return frozenset()
+        return self.template.controls([text for text in self.format.control if text not in self.format.ends])
+
+    # What stands before the first reply
+
+    def shown(self, schemas: Tools) -> Tools:
+        """Return the tools that the template shows, their text quoted; nothing where it shows none."""
+        return self.template.quote_tools(schemas) if self.template is not None and self.shows_tools else ()
+
+    def system_prompt(self, schemas: Tools, *, preamble: str | None, working_dir: str | None) -> str:
+        """Return the system message, with the tools where the template shows none."""
+        return self.format.system_prompt(
+            () if self.shows_tools else schemas, preamble=preamble, working_dir=working_dir
+        )
+
+    def opening(self, messages: Sequence[Message]) -> list[Message]:
+        """Return messages in OpenAI's shape, calls and results among them, as the template takes them, all quoted."""
+        return [self._given(message) for message in messages]
+
+    def _given(self, message: Message) -> Message:
+        if self.template is None:
+            return {**message, "content": message.get("content") or ""}
+        ours = message["role"] in ("system", "assistant")
+        quote = self.template.quote
+        content = quote(message.get("content") or "", keep=self.format.control if ours else ())
+        calls = [_call(call) for call in message.get("tool_calls") or ()]
+        if not calls:
+            keys = [key for key in ("tool_call_id", "name") if self.own and key in message]
+            kept: Message = {key: quote(str(message[key])) for key in keys}
+            return {**kept, "role": message["role"], "content": content}
+        thinking = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
+        reply = Reply(thinking, message.get("content") or "", calls, ())
+        if self.shape is not None and self.template.takes(self.shape.kind(self.shape.message(reply))):
+            return self.shape.message(reply, quote)
+        return {"role": "assistant", "content": quote(self.format.turn(reply), keep=self.format.control)}
+
+    # A turn
+
+    def read(self, text: str, *, first_id: int, thinking_open: bool) -> Reply:
+        """Take a reply apart. text: all that was sampled, but the end of the turn."""
+        if self.template is None:
+            return self.format.parse(text, first_id=first_id)
+        content = text if self.format.channelled else self.template.content_of(text)
+        return self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
+
+    def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
+        """Return a reply as a message whose calls are the template's, and its kind; None where it stays text."""
+        if self.shape is None or self.template is None or not reply.orderly:
+            return None
+        quote, takes = self.template.quote, self.template.takes
+        message = self.shape.message(reply, quote)
+        kind = self.shape.kind(
+            message, dropped=bool(reply.thinking) and self.shape.thinking is None, emptied=reply.thinking == ""
+        )
+        if takes(kind.as_taken()):
+            return message, kind
+        if not reply.content or self.shape.thinking is None:
+            return None
+        # A template without a place for words before a call may have one for thinking (gpt-oss).
+        thought = "\n".join(part for part in (reply.thinking, reply.content) if part)
+        message = self.shape.message(replace(reply, thinking=thought, content=""), quote)
+        kind = self.shape.kind(message)
+        return (message, replace(kind, dropped=True)) if takes(kind) else None
+
+    def results(self, results: Sequence[ToolResult], problems: Sequence[str], *, called: bool) -> list[Message]:
+        """Return the messages that tell the model what came of its calls, as text that can't write control tokens.
+
+        problems: what was malformed. called: the reply's calls are the template's (`message`)."""
+        quote = str if self.template is None else self.template.quote
+        told = [replace(result, content=quote(result.content)) for result in results]
+        correction = self.format.correction([quote(problem) for problem in problems]) if problems else None
+        if correction is not None and self.template is not None:
+            # The format's own words may show a call, in the ids that the model itself must write.
+            correction = self.template.quote_rest(correction, keep=self.format.control)
+        if not (called or self.results_behind_text):
+            return self.format.messages(told, correction, role=self.role)
+        messages: list[Message] = [
+            {
+                "role": "tool",
+                "tool_call_id": quote(result.call.id) if result.call else "",
+                "name": quote(result.call.name) if result.call else "",
+                "content": result.content,
+            }
+            for result in told
+        ]
+        if correction is not None:
+            number = self.format.call_id(len(told), "error")
+            messages.append({"role": "tool", "tool_call_id": number, "name": "error", "content": correction})
+        return messages
+
+
+def _call(call: Mapping[str, Any]) -> ToolCall:
+    """Return a call in OpenAI's shape, whose arguments are JSON there. Raises ValueError."""
+    function = call["function"]
+    arguments = function.get("arguments") or {}
+    arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+    if not isinstance(arguments, dict):
+        raise ValueError(f"the arguments of a call of {function['name']!r} must be a JSON object")
+    return ToolCall(function["name"], arguments, call.get("id") or "")
+
+
+def _choose(template: ChatTemplate) -> FittedFormat:
+    """Return the format that a template writes calls in, else the tokenizer's, else what models of its kind know."""
+    for name, kind in FORMATS.items():
+        tool_format = kind()
+        shape = learn(template, tool_format)
+        if shape is not None:
+            return FittedFormat(
+                tool_format, template, shape, True, why=f"the template writes a call as {name} reads it"
+            )
+    held = {token.content for token in template.tokenizer.added_tokens_decoder.values()}
+    for name, kind in FORMATS.items():
+        if kind.tokens and held.issuperset(kind.tokens):
+            why = f"the template writes no call that could be read, but the tokenizer has the tokens of {name}"
+            return FittedFormat(kind(), template, None, True, why=f"{why}: {' '.join(kind.tokens)}")
+    if CHATML in str(template.tokenizer.chat_template):
+        why = "neither template nor tokenizer knows calls, and ChatML models are asked for Hermes"
+        return FittedFormat(Hermes(), template, why=why)
+    return FittedFormat(Plain(), template, why="neither template nor tokenizer knows calls")

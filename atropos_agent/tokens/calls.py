@@ -1,0 +1,200 @@
+"""How a chat template takes a reply's calls as such, in `tool_calls`, instead of as text.
+
+Templates differ in the key that they read thinking from, in whether arguments are an object or its JSON, and in what
+they refuse: several calls, or words before a call. `learn` finds out by showing a template marked calls: it takes
+those that the tool format reads back from what it writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from atropos_agent.tokens.probes import MARK, mark
+from atropos_agent.types import THINK, THINK_END, Message, Reply
+from tools.base import ToolCall
+
+PROBE = "probe"
+"""The name of the tool in marked calls."""
+
+THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
+
+
+class CallFormat(Protocol):
+    """What is asked of a tool format: see `atropos_agent.formats.ToolFormat`."""
+
+    def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply: ...
+
+    def turn(self, reply: Reply) -> str: ...
+
+    def call_id(self, number: int, name: str) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallShape:
+    """The shape of a reply with calls for a template.
+
+    thinking: the key of thinking; "content" where thinking stands in tags before the content; None where the
+        template has no place for it.
+    text_arguments: arguments are JSON, not an object.
+    """
+
+    format: CallFormat
+    thinking: str | None = None
+    text_arguments: bool = False
+
+    def message(self, reply: Reply, quote: Callable[[str], str] = str) -> Message:
+        """Return a reply as a message. quote: applied to all of its text."""
+        message: Message = {"role": "assistant", "content": quote(reply.content)}
+        if reply.thinking and self.thinking == "content":
+            message["content"] = f"{THINK}\n{quote(reply.thinking)}\n{THINK_END}\n\n{message['content']}"
+        elif reply.thinking and self.thinking is not None:
+            message[self.thinking] = quote(reply.thinking)
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": quote(call.name), "arguments": self._arguments(quoted(call.arguments, quote))},
+            }
+            for call in reply.calls
+        ]
+        return message
+
+    def marked(self, message: Message, i: int) -> Message:
+        """Return a message with calls whose text is marks, the last of them mark i; names and ids stay."""
+        calls = message["tool_calls"]
+        names = [call["function"]["name"] for call in calls]
+        thinking, content = self._parts(message)
+        reply = Reply(
+            mark(500 + i) if thinking else None,
+            mark(501 + i) if content else "",
+            [
+                ToolCall(name, {"x": mark(i if place == len(calls) else 501 + i + place)}, call["id"])
+                for place, (name, call) in enumerate(zip(names, calls, strict=True), start=1)
+            ],
+            (),
+        )
+        return self.message(reply)
+
+    def closing(self, marked: Message, i: int) -> str:
+        """Return what the model itself writes behind mark i, the last of a marked message's."""
+        calls = [ToolCall(call["function"]["name"], {"x": mark(i)}, call["id"]) for call in marked["tool_calls"]]
+        written = self.format.turn(Reply(None, "", calls, ()))
+        return written[written.rindex(MARK) + 1 :]
+
+    def kind(self, message: Message, *, dropped: bool = False, emptied: bool = False) -> CallsKind:
+        """Return what templates tell such a message apart by. dropped, emptied: as of `CallsKind`."""
+        thinking, content = self._parts(message)
+        return CallsKind(self, bool(thinking), bool(content), len(message["tool_calls"]) > 1, dropped, emptied)
+
+    def says_same(self, reply: Reply, message: Message) -> bool:
+        """Tell whether a reply is what a message says, apart from ids."""
+        read = self.message(reply)
+        return self._parts(read) == self._parts(message) and [call["function"] for call in read["tool_calls"]] == [
+            call["function"] for call in message["tool_calls"]
+        ]
+
+    def _parts(self, message: Message) -> tuple[str, str]:
+        """Return a message's thinking and its content."""
+        content = str(message["content"])
+        if self.thinking == "content":
+            thinking, closed, rest = content.partition(THINK_END)
+            return (thinking.removeprefix(THINK).strip(), rest.strip()) if closed else ("", content)
+        return str(message.get(self.thinking or "", "")), content
+
+    def _arguments(self, arguments: Any) -> Any:
+        return json.dumps(arguments, ensure_ascii=False) if self.text_arguments else arguments
+
+
+@dataclass(frozen=True, slots=True)
+class CallsKind:
+    """What templates tell replies with calls apart by.
+
+    dropped: parts of it have no place in the template.
+    emptied: it thought nothing between the tags that it wrote.
+    """
+
+    shape: CallShape
+    thought: bool = False
+    said: bool = False
+    several: bool = False
+    dropped: bool = False
+    emptied: bool = False
+
+    def reply(self, i: int) -> Message:
+        """Return a marked reply of this kind, whose last mark is i."""
+        shape = self.shape
+        calls = [ToolCall(PROBE, {}, shape.format.call_id(i + n, PROBE)) for n in range(1 + self.several)]
+        thinking = "x" if self.thought and not self.dropped else None
+        return shape.marked(shape.message(Reply(thinking, "x" if self.said else "", calls, ())), i)
+
+    def thoughtless(self) -> CallsKind:
+        """Return the kind of the same reply without thinking."""
+        return replace(self, thought=False, dropped=False, emptied=False)
+
+    def as_taken(self) -> CallsKind:
+        """Return the kind of the message that the template is given."""
+        return replace(self, dropped=False, emptied=False)
+
+
+def results_of(message: Message, i: int) -> list[Message]:
+    """Return marked results of a message's calls, with marks from i on."""
+    return [
+        {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": mark(i + n)}
+        for n, call in enumerate(message.get("tool_calls", ()))
+    ]
+
+
+def texts_of(message: Message) -> list[str]:
+    """Return all texts of a message that a template shows, apart from names and ids."""
+    found = [str(message["content"])]
+    found += [str(message[key]) for key in THINKING_KEYS if key in message]
+    found += [json.dumps(call["function"]["arguments"], ensure_ascii=False) for call in message.get("tool_calls", ())]
+    return found
+
+
+def text_behind(text: str, closing: str) -> str | None:
+    """Return what stands behind a closing with which a text begins, up to white space; None where it does not."""
+    place = 0
+    for character in "".join(closing.split()):
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if not text.startswith(character, place):
+            return None
+        place += 1
+    return text[place:]
+
+
+def quoted(value: Any, quote: Callable[[str], str]) -> Any:
+    """Return a JSON value with all its text quoted, keys too."""
+    match value:
+        case str():
+            return quote(value)
+        case dict():
+            return {quote(str(key)): quoted(one, quote) for key, one in value.items()}
+        case list() | tuple():
+            return [quoted(one, quote) for one in value]
+    return value
+
+
+def learn(template: TakesCalls, tool_format: CallFormat) -> CallShape | None:
+    """Return the shape in which a template takes the format's calls; None where it takes none."""
+    for text_arguments in (False, True):
+        plain = CallShape(tool_format, None, text_arguments)
+        if not any(template.takes(CallsKind(plain, several=several)) for several in (False, True)):
+            continue
+        keys = [*THINKING_KEYS, *(["content"] if template.keeps_thinking_in_content else [])]
+        shapes: Sequence[CallShape] = [replace(plain, thinking=key) for key in keys]
+        return next((shape for shape in shapes if template.takes(CallsKind(shape, thought=True))), plain)
+    return None
+
+
+class TakesCalls(Protocol):
+    """What is asked of a chat template: see `atropos_agent.tokens.template.ChatTemplate`."""
+
+    @property
+    def keeps_thinking_in_content(self) -> bool: ...
+
+    def takes(self, kind: CallsKind) -> bool: ...

@@ -1,0 +1,113 @@
+"""Whether a chat template leaves what stands in a conversation as it is once new messages follow."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from atropos_agent.tokens.calls import CallsKind, results_of, texts_of
+from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shaped, squeeze, user
+from atropos_agent.types import THINK, THINK_END, Message
+
+if TYPE_CHECKING:
+    from atropos_agent.tokens.template import ChatTemplate, Kind, Tools
+
+
+@dataclass(frozen=True, slots=True)
+class Stability:
+    """Short conversations of marks, in the shape of one in which `messages` come next.
+
+    frame: what the tool format puts around results. tools: what the template is given.
+    thoughtless: replies hold no thinking, but the prompt may begin or end some.
+    """
+
+    template: ChatTemplate
+    messages: Sequence[Message]
+    frame: Frame | None
+    tools: Tools
+    thoughtless: bool = False
+
+    def holds(self, has_system: bool, kinds: Collection[Kind], last: Kind, settled: Sequence[Kind]) -> bool:
+        """Tell whether new messages leave what stands before them as the model has it: the prompt with which the
+        segment began, and the replies since then.
+
+        kinds: of the replies since then; last: of the one that is followed; settled: of those before."""
+        if last is ReplyKind.CHANNELLED or (isinstance(last, CallsKind) and last.dropped):
+            return False
+        start: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
+        start.append(user(0))
+        for n, kind in enumerate(settled, start=1):
+            start += self._turn(20 * n, kind)
+        before = list(start)
+        # In a fixed order, so that the answer does not depend on a hash seed.
+        for n, kind in enumerate(in_order(kinds), start=1 + len(settled)):
+            before += self._turn(20 * n, kind)
+        sampled = probe(400, last)
+        conversation = [*before, sampled, *self._following(sampled, 401)]
+        try:
+            began, earlier, later = (
+                self.template.render(some, tools=self.tools) for some in (start, before, conversation)
+            )
+        except self.template.refusals:
+            return False
+        since = conversation[len(start) :]
+        if sorted(marks(later)) != sorted(marks(began) + [m for message in since for m in marks_of(message)]):
+            return False
+        replies = [message["content"] for message in since if message["role"] == "assistant"]
+        # Marks alone tell of a reply with calls, whose content a template may write elsewhere.
+        plain = [text for text in replies if text] if not isinstance(last, CallsKind) else []
+        header = self.template.header if last is ReplyKind.HEADED else ""
+        behind = "" if isinstance(last, CallsKind) else header + sampled["content"]
+        written = self._bare(later)
+        if isinstance(last, CallsKind) and not self._thinks_alike(later, earlier, sampled, last):
+            return False
+        return all(self._bare(text) in written for text in plain) and all(
+            written.startswith(self._bare(text)) for text in (began, earlier + behind)
+        )
+
+    def _thinks_alike(self, later: str, earlier: str, sampled: Message, kind: CallsKind) -> bool:
+        """Tell whether the template writes thinking tags before a reply's calls where the model has written some."""
+        if self.thoughtless:
+            return True
+        first = min(later.index(found) for found in marks_of(sampled))
+        begun = later[min(len(earlier), first) : first] if later.startswith(earlier) else ""
+        tags = THINK in begun or THINK_END in begun
+        # Where thinking has no tags, it is told by its mark.
+        return tags == kind.emptied if not kind.thought else True
+
+    def _turn(self, i: int, kind: Kind) -> list[Message]:
+        """Return a reply and what follows it, with marks from i on."""
+        message = probe(i, kind)
+        return [message, *self._following(message, i + 1)]
+
+    def _following(self, message: Message, i: int) -> list[Message]:
+        """Return what follows a reply: its results where it has calls, else marks in the shape of the new messages."""
+        if "tool_calls" in message and (i < 401 or any("tool_call_id" in one for one in self.messages)):
+            return results_of(message, i)
+        following = shaped(self.messages, i, self.frame)
+        ids = [one["tool_call_id"] for one in following if "tool_call_id" in one]
+        if not ids or self.template.takes_results_behind_text((ids[0], ids[-1])):
+            return following
+        return [{"role": "user", "content": mark(i)}]
+
+    def _bare(self, text: str) -> str:
+        text = squeeze(text)
+        return text.replace(THINK, "").replace(THINK_END, "") if self.thoughtless else text
+
+
+def probe(i: int, kind: Kind) -> Message:
+    """Return a marked reply of a kind, whose last mark is i."""
+    return kind.reply(i) if isinstance(kind, CallsKind) else reply(i, kind)
+
+
+def in_order(kinds: Collection[Kind]) -> list[Kind]:
+    """Return kinds in an order that is always the same."""
+    plain: list[Kind] = [kind for kind in ReplyKind if kind in kinds]
+    called = [kind for kind in kinds if isinstance(kind, CallsKind)]
+    return plain + sorted(called, key=lambda kind: (kind.thought, kind.said, kind.several, kind.dropped, kind.emptied))
+
+
+def marks_of(message: Message) -> list[str]:
+    """Return the marks in all texts of a message."""
+    return [found for text in texts_of(message) for found in marks(text)]

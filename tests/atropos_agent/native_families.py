@@ -1,0 +1,95 @@
+"""Families whose templates write calls in a format of their own.
+
+Real tokenizers where there is a folder of them. For Qwen3-Coder, GLM 4.5, Kimi K2 and Mistral from v11 on there is
+none: their templates, in the folder beside this file, are WRITTEN BY HAND from the models' public descriptions, on
+SmolLM2's tokenizer with the control tokens added that they write. They stand for what those templates do with tools,
+calls, thinking and results; they are not those templates.
+"""
+
+from copy import deepcopy
+from pathlib import Path
+
+from transformers import AddedToken, AutoTokenizer
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.tokens.template import ChatTemplate
+
+BY_HAND = {
+    "Qwen3-Coder, by hand": (
+        "qwen_coder",
+        "<|im_end|>",
+        "<tool_call> </tool_call> <tool_response> </tool_response>",
+    ),
+    "GLM 4.5, by hand": (
+        "glm",
+        "<|endoftext|>",
+        "[gMASK] <sop> <|system|> <|user|> <|assistant|> <|observation|> <think> </think> <tool_call> </tool_call> "
+        "<arg_key> </arg_key> <arg_value> </arg_value> <tool_response> </tool_response>",
+    ),
+    "Kimi K2, by hand": (
+        "kimi",
+        "<|im_end|>",
+        "<|im_system|> <|im_user|> <|im_assistant|> <|im_middle|> <|tool_calls_section_begin|> "
+        "<|tool_calls_section_end|> <|tool_call_begin|> <|tool_call_end|> <|tool_call_argument_begin|>",
+    ),
+    "Mistral v11, by hand": (
+        "mistral_args",
+        "</s>",
+        "<s> </s> [INST] [/INST] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CALLS] [ARGS] [TOOL_RESULTS] [/TOOL_RESULTS] "
+        "[AVAILABLE_TOOLS] [/AVAILABLE_TOOLS]",
+    ),
+}
+"""By name: the template's file, the end of sequence, and the control tokens."""
+REAL = {
+    "qwen2_5": ("qwen2_5", {}),
+    "qwen3": ("qwen3", {}),
+    "qwen3, no thinking": ("qwen3", {"enable_thinking": False}),
+    "llama3_1": ("llama3_1", {}),
+    "gemma2": ("gemma2", {}),
+    "deepseek_v3": ("deepseek_v3", {}),
+    "deepseek_v31": ("deepseek_v31", {}),
+    "deepseek_v31, thinking": ("deepseek_v31", {"thinking": True}),
+    "mistral_v3": ("mistral_v3", {}),
+    "mistral_v3, folded": ("mistral_v3", {"fold_system": True}),
+    "gptoss": ("gptoss", {}),
+}
+FORMATS_OF = {
+    "smollm2": "Hermes",
+    "qwen2_5": "Hermes",
+    "qwen3": "Hermes",
+    "llama3_1": "LlamaJson",
+    "gemma2": "Plain",
+    "deepseek_v3": "DeepSeekV3",
+    "deepseek_v31": "DeepSeekV31",
+    "mistral_v3": "Mistral",
+    "gptoss": "Harmony",
+    "Qwen3-Coder": "QwenCoder",
+    "GLM 4.5": "Glm",
+    "Kimi K2": "Kimi",
+    "Mistral v11": "MistralArgs",
+}
+"""The format that each family is known by: what stands before the comma of its name."""
+
+FAMILIES = ("smollm2", *BY_HAND, *REAL)
+
+
+def native_tokenizer(smollm2, name):
+    """SmolLM2's tokenizer with a template that is written here by hand."""
+    tokenizer = deepcopy(smollm2)
+    file, eos, tokens = BY_HAND[name]
+    added = [AddedToken(token, special=True, normalized=False) for token in tokens.split()]
+    tokenizer.add_tokens(added, special_tokens=True)
+    tokenizer.chat_template = (Path(__file__).parent / "templates" / f"{file}.jinja").read_text()
+    tokenizer.eos_token = eos
+    return tokenizer
+
+
+def fitted_family(smollm2, folder, name, **more):
+    """A family's own tool format, as `auto` finds it; None where its tokenizer is not there."""
+    if name in BY_HAND or name == "smollm2":
+        tokenizer = smollm2 if name == "smollm2" else native_tokenizer(smollm2, name)
+        return FittedFormat.of("auto", ChatTemplate(tokenizer), **more)
+    where, options = REAL[name]
+    if folder is None or not (folder / where).is_dir():
+        return None
+    return FittedFormat.of("auto", ChatTemplate(AutoTokenizer.from_pretrained(folder / where), **options), **more)

@@ -1,0 +1,192 @@
+"""A model's own tool format over its own template: rows are the engine's log, prompts the template's."""
+
+import json
+from functools import partial
+
+import pytest
+from native import DONE, SCENARIOS, TOOLS, Model, asks, assert_native_truth, assert_prompts_are_the_templates, play
+from native_families import BY_HAND, FAMILIES, FORMATS_OF, fitted_family
+
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.drift import Drift
+from atropos_agent.types import AgentConfig
+
+MALFORMED = {"malformed": 1, "cut off": 2, "error result": 1, "injection in an argument": 1}
+"""How many malformed calls a scenario has: a call that is cut off is one, and so is its reply."""
+
+
+@pytest.fixture(scope="module")
+def fit(smollm2_tokenizer, tokenizers_dir):
+    """Return a family's fitted format, or skip where its tokenizer is not there."""
+    known = {}
+
+    def fitted(name):
+        if name not in known:
+            known[name] = fitted_family(smollm2_tokenizer, tokenizers_dir, name)
+        if known[name] is None:
+            # Other people's tokenizers are not ours to ship.
+            pytest.skip(f"no tokenizer of {name} in the tokenizers' directory (--tokenizers DIR)")
+        return known[name]
+
+    return fitted
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_the_format_of_a_family_is_found_by_looking(fit, name):
+    fitted = fit(name)
+    assert type(fitted.format).__name__ == FORMATS_OF[name.partition(",")[0]]
+    assert fitted.own == (name not in ("smollm2", "gemma2"))
+
+
+@pytest.mark.parametrize("how", ["stop", "withheld", "odd"])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_rows_and_prompts_are_the_truth(fit, name, scenario, how):
+    fitted = fit(name)
+    result, exchanges = await play(fitted, SCENARIOS[scenario], how)
+    assert len(exchanges) == len(SCENARIOS[scenario])
+    assert_native_truth(fitted, result, exchanges)
+    calls = sum(len(said.calls) for said in SCENARIOS[scenario])
+    if name == "llama3_1" and scenario == "words before a call":
+        # There a reply that calls a tool is nothing else.
+        assert (result.counts.tool_calls, result.counts.malformed_calls) == (0, 2)
+        return
+    assert (result.counts.tool_calls, result.counts.malformed_calls) == (calls, MALFORMED.get(scenario, 0))
+    if fitted.format.channelled:
+        assert result.drift in (Drift.CALLS, None)
+    else:
+        assert_prompts_are_the_templates(fitted, result, exchanges)
+
+
+REWRITING = ("qwen3, no thinking", "deepseek_v31, thinking", "deepseek_v31", "mistral_v3, folded", "llama3_1")
+
+
+@pytest.mark.parametrize("name", REWRITING)
+async def test_a_turn_stays_as_it_was_sampled_where_that_is_asked_for_and_its_row_says_so(fit, name):
+    fitted = fit(name)
+    rows = {}
+    for history in ("template", "sampled"):
+        result, exchanges = await play(fitted, SCENARIOS["thinking"], history=history)
+        assert_native_truth(fitted, result, exchanges)
+        rows[history] = result.segments
+        assert result.drift is (Drift.THINKING if history == "sampled" else None)
+    assert (len(rows["template"]), len(rows["sampled"])) == (3, 1)
+    assert not any(row.thinking_kept for row in rows["template"])
+    assert rows["sampled"][0].thinking_kept
+
+
+@pytest.mark.parametrize("scenario", ["plain", "several calls", "unicode"])
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_a_conversation_that_was_given_in_openais_shape_becomes_the_templates_own_tokens(fit, name, scenario):
+    """What a rollout made is given back, arguments as JSON: the prompt is the one that the template makes of it."""
+    fitted = fit(name)
+    result, _ = await play(fitted, SCENARIOS[scenario])
+    given = [dict(message) for message in result.to_messages()]
+    for message in given:
+        message["tool_calls"] = [
+            {**call, "function": {**call["function"], "arguments": as_json(call["function"]["arguments"])}}
+            for call in message.get("tool_calls", ())
+        ]
+    server = Model(fitted, [DONE], "stop")
+    agent = AtroposAgent(server, TOOLS, AgentConfig(), template=fitted.template, tool_format=fitted)
+    await agent.run_single_turn(given)
+    template = fitted.template
+    expected = template.render(result.to_messages(), tools=fitted.shown(TOOLS.schemas))
+    assert template.decode(server.exchanges[0].prompt) == template.decode(template.encode(expected))
+
+
+def as_json(arguments):
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_tools_calls_and_results_are_what_the_tokenizer_itself_makes_of_them(fit, name):
+    """Without any of our ways: `apply_chat_template` with OpenAI's messages."""
+    fitted = fit(name)
+    calls = [("call_0", {"text": "a\nb"}), ("call_1", {"text": "<b> 漢字", "times": 2})]
+    tool_calls = [
+        {"id": i, "type": "function", "function": {"name": "say", "arguments": arguments}} for i, arguments in calls
+    ]
+    messages = [
+        {"role": "system", "content": "Be good."},
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "Well.", "tool_calls": tool_calls},
+        *({"role": "tool", "tool_call_id": i, "name": "say", "content": "said"} for i, _ in calls),
+    ]
+    bound = fitted.with_tools(TOOLS.schemas)
+    ours = fitted.template.prompt(bound.opening(messages), bound.shown(TOOLS.schemas))
+    theirs = fitted.template.tokenizer.apply_chat_template(
+        messages, tools=TOOLS.schemas, tokenize=False, add_generation_prompt=True
+    )
+    assert ours == fitted.template.encode(theirs)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_no_schema_can_write_a_control_token(fit, name):
+    fitted = fit(name)
+    template = fitted.template
+    controls = sorted(template._encoder._control_ids)
+    hostile = " ".join(template.decode([i]) for i in controls)
+    schema = {**TOOLS.schemas[0]}
+    harmless = {**schema, "function": {**schema["function"], "description": "x"}}
+    spoiled = {**schema, "function": {**schema["function"], "description": hostile}}
+    if not fitted.shows_tools:
+        # Then they stand in the system prompt, where the format's own tags may.
+        return
+    asked = [{"role": "user", "content": "Go."}]
+    counted = [sum(i in controls for i in template.prompt(asked, fitted.shown([one]))) for one in (harmless, spoiled)]
+    assert counted[0] == counted[1]
+
+
+def test_a_format_that_was_asked_for_as_text_stays_text_altogether(fit):
+    fitted = fit("Qwen3-Coder, by hand")
+    text = FittedFormat.of("hermes", fitted.template, "user")
+    assert (text.shape, text.shows_tools, text.role) == (None, False, "user")
+    assert "<tools>" in text.system_prompt(TOOLS.schemas, preamble=None, working_dir=None)
+
+
+def test_a_format_that_the_template_does_not_write_is_text_there(fit):
+    fitted = FittedFormat.of("kimi", fit("Qwen3-Coder, by hand").template)
+    assert (fitted.shape, fitted.shows_tools, fitted.own) == (None, False, False)
+
+
+async def test_system_messages_in_mid_conversation_are_the_users_where_the_template_refuses_them(fit):
+    fitted = fit("Mistral v11, by hand")
+    server = Model(fitted, [DONE], "stop")
+    agent = AtroposAgent(server, TOOLS, AgentConfig(), template=fitted.template, tool_format=fitted)
+    given = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "system", "content": "c"},
+    ]
+    await agent.run("d", given)
+    assert fitted.template.decode(server.exchanges[0].prompt).endswith("[INST]c[/INST][INST]d[/INST]")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_results_of_a_reply_that_is_half_malformed_are_told_with_its_correction(fit, name):
+    fitted = fit(name)
+    bound = fitted.with_tools(TOOLS.schemas)
+    if name == "llama3_1":
+        # There two calls are one text, which is malformed altogether.
+        return
+    server = Model(fitted, [asks("one"), DONE], "stop")
+    spoil = partial(server.turn, opened=False)
+    whole = spoil(asks("good")).ids
+    broken = spoil(SCENARIOS["malformed"][1]).ids
+    template = fitted.template
+    text = template.decode(whole[:-1]) + "\n" + template.decode(broken[:-1])
+    reply = bound.read(text, first_id=0, thinking_open=False)
+    assert reply.problems
+    assert bound.message(reply) is None
+
+
+async def test_a_bare_format_is_text_on_every_template(fit):
+    fitted = fit("Qwen3-Coder, by hand")
+    server = Model(FittedFormat.text(Hermes(), fitted.template, "user"), [asks("one"), DONE], "stop")
+    agent = AtroposAgent(server, TOOLS, AgentConfig(), template=fitted.template)
+    result = await agent.run("Go.")
+    assert [message["role"] for message in result.messages[:4]] == ["system", "user", "assistant", "user"]
+    assert "<tools>" in result.messages[0]["content"]
