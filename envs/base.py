@@ -24,6 +24,7 @@ from typing_extensions import TypeVar
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.protocols import ChatServer, server_for
 from atropos_agent.engines.route import Route
+from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.formats import load_format
 from envs.config import AgentEnvConfig
 from envs.delivery.sender import Sender
@@ -90,7 +91,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         problems: list[Exception] = []
         for look in (
             lambda: cls.load_tasks(config),
-            lambda: load_format(config.tool_format),
+            lambda: load_format(config.tool_format) if config.tool_format != AUTO else None,
             lambda: resolve("--env.agent", config.agent, AGENTS),
             lambda: resolve("--env.reward", config.reward, {}) if config.reward else None,
         ):
@@ -134,7 +135,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         plain = any(isinstance(server, ChatServer) for server in self.server.servers)
         self.template = None if plain else config.chat_template(self.tokenizer)
         """None where an inference server works on messages, without token ids."""
-        self.tool_format = load_format(config.tool_format)
+        self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
         self.agent_cls: type[AtroposAgent] = resolve("--env.agent", config.agent, AGENTS)
         self.reward_function: RewardFunction | None = (
             resolve("--env.reward", config.reward, {}) if config.reward else None

@@ -143,7 +143,16 @@ class AgentEnvConfig(Told):
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
-    tool_format: str = Field(default="hermes", description="How the model calls tools: hermes, or package.module:Class")
+    tool_format: str = Field(
+        default="auto",
+        description="How the model calls tools: auto takes what its chat template writes; else a name of "
+        "docs/formats.md, or package.module:Class",
+    )
+    history: Literal["template", "sampled"] = Field(
+        default="template",
+        description="Whether earlier turns are what the chat template makes of them, or stay as they were sampled "
+        "where it would drop their thinking",
+    )
     agent: str = Field(
         default="atropos",
         description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is",
@@ -153,8 +162,10 @@ class AgentEnvConfig(Told):
         description="What a rollout is worth in training, as package.module:function of (task, outcome); empty for the "
         "environment's own",
     )
-    tool_role: Literal["user", "tool"] = Field(
-        default="user", description='Chat role that carries tool results; "tool" for Hermes models'
+    tool_role: Literal["auto", "user", "tool"] = Field(
+        default="auto",
+        description="Chat role that carries tool results: auto leaves tools, calls and results to the chat template "
+        "where it knows them; user and tool make text of them all",
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default={}, description="Variables of the chat template, such as enable_thinking=false"
@@ -271,7 +282,8 @@ class AgentEnvConfig(Told):
             max_seconds=self.rollout_timeout_s,
             system_prompt=self.system_prompt,
             request_timeout_s=self.request_timeout_s,
-            tool_role=self.tool_role,
+            tool_role="user" if self.tool_role == "auto" else self.tool_role,
+            history=self.history,
         )
         return replace(own, **more)
 

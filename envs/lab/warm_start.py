@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from atropos_agent.formats.hermes import CALL, Hermes
+from atropos_agent.formats.hermes import Hermes
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
 from envs.lab.parts import output_of
 from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
@@ -225,7 +225,7 @@ def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tupl
         good and reply.calls[0].name == TOOLS[0] and reply.calls[0].arguments == {"command": task.command}
         for good, reply, task in zip(parsed, replies, tasks, strict=True)
     ]
-    planned = [not text.lstrip().startswith(CALL) for text in texts]
+    planned = [bool(reply.content or reply.thinking) for reply in replies]
     return sum(parsed) / trials, sum(planned) / trials, sum(exact) / trials
 
 

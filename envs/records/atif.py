@@ -253,6 +253,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "segment": segment.segment,
         "turns": segment.turns,
         "policy_version": segment.policy_version,
+        "thinking_kept": segment.thinking_kept,
     }
 
 

@@ -244,6 +244,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         segment=said.get("segment", place),
         turns=said.get("turns", 0),
         policy_version=said.get("policy_version"),
+        thinking_kept=said.get("thinking_kept", False),
     )
 
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from envs.doctor import Check, Status
+from envs.checks import Check, Status
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.types import BadTask

@@ -7,14 +7,21 @@ from copy import deepcopy
 import pytest
 from scripted_engine import ScriptedEngine
 
+from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
+from envs.checks import Certificate, Status
 from envs.cli import doctor
 from envs.config import AgentEnvConfig
-from envs.doctor import TASKS, Certificate, Status, examine, examine_rows, examine_scripted, examine_template
+from envs.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
 from envs.options import EngineConfig, Options
 from envs.swe.program import PROGRAM
+
+
+def text(template):
+    """Hermes as text altogether."""
+    return FittedFormat.text(Hermes(), template, "user")
 
 
 class FaultyEngine(ScriptedEngine):
@@ -53,8 +60,9 @@ async def test_an_engine_that_is_right_gets_its_certificate(engine, tokenizer_fo
     found = await certificate(engine, tokenizer_folder)
     assert found.ok, found.render()
     names = [check.name for check in found.checks]
-    assert names[:5] == ["inference server", "tokenizer", "template", "history", "scripted rows"]
-    assert names[5:] == ["stop token", "rows", "logprobs", "trainer API"]
+    assert names[:4] == ["inference server", "tokenizer", "template", "tool format"]
+    assert names[4:7] == ["a call", "history", "scripted rows"]
+    assert names[7:] == ["stop token", "rows", "logprobs", "trainer API"]
     assert json.loads(json.dumps(found.to_json()))["ok"]
 
 
@@ -109,7 +117,7 @@ class OneRefusal:
 
 async def test_after_a_refusal_no_other_request_goes_on_to_the_server_that_is_closed_then(smollm2_tokenizer):
     server = OneRefusal()
-    rows = examine_rows(server, ChatTemplate(smollm2_tokenizer), Hermes(), AgentEnvConfig())
+    rows = examine_rows(server, text(ChatTemplate(smollm2_tokenizer)), AgentEnvConfig())
     assert [check.text async for check in rows] == ["refused"]
     assert server.asked == len(TASKS)
     assert not server.under_way
@@ -138,21 +146,23 @@ async def test_a_tool_role_that_the_template_drops_is_wrong(smollm2_tokenizer):
         "{{ m['content'] | trim }}<|im_end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n{% endif %}"
     )
-    checks = examine_template(ChatTemplate(tokenizer), Hermes(), "tool")
-    assert [check.name for check in checks if check.status is Status.WRONG] == ["tool role"]
-    assert checks[0].data["trims"]
-    assert checks[0].data["opens_thinking"]
+    template = ChatTemplate(tokenizer)
+    (check,) = examine_template(template)
+    assert check.data["trims"]
+    assert check.data["opens_thinking"]
+    with pytest.raises(ValueError, match="takes no messages of that role"):
+        FittedFormat.of("hermes", template, "tool")
 
 
 async def test_prompts_that_are_not_the_templates_own_are_told(smollm2_tokenizer):
     tokenizer = deepcopy(smollm2_tokenizer)
-    assert (await examine_scripted(ChatTemplate(tokenizer), Hermes(), "user")).status is Status.OK
+    assert (await examine_scripted(text(ChatTemplate(tokenizer)))).status is Status.OK
     tokenizer.chat_template = (
         "{% for m in messages %}{% if loop.first or loop.revindex <= 9 %}"
         "<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
-    check = await examine_scripted(ChatTemplate(tokenizer), Hermes(), "user")
+    check = await examine_scripted(text(ChatTemplate(tokenizer)))
     assert check.status is Status.NOTE
     assert "in messages (" in check.text
     assert check.data["drifts"]
@@ -168,11 +178,11 @@ def test_options_of_the_template_reach_it_and_folding_is_advised_where_it_helps(
     )
     config = AgentEnvConfig(chat_template_kwargs={"greeting": "Hello"})
     assert config.chat_template(tokenizer).render([{"role": "user", "content": "x"}]).startswith("Hello<|im_start|>")
-    history = examine_template(config.chat_template(tokenizer), Hermes())[-1]
+    history = examine_history(text(config.chat_template(tokenizer)))
     assert history.status is Status.NOTE
     assert "plain replies and replies with <think> with --env.fold_system=true" in history.text
     folded = AgentEnvConfig(fold_system=True).chat_template(tokenizer)
-    assert examine_template(folded, Hermes())[-1].status is Status.OK
+    assert examine_history(text(folded)).status is Status.OK
 
 
 def test_the_command_ends_with_1_where_there_is_no_engine_and_with_2_for_wrong_options(capsys):

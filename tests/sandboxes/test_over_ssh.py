@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from envs.doctor import Status
+from envs.checks import Status
 from envs.judging.check import check_tasks
 from envs.swe import STARTER
 from envs.swe.doctor import surroundings

@@ -1,0 +1,49 @@
+"""What `doctor` says: checks, and the certificate that they make up."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+class Status(enum.StrEnum):
+    OK = "ok"
+    NOTE = "note"
+    """Training would be right, but not as one may expect."""
+    WRONG = "wrong"
+    """Training would be wrong, or can't start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was examined. data: the same as `text` for programs."""
+
+    name: str
+    status: Status
+    text: str
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """All checks, in order."""
+
+    checks: Sequence[Check]
+
+    @property
+    def ok(self) -> bool:
+        """Tell whether training would be right."""
+        return all(check.status is not Status.WRONG for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ok": self.ok, "checks": [asdict(check) for check in self.checks]}
+
+    def render(self) -> str:
+        """Return the certificate as lines of text."""
+        signs = {Status.OK: "✓", Status.NOTE: "·", Status.WRONG: "✗"}
+        width = max((len(check.name) for check in self.checks), default=0)
+        lines = [f"{signs[check.status]} {check.name:{width}}  {check.text}" for check in self.checks]
+        wrong = sum(check.status is Status.WRONG for check in self.checks)
+        return "\n".join([*lines, "", "Rows would be right." if self.ok else f"Training would be wrong: {wrong} ✗"])
