@@ -104,6 +104,8 @@ class Conversation:
     """Of the replies that stand as they were sampled."""
     _last: Kind = ReplyKind.PLAIN
     """Of the last reply, which may still turn out to hold calls."""
+    _answered: bool = False
+    """Whether there were results of calls."""
     _end: Sequence[int] = ()
     _sent: tuple[int, int] = (0, 0)
     """Of the last prompt that was answered: how many ids and how many messages it has."""
@@ -121,6 +123,7 @@ class Conversation:
                 content = self._tags_cut(message["content"])
                 self._note(self.template.kind_of(content))
                 self.messages.append({**message, "content": content})
+        self._answered = any("tool_call_id" in message for message in self.messages)
         self._start_segment(self.template.prompt(self.messages, self.tools))
 
     @property
@@ -161,12 +164,13 @@ class Conversation:
             settled=self._settled,
             tools=bool(self.tools),
             called=called,
-            answered=any("tool_call_id" in message for message in self.messages),
+            answered=self._answered,
         )
         added = continuation()
         if added is None and self.keeps_thinking and (added := continuation(thoughtless=True)) is not None:
             self.segments[-1].thinking_kept = True
         self.messages += messages
+        self._answered |= any("tool_call_id" in message for message in messages)
         self.thinking_open = self.template.opens_thinking_behind(messages, self._last, tools=bool(self.tools))
         if added is not None:
             self.segments[-1].add_context(added)

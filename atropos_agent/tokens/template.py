@@ -108,6 +108,7 @@ class ChatTemplate:
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
         self._takes: dict[CallsKind, bool] = {}
+        self._results: dict[tuple[int, ...], bool] = {}
         self._opens: dict[tuple[Kind, int, bool], bool] = {}
 
     def controls(self, texts: Sequence[str]) -> frozenset[int]:
@@ -219,11 +220,15 @@ class ChatTemplate:
         """Tell whether messages of role `tool` may follow replies that hold no calls for the template.
 
         ids: two of calls, as the tool format makes them."""
-        results = [
-            {"role": "tool", "tool_call_id": i, "name": PROBE, "content": mark(n)}
-            for n, i in zip((2, 4), ids, strict=True)
-        ]
-        return self._keeps([user(0), reply(1), results[0], reply(3), results[1]])
+        # The ids' letters and digits mean nothing to a template, their length may.
+        key = tuple(map(len, ids))
+        if key not in self._results:
+            first, second = (
+                {"role": "tool", "tool_call_id": i, "name": PROBE, "content": mark(n)}
+                for n, i in zip((2, 4), ids, strict=True)
+            )
+            self._results[key] = self._keeps([user(0), reply(1), first, reply(3), second])
+        return self._results[key]
 
     def continuation(
         self,
