@@ -107,7 +107,21 @@ class FittedFormat:
 
     def opening(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages in OpenAI's shape, calls and results among them, as the template takes them, all quoted."""
-        return [self._given(message) for message in messages]
+        given: list[Message] = []
+        results: list[ToolResult] = []
+        called = False
+        for message in messages:
+            if message["role"] == "tool" and "tool_call_id" in message and not (called or self.results_behind_text):
+                # Results of calls that the template was not given as such.
+                results.append(ToolResult(self._given(message)["content"]))
+                continue
+            if results:
+                given += self.format.messages(results, None, role=self.role)
+                results = []
+            given.append(self._given(message))
+            if message["role"] == "assistant":
+                called = "tool_calls" in given[-1]
+        return given + (self.format.messages(results, None, role=self.role) if results else [])
 
     def _given(self, message: Message) -> Message:
         if self.template is None:

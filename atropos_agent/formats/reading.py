@@ -97,7 +97,7 @@ class TaggedFormat(ToolFormat):
             call, thought_at = text.find(self.opening, position), text.find(THINK, position)
             if thought_at >= 0 and (call < 0 or thought_at < call):
                 _add_content(found, text[position:thought_at])
-                found.orderly &= not found.thoughts and not any(map(str.strip, found.content))
+                found.orderly &= not (found.thoughts or found.calls or any(map(str.strip, found.content)))
                 position, inside = thought_at + len(THINK), True
                 continue
             _add_content(found, text[position:] if call < 0 else text[position:call])

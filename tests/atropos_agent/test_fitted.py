@@ -190,3 +190,19 @@ async def test_a_bare_format_is_text_on_every_template(fit):
     result = await agent.run("Go.")
     assert [message["role"] for message in result.messages[:4]] == ["system", "user", "assistant", "user"]
     assert "<tools>" in result.messages[0]["content"]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+async def test_given_calls_that_the_template_does_not_take_are_text_and_so_are_their_results(fit, name):
+    fitted = FittedFormat.text(fit(name).format, fit(name).template, "user")
+    tool_calls = [{"id": "call_0", "type": "function", "function": {"name": "say", "arguments": '{"text": "a"}'}}]
+    results = [{"role": "tool", "tool_call_id": "call_0", "name": "say", "content": text} for text in ("one", "two")]
+    given = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "", "tool_calls": tool_calls},
+        *results,
+    ]
+    opening = fitted.opening(given)
+    assert [message["role"] for message in opening] == ["user", "assistant", "user"]
+    assert fitted.with_tools(TOOLS.schemas).format.parse(opening[1]["content"]).calls[0].arguments == {"text": "a"}
+    assert fitted.template.prompt(opening)

@@ -1,7 +1,7 @@
 """DeepSeek's formats: well-formed replies are read as inference servers read them; what those repair is a problem."""
 
 import pytest
-from cases import NO_JSON, assert_only_b_runs, assert_read, assert_refused
+from format_cases import NO_JSON, assert_only_b_runs, assert_read, assert_refused
 
 
 def deepseek(*calls):

@@ -1,7 +1,7 @@
 """Llama's JSON format: well-formed replies are read as inference servers read them; what those repair is a problem."""
 
 import pytest
-from cases import NO_JSON, assert_read, assert_refused
+from format_cases import NO_JSON, assert_read, assert_refused
 
 from atropos_agent.formats import load_format
 

@@ -1,7 +1,7 @@
 """Qwen3-Coder's format: well-formed replies are read as inference servers read them; what those repair is a problem."""
 
 import pytest
-from cases import assert_only_b_runs, assert_read, assert_refused
+from format_cases import assert_only_b_runs, assert_read, assert_refused
 
 
 def xml(name, **given):
