@@ -38,6 +38,7 @@ def test_the_format_of_a_family_is_found_by_looking(fit, name):
     fitted = fit(name)
     assert type(fitted.format).__name__ == FORMATS_OF[name.partition(",")[0]]
     assert fitted.own == (name not in ("smollm2", "gemma2"))
+    assert (fitted.shape is None) == (name in ("smollm2", "gemma2", "deepseek_v3"))
 
 
 @pytest.mark.parametrize("how", ["stop", "withheld", "odd"])

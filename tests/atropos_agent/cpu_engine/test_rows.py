@@ -8,7 +8,7 @@ from engine_client import serve
 
 from atropos_agent.cpu_engine.model import load
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.formats.hermes import Hermes
+from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
 from envs.checks import Status
 from envs.config import AgentEnvConfig
@@ -31,8 +31,8 @@ async def test_rows_agree_with_a_second_scoring_of_the_same_ids(rewrites):
     async with serve(loaded) as client:
         server._http = client
         await server.connect()
-        template, env = ChatTemplate(tokenizer), AgentEnvConfig(temperature=0.7)
-        checks = [check async for check in examine_rows(server, template, Hermes(), env)]
+        fitted, env = FittedFormat.of("auto", ChatTemplate(tokenizer)), AgentEnvConfig(temperature=0.7)
+        checks = [check async for check in examine_rows(server, fitted, env)]
     found = {check.name: check for check in checks}
     assert {name for name, check in found.items() if check.status is Status.WRONG} == set()
     assert found["logprobs"].data["mean"] < 1e-3
