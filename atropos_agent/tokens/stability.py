@@ -1,4 +1,5 @@
-"""Whether a chat template leaves what stands in a conversation as it is once new messages follow."""
+"""What short conversations of marks tell of a chat template: whether it leaves what stands in a conversation as it is
+once new messages follow, what it then adds, and which replies with calls it writes as their tool format does."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from atropos_agent.tokens.calls import CallsKind, results_of, texts_of
+from atropos_agent.tokens.calls import PROBE, CallsKind, results_of, text_behind, texts_of
 from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shaped, squeeze, user
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -94,6 +95,76 @@ class Stability:
     def _bare(self, text: str) -> str:
         text = squeeze(text)
         return text.replace(THINK, "").replace(THINK_END, "") if self.thoughtless else text
+
+
+def tail(
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    has_system: bool,
+    frame: Frame | None,
+    answered: bool,
+    tools: Tools,
+) -> str:
+    """Return what the template writes behind a reply without calls. answered: there were results of calls before."""
+    before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
+    before.append(user(0))
+    if answered or not any("tool_call_id" in message for message in messages):
+        before += [reply(1), *shaped(messages, 2, frame)]
+    text = template.render([*before, reply(400), *messages], tools=tools)
+    return text[text.rindex(mark(400)) + len(mark(400)) :]
+
+
+def tail_behind_calls(
+    template: ChatTemplate,
+    messages: Sequence[Message],
+    has_system: bool,
+    kind: CallsKind,
+    called: Message,
+    answered: bool,
+    tools: Tools,
+) -> str | None:
+    """Return what the template writes behind a reply with calls; None where it ends it otherwise than the model.
+
+    kind, called: of the reply, and the reply. answered: there were results of calls before."""
+    before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
+    before.append(user(0))
+    if answered:
+        earlier = kind.reply(20)
+        before += [earlier, *results_of(earlier, 30)]
+    marked = kind.shape.marked(called, 400)
+    text = template.render([*before, marked, *messages], tools=tools)
+    return text_behind(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
+
+
+def reads_back(template: ChatTemplate, kind: CallsKind, tools: Tools) -> bool:
+    """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
+    message = kind.reply(20)
+    try:
+        began, opened, plain, later = (
+            template.render(some, tools=tools, replying=replying)
+            for some, replying in (
+                ([user(0)], True),
+                ([user(0)], False),
+                ([user(0), reply(1), user(2)], False),
+                ([user(0), message, *results_of(message, 30)], True),
+            )
+        )
+    except template.refusals:
+        return False
+    shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
+    if sorted(marks(later)) != sorted(shown):
+        return False
+    # A prompt may begin thinking that the template leaves out of earlier turns.
+    plain = plain[: plain.index(mark(1))]
+    start = next((text for text in (began, plain, opened) if later.startswith(text)), None)
+    end = later.rindex(mark(20)) + len(mark(20))
+    rest = text_behind(later[end:], kind.shape.closing(message, 20))
+    if start is None or rest is None:
+        return False
+    written = later[len(start) : len(later) - len(rest)]
+    read = kind.shape.format.parse(written, thinking_open=template.opens_thinking and start == began)
+    names = {call.name for call in read.calls}
+    return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
 
 
 def probe(i: int, kind: Kind) -> Message:

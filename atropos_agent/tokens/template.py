@@ -16,10 +16,10 @@ from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import PROBE, CallsKind, quoted, results_of, text_behind
+from atropos_agent.tokens.calls import PROBE, CallsKind, quoted
 from atropos_agent.tokens.encoding import CUT, SPELLED, Encoder, unquoted
-from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, shaped, user
-from atropos_agent.tokens.stability import Stability, marks_of, probe
+from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, user
+from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls
 from atropos_agent.types import THINK, THINK_END, Message
 
 Kind = ReplyKind | CallsKind
@@ -213,7 +213,7 @@ class ChatTemplate:
     def takes(self, kind: CallsKind) -> bool:
         """Tell whether the template writes replies of this kind so that their tool format reads them back."""
         if kind not in self._takes:
-            self._takes[kind] = self._reads_back(kind)
+            self._takes[kind] = reads_back(self, kind, STUB)
         return self._takes[kind]
 
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
@@ -276,54 +276,25 @@ class ChatTemplate:
             self._stable[key] = any(probe.holds(has_system, kinds, last, settled) for _ in range(2))
         if not self._stable[key]:
             return None
+        shown = STUB if tools else ()
         if isinstance(last, CallsKind) and called is not None:
-            tail = self._tail_behind_calls(messages, has_system, tools, last, called, answered)
+            text = tail_behind_calls(self, messages, has_system, last, called, answered, shown)
         else:
-            tail = self._tail(messages, has_system, frame, tools, answered)
-        return None if tail is None else self._encode_tail(tail, end, closes=called is not None)
+            text = tail(self, messages, has_system, frame, answered, shown)
+        return None if text is None else self._encode_tail(text, end, closes=called is not None)
 
-    def _tail(
-        self, messages: Sequence[Message], has_system: bool, frame: Frame | None, tools: bool, answered: bool
-    ) -> str:
-        """Return what the template writes behind a reply without calls."""
-        before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
-        before.append(user(0))
-        if answered or not any("tool_call_id" in message for message in messages):
-            before += [reply(1), *shaped(messages, 2, frame)]
-        text = self.render([*before, reply(400), *messages], tools=STUB if tools else ())
-        return text[text.rindex(mark(400)) + len(mark(400)) :]
-
-    def _tail_behind_calls(
-        self,
-        messages: Sequence[Message],
-        has_system: bool,
-        tools: bool,
-        kind: CallsKind,
-        called: Message,
-        answered: bool,
-    ) -> str | None:
-        """Return what the template writes behind a reply with calls; None where it ends it otherwise than the model."""
-        before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
-        before.append(user(0))
-        if answered:
-            earlier = kind.reply(20)
-            before += [earlier, *results_of(earlier, 30)]
-        marked = kind.shape.marked(called, 400)
-        text = self.render([*before, marked, *messages], tools=STUB if tools else ())
-        return text_behind(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
-
-    def _encode_tail(self, tail: str, end: Sequence[int], *, closes: bool) -> list[int] | None:
+    def _encode_tail(self, text: str, end: Sequence[int], *, closes: bool) -> list[int] | None:
         """Return ids of what follows a reply, without the end that was sampled."""
         if not end:
-            return self.encode(tail, continues=True)
-        tail, close = tail.lstrip(), self._encoder.text_of(end[0])
-        if closes and not tail.startswith(close):
+            return self.encode(text, continues=True)
+        text, close = text.lstrip(), self._encoder.text_of(end[0])
+        if closes and not text.startswith(close):
             return None
         behind = self.decode(end[1:])
-        if behind or not tail.startswith(close):
-            return self.encode(tail.removeprefix(close).removeprefix(behind), continues=True)
+        if behind or not text.startswith(close):
+            return self.encode(text.removeprefix(close).removeprefix(behind), continues=True)
         # Encoded with the end that was sampled, because some such tokens take up the white space behind them.
-        return self.encode(tail, continues=True)[1:]
+        return self.encode(text, continues=True)[1:]
 
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
         """Return the template's text for messages; when `replying`, up to where the model's reply begins.
@@ -353,36 +324,6 @@ class ChatTemplate:
             else:
                 fitted.append(message)
         return fitted
-
-    def _reads_back(self, kind: CallsKind) -> bool:
-        """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
-        message = kind.reply(20)
-        try:
-            began, opened, plain, later = (
-                self.render(some, tools=STUB, replying=replying)
-                for some, replying in (
-                    ([user(0)], True),
-                    ([user(0)], False),
-                    ([user(0), reply(1), user(2)], False),
-                    ([user(0), message, *results_of(message, 30)], True),
-                )
-            )
-        except _REFUSALS:
-            return False
-        shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
-        if sorted(marks(later)) != sorted(shown):
-            return False
-        # A prompt may begin thinking that the template leaves out of earlier turns.
-        plain = plain[: plain.index(mark(1))]
-        start = next((text for text in (began, plain, opened) if later.startswith(text)), None)
-        end = later.rindex(mark(20)) + len(mark(20))
-        rest = text_behind(later[end:], kind.shape.closing(message, 20))
-        if start is None or rest is None:
-            return False
-        written = later[len(start) : len(later) - len(rest)]
-        read = kind.shape.format.parse(written, thinking_open=self.opens_thinking and start == began)
-        names = {call.name for call in read.calls}
-        return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
 
     def _keeps(self, messages: Sequence[Message]) -> bool:
         """Tell whether the template shows each of these messages once."""
