@@ -127,19 +127,29 @@ class DiskWatch:
         suspect = fill - seen.lowest_fill >= limit
         seen.at, seen.lowest_fill = time.monotonic(), fill
         found = await self._held(machine)
-        most_files = max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
-        written = (
-            max(found.bytes, limit - (most_files - found.files) * self._per_file) if self._per_file else found.bytes
-        )
+        written = self._written(found, limit)
         if suspect and not found.whole:
             written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
         if written > limit and grown:
-            what = f"{limit >> 20} MB" if found.files <= most_files else f"{most_files} files"
+            most = self._most_files(limit)
+            what = f"{limit >> 20} MB" if found.files <= most else f"{most} files"
             logger.info("Sandbox %s has written more than its limit of %s", machine.name, what)
             await machine.channel.kill_everything(
                 f"the disk limit of {what} is exceeded; every process was killed. Delete files to go on"
             )
+            # What was written while that was found out is not the next command's doing.
+            seen.written = max(written, self._written(await self._held(machine), limit))
+            seen.lowest_fill = self._fill()
+
+    def _most_files(self, limit: int) -> int:
+        return max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
+
+    def _written(self, found: Held, limit: int) -> int:
+        """Return the bytes that a machine has written; more, where its inodes have less room left."""
+        if not self._per_file:
+            return found.bytes
+        return max(found.bytes, limit - (self._most_files(limit) - found.files) * self._per_file)
 
     async def _held(self, machine: Machine) -> Held:
         """Return what a machine holds. Raises SandboxError."""
