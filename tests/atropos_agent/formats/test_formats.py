@@ -52,7 +52,7 @@ def test_a_format_is_found_by_its_name():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("hermse", "there is none of that name; choose hermes"),
+        ("hermse", "did you mean hermes\\?; choose hermes"),
         ("package.module.Class", "package.module:name"),
         ("no_such_package:Class", "No module named 'no_such_package'"),
         ("json:NoSuchClass", "json has no NoSuchClass"),

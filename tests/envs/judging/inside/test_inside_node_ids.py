@@ -1,0 +1,42 @@
+"""Tests by their ids, files and decorators."""
+
+import ast
+
+import node_ids
+import pytest
+
+
+@pytest.mark.parametrize(
+    "decorator, expects",
+    [
+        ("pytest.mark.xfail", True),
+        ("pytest.mark.xfail()", True),
+        ("pytest.mark.xfail(reason='broken', run=False)", True),
+        ("pytest.mark.xfail(sys.platform == 'win32', reason='there')", False),
+        ("pytest.mark.xfail(raises=ValueError)", False),
+        ("pytest.mark.skip", False),
+        ("xfail", False),
+    ],
+)
+def test_a_mark_without_a_condition_expects_a_failure(decorator, expects):
+    assert node_ids.expects_failure(ast.parse(decorator, mode="eval").body) is expects
+
+
+@pytest.mark.parametrize(
+    "test, path, is_it",
+    [
+        ("tests/test_a.py::test_x", "/app/tests/test_a.py", True),
+        ("./tests/test_a.py::test_x", "/app/tests/test_a.py", True),
+        ("test_x", "/app/tests/test_a.py", True),
+        ("a.py::test_x", "/app/tests/test_a.py", False),
+        ("tests/test_a.py::test_xy", "/app/tests/test_a.py", False),
+        ("tests/test_b.py::test_x", "/app/tests/test_a.py", False),
+    ],
+)
+def test_an_id_is_that_of_a_test_in_the_file_it_names(test, path, is_it):
+    assert node_ids.is_id(test, path, "test_x") is is_it
+
+
+def test_modules_of_tests_are_known_by_their_names():
+    names = ["test_a.py", "tests.py", "a_test.py", "a_tests.py", "conftest.py", "test_a.txt", "a.py"]
+    assert [name for name in names if node_ids.is_test_module(name)] == names[:4]

@@ -1,0 +1,51 @@
+"""Programs that run tests by themselves are watched as the runners are."""
+
+import json
+
+import pytest
+from program import Program
+from python_call import PythonCall
+
+CASES = """\
+import unittest
+from solution import double
+
+class TestDouble(unittest.TestCase):
+    def test_two(self):
+        self.assertEqual(double(2), 4)
+"""
+BY_UNITTEST = CASES + "\nif __name__ == '__main__':\n    unittest.main()\n"
+BY_PYTEST = "import sys, pytest\nsys.exit(pytest.main(['-q', '-p', 'no:xdist', '-p', 'no:asyncio', 'test_it.py']))\n"
+RIGHT, WRONG, EARLY = "return 2 * n", "return 2 * n + 1", "import os; os._exit(0)"
+
+
+def run(tmp_path, files, argv):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    call = PythonCall(argv)
+    status = Program(call, call.what if call.kind == "script" else "").run()
+    (seen,) = json.loads((tmp_path / "watched.json").read_text())
+    return status, seen
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize(
+    "files, argv",
+    [
+        ({"test_it.py": BY_UNITTEST}, ["test_it.py"]),
+        ({"test_it.py": CASES}, ["-m", "unittest", "test_it"]),
+        ({"test_it.py": CASES, "runs.py": BY_PYTEST}, ["runs.py"]),
+    ],
+)
+@pytest.mark.parametrize("body, is_right", [(RIGHT, True), (WRONG, False), (EARLY, False)])
+def test_what_a_program_runs_is_seen(tmp_path, files, argv, body, is_right):
+    status, seen = run(tmp_path, {**files, "solution.py": f"def double(n):\n    {body}\n"}, argv)
+    assert (status == 0, seen["problem"] is None) == (is_right, is_right), seen
+    assert (set(seen["tests"].values()) == {"passed"}) is is_right
+
+
+@pytest.mark.usefixtures("judged")
+def test_a_program_without_a_test_is_not_taken_for_tests_that_passed(tmp_path):
+    status, seen = run(tmp_path, {"runs.py": "print('OK')\n"}, ["runs.py"])
+    assert status != 0
+    assert seen["problem"] == "the program ran no test that could be watched"
