@@ -345,6 +345,33 @@ async def test_an_api_that_was_replaced_between_two_questions_is_noticed(tmp_pat
         assert side.sender.env_id != other.env_id
 
 
+async def test_behind_a_proxy_an_api_that_was_replaced_is_noticed_after_a_silence(tmp_path, run_api, monkeypatch):
+    monkeypatch.setattr(Sender, "poll_s", 1000.0)
+    async with at_work(tmp_path, run_api, batch=2) as (_, side, trainer):  # the proxy's connections never last
+        await side.add(1)
+        async with side.sending():
+            await side.reaches(delivered=1)
+            run_api.stop()
+            run_api.start()
+            other = Other(run_api.url)
+            await other.join()
+            await asyncio.sleep(Sender.silence_s)
+            await side.add(1)
+            await trainer.has("g0", "g1")
+        assert trainer.senders == {side.sender.env_id: 2}
+        assert side.sender.env_id != other.env_id
+
+
+async def test_a_group_that_the_api_takes_for_anothers_is_not_delivered(tmp_path, run_api):
+    async with at_work(tmp_path, run_api) as (proxy, side, trainer):
+        proxy.only = b"/scored_data"
+        proxy.plan.append(b'{"status": "buffered"}')
+        await side.add(2)
+        async with side.sending():
+            await trainer.has("g1")
+            await side.reaches(delivered=1, uncertain=1)
+
+
 async def test_a_run_that_registers_again_has_no_second_weight(tmp_path, run_api):
     async with at_work(tmp_path, run_api) as (proxy, side, trainer):
         proxy.only = b"/register-env"
