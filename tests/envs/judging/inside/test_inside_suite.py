@@ -1,6 +1,5 @@
 """What follows from the messages of a run of tests."""
 
-import ast
 import json
 import subprocess
 import sys
@@ -116,22 +115,3 @@ def test_what_the_reference_passed_is_asked_for_and_nothing_else(judged):
     record = {"tests": {"test_a.py::test_a": []}, "sites": [], "odd": []}
     assert judged(files, record=record).status == 0
     assert judged(files, record={**record, "tests": {"test_a.py::test_c": []}}).status == 1
-
-
-@pytest.mark.parametrize(
-    "decorator, expected",
-    [
-        ("pytest.mark.xfail", True),
-        ("pytest.mark.xfail(reason='x')", True),
-        ("pytest.mark.xfail(True)", False),
-        ("f", False),
-    ],
-)
-def test_only_a_mark_without_a_condition_expects_a_failure(decorator, expected):
-    assert suite.expects_failure(ast.parse(decorator, mode="eval").body) is expected
-
-
-def test_a_node_id_belongs_to_the_file_that_it_names():
-    assert suite.is_id("tests/test_a.py::test_one", "/app/tests/test_a.py", "test_one")
-    assert not suite.is_id("other/test_a.py::test_one", "/app/tests/test_a.py", "test_one")
-    assert suite.is_id("test_one", "/app/tests/test_a.py", "test_one")
