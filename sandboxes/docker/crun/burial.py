@@ -1,0 +1,102 @@
+"""What an owner's death leaves on the disk and among control groups, and its removal.
+
+Everything of an owner is in one folder, whose lock it holds as long as it lives. Beside it waits a process for that
+lock: should the owner be killed, that one clears up, and else whoever starts next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandboxes.docker.crun.cgroups import Cgroup, is_unified
+from sandboxes.docker.crun.layers import remove_tree
+
+logger = logging.getLogger(__name__)
+
+GROUND = "atropos-agent"
+"""The folder of all owners, in the Docker daemon's directory."""
+LOCK, CGROUP, STATE = "lock", "cgroup", "crun"
+PREFIX = "atropos-"
+_LONG_S = 30.0
+_TICK_S = 0.01
+
+
+def reap_dead_folders(storage: Path) -> int:
+    """Remove what owners have left that are dead. Returns how many there were."""
+    ground, buried = storage / GROUND, 0
+    folders = sorted(ground.iterdir()) if ground.is_dir() else []
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            buried += _bury_if_dead(folder)
+    if buried:
+        logger.warning("Removed the sandboxes of %d dead processes", buried)
+    return buried
+
+
+def _bury_if_dead(folder: Path) -> bool:
+    lock = os.open(folder / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False  # it lives, or is being buried
+    else:
+        bury(folder)
+        return True
+    finally:
+        os.close(lock)
+
+
+def bury(folder: Path) -> None:
+    """End and remove all that is left of a dead owner, whose lock the caller holds."""
+    until = time.monotonic() + _LONG_S
+    while _end(folder) and time.monotonic() < until:
+        time.sleep(_TICK_S)
+    remove_tree(folder)
+
+
+def _end(folder: Path) -> bool:
+    """Kill what runs and remove control groups. Returns whether there was anything."""
+    found = False
+    for pid in _runtimes(folder):
+        found = True
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for cgroup in _cgroups(folder):
+        cgroup.end()
+        found |= not cgroup.remove()
+    return found
+
+
+def _runtimes(folder: Path) -> Iterator[int]:
+    """Yield the processes of crun's that work for this owner, those included that are about to become a sandbox."""
+    root = os.fsencode(folder / STATE)
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if root in arguments:
+            yield int(process.name)
+
+
+def _cgroups(folder: Path) -> list[Cgroup]:
+    try:
+        parent = (folder / CGROUP).read_text(encoding="utf-8")
+    except FileNotFoundError:  # it had not got that far
+        return []
+    unified = is_unified()
+    name = f"{PREFIX}{folder.name}-*"
+    above = Cgroup(parent, unified).folders()
+    return [Cgroup(f"{parent}/{one}", unified) for one in {found.name for up in above for found in up.glob(name)}]
+
+
+if __name__ == "__main__":
+    bury(Path(sys.argv[1]))

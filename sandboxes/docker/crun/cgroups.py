@@ -1,0 +1,115 @@
+"""The control group of a sandbox: its processes, how near it is to its limits, and its end. Versions 1 and 2."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+TREE = Path("/sys/fs/cgroup")
+_FREEZE_S = 5.0
+_TICK_S = 0.0005
+_FULL = 0.97
+"""The share of its memory from which on a sandbox is at its limit."""
+
+
+def is_unified(tree: Path = TREE) -> bool:
+    """Return whether the machine has version 2 alone."""
+    return (tree / "cgroup.controllers").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """path: below each hierarchy, without a slash before it."""
+
+    path: str
+    unified: bool
+    tree: Path = TREE
+
+    def _of(self, controller: str) -> Path:
+        return self.tree / self.path if self.unified else self.tree / controller / self.path
+
+    def folders(self) -> list[Path]:
+        """Return it in each hierarchy that has it."""
+        if self.unified:
+            return [self.tree / self.path]
+        return [folder / self.path for folder in self.tree.iterdir() if not folder.is_symlink()]
+
+    def processes(self) -> list[int]:
+        """Return the ids of its processes, those of groups below it left out."""
+        try:
+            return [int(pid) for pid in (self._of("freezer") / "cgroup.procs").read_text(encoding="ascii").split()]
+        except OSError:  # it is gone
+            return []
+
+    def freeze(self) -> None:
+        """Stop all its processes, until `thaw`. Raises OSError where they do not stop."""
+        until = time.monotonic() + _FREEZE_S
+        self._switch("1", "FROZEN")
+        while not self._is_frozen():
+            if time.monotonic() > until:
+                self.thaw()
+                raise TimeoutError(f"the processes of {self.path} do not stop")
+            time.sleep(_TICK_S)
+
+    def thaw(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._switch("0", "THAWED")
+
+    def _switch(self, unified: str, old: str) -> None:
+        file, word = ("cgroup.freeze", unified) if self.unified else ("freezer.state", old)
+        (self._of("freezer") / file).write_text(word, encoding="ascii")
+
+    def _is_frozen(self) -> bool:
+        folder = self._of("freezer")
+        if self.unified:
+            return "frozen 1" in (folder / "cgroup.events").read_text(encoding="ascii")
+        return (folder / "freezer.state").read_text(encoding="ascii").strip() == "FROZEN"
+
+    def full(self) -> str | None:
+        """Return which limit it is at; None for none."""
+        try:
+            memory, limit = (
+                ("memory.current", "memory.max") if self.unified else ("memory.usage_in_bytes", "memory.limit_in_bytes")
+            )
+            used, most = self._number("memory", memory), self._number("memory", limit)
+            # What files have in memory is given up when it is needed.
+            if most is not None and used is not None and used - self._cached() >= _FULL * most:
+                return "memory"
+            current, most = self._number("pids", "pids.current"), self._number("pids", "pids.max")
+            return "processes" if most is not None and current is not None and current >= most else None
+        except OSError:
+            return None
+
+    def _number(self, controller: str, file: str) -> int | None:
+        text = (self._of(controller) / file).read_text(encoding="ascii").strip()
+        return None if text == "max" else int(text)
+
+    def _cached(self) -> int:
+        lines = (self._of("memory") / "memory.stat").read_text(encoding="ascii").splitlines()
+        found = {name: int(value) for name, value in map(str.split, lines)}
+        return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("active_file", "inactive_file"))
+
+    def end(self) -> None:
+        """Kill all its processes, frozen ones too; they are gone a moment later."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            self.thaw()
+
+    def remove(self) -> bool:
+        """Remove it with the groups below it. Returns whether it is gone: not while it has processes."""
+        gone = True
+        for folder in self.folders():
+            for inner, _, _ in os.walk(folder, topdown=False):
+                try:
+                    Path(inner).rmdir()
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    gone = False
+        return gone

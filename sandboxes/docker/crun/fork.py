@@ -1,0 +1,142 @@
+"""Freezing what a living sandbox has written, so that others can begin with it.
+
+What it has written so far becomes a layer that nobody changes any more, and it goes on with a new folder above that: in
+its place a new root is put under its processes. The kernel sees to it that none of them can write to the old one. Where
+one would notice (it runs in a directory or has a file open; an idle shell of a session finds its place again by itself)
+what was written is copied instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import stat
+from pathlib import Path
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun import kernel
+from sandboxes.docker.crun.box import Box
+from sandboxes.docker.crun.layers import MOUNT_FLAGS, Point, Stack, copy_layer, hold
+
+_OWN_UID = 60417
+"""The executor's, `self.c`."""
+
+
+async def freeze(box: Box) -> Point:
+    """Return a sandbox's files as they are now, to be let go of in the end. Raises SandboxError. Not to cancel."""
+    root = box.upper.stat()
+    try:
+        stack = await box.stage.do(_without_copy, box)
+        if stack is None:
+            layer = box.home.layer(box.home.new_name(), kept=False)
+            stack = (layer, *box.stack)
+            try:
+                await asyncio.to_thread(copy_layer, box.upper, layer.path)
+            finally:
+                await asyncio.to_thread(box.cgroup.thaw)
+    except OSError as error:
+        raise SandboxError(f"sandbox {box.name} can't be forked: {error}") from error
+    executor = box.home.executor
+    point = Point(
+        (executor, *(one for one in stack if one is not executor)), stat.S_IMODE(root.st_mode), root.st_uid, root.st_gid
+    )
+    hold(point.stack)
+    return point
+
+
+def _without_copy(box: Box) -> Stack | None:
+    """Return layers that hold the sandbox's files as they are; None where they have to be copied, and nothing in it
+    moves until then. In the stage's thread."""
+    if not _has_content(box.upper):
+        return box.stack
+    box.cgroup.freeze()
+    still = False
+    try:
+        if _nobody_notices(box) and _writes_end(box):
+            _put_new_root(box)
+            return box.stack
+        still = True
+        return None
+    finally:
+        if not still:
+            box.cgroup.thaw()
+
+
+def _has_content(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is not None
+
+
+def _nobody_notices(box: Box) -> bool:
+    """Return whether all processes but the executor's own are idle shells of sessions, with none of its files open."""
+    device = os.fstat(box.root).st_dev
+    first = box.container.first
+    shared = {name for name in _streams(first).values() if name.startswith("pipe:")}
+    uids = {pid: _owner(pid) for pid in box.cgroup.processes() if _stat(pid)[0] != "Z"}
+    ours = {pid for pid, uid in uids.items() if uid == _OWN_UID}
+    return first in ours and all(
+        int(_stat(pid)[1]) in ours and _is_shell(pid, shared) and not _holds(pid, device) for pid in uids.keys() - ours
+    )
+
+
+def _is_shell(pid: int, shared: set[str]) -> bool:
+    """Return whether a process has the pipes of a session's loop, whose other ends the executor holds."""
+    streams = _streams(pid)
+    return streams.get("3", "") in shared and streams.get("4", "") in shared
+
+
+def _streams(pid: int) -> dict[str, str]:
+    found = {}
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        found[fd.name] = os.readlink(fd)  # noqa: PTH115
+    return found
+
+
+def _holds(pid: int, device: int) -> bool:
+    """Return whether a process has a file of a device open, or writes to one in its memory."""
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        if fd.stat().st_dev == device:
+            return True
+    maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    return any(line.split(" ", 2)[1][1::2] == "ws" for line in maps.splitlines())
+
+
+def _owner(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+def _stat(pid: int) -> list[str]:
+    """Return a process's state, its parent's id, and so on."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def _writes_end(box: Box) -> bool:
+    """Make what the processes see read-only for ever. Returns False where one of them has a file open to write."""
+    with box.stage.visiting(box.container.first):
+        try:
+            kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | MOUNT_FLAGS)
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+    return True
+
+
+def _put_new_root(box: Box) -> None:
+    """Make what was written a layer, and put a new root above that under the processes."""
+    try:
+        tree = box.stack_up()
+        with box.stage.visiting(box.container.first):
+            kernel.move_mount(tree, "/")
+            os.fchdir(tree)
+            for name in box.tops:
+                kernel.mount("/" + name, name, None, kernel.MOVE)
+            kernel.pivot_root(".", ".")
+            kernel.unmount(".")
+    except (OSError, SandboxError) as error:
+        box.container.kill()  # it has no root that it could go on with
+        raise SandboxError(f"sandbox {box.name} has got no new root: {error}") from error
+    os.close(box.root)
+    box.root = tree

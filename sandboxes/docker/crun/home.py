@@ -1,0 +1,107 @@
+"""The folder of one backend's sandboxes, and the process that clears it up should its owner be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Self
+
+import sandboxes
+from sandboxes.docker.crun.burial import CGROUP, GROUND, LOCK, STATE, bury
+from sandboxes.docker.crun.layers import Layer
+from sandboxes.shielding import finish
+
+EXECUTOR = ".atropos-executor"
+HOSTNAME = "sandbox"
+_HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
+
+
+class Home:
+    """Where an owner's sandboxes are; used as `async with`, and then removed.
+
+    storage: the Docker daemon's directory. parent: the control group in which theirs are.
+    """
+
+    def __init__(self, storage: Path, owner: str, parent: str, executor: bytes) -> None:
+        self.storage = storage
+        self.path = storage / GROUND / owner
+        self.owner = owner
+        self.parent = parent
+        self.state = self.path / STATE
+        self.executor = self.layer("executor")
+        """The program of process 1, above all that a fork has changed."""
+        self.etc = self.layer("etc")
+        """What the Docker daemon makes above an image: names of hosts, places for mounts."""
+        self._program = executor
+        self._numbers = itertools.count(1)
+        self._lock = -1
+        self._watcher = 0
+
+    async def __aenter__(self) -> Self:
+        try:
+            await finish(asyncio.to_thread(self._make))
+        except BaseException:
+            await finish(asyncio.to_thread(self._leave))
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self._leave)
+
+    def new_name(self) -> str:
+        """Return a name that nobody has used."""
+        return str(next(self._numbers))
+
+    def layer(self, name: str, *, kept: bool = True) -> Layer:
+        return Layer(self.path / name, f"{GROUND}/{self.owner}/{name}", kept)
+
+    def _make(self) -> None:
+        self.path.parent.mkdir(mode=0o700, exist_ok=True)
+        self.path.mkdir(mode=0o700)
+        self._lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        (self.path / CGROUP).write_text(self.parent, encoding="utf-8")
+        self._watcher = self._watch()
+        self.state.mkdir(mode=0o700)
+        _write(self.executor.path / EXECUTOR, self._program, 0o755)
+        for name in ("dev", "proc", "sys"):
+            make_folder(self.etc.path / name)
+        for name, text in {"hosts": _HOSTS, "hostname": HOSTNAME + "\n", "resolv.conf": ""}.items():
+            _write(self.etc.path / "etc" / name, text.encode(), 0o644)
+        _write(self.etc.path / ".dockerenv", b"", 0o755)
+
+    def _watch(self) -> int:
+        """Start what waits for the lock, that is, for the end of this process, and then buries what is left."""
+        program = [sys.executable, "-m", "sandboxes.docker.crun.burial", str(self.path)]
+        where = os.pathsep.join({str(Path(place).parent) for place in sandboxes.__path__})
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+        command = ["flock", str(self.path / LOCK), *program]
+        environment = os.environ | {"PYTHONPATH": where}
+        return os.posix_spawnp("flock", command, environment, file_actions=quiet, setsid=True)
+
+    def _leave(self) -> None:
+        if self._watcher:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # something else has ended it
+                os.kill(self._watcher, signal.SIGKILL)
+                os.waitpid(self._watcher, 0)
+        bury(self.path)
+        if self._lock >= 0:
+            os.close(self._lock)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that everybody may read, whatever this process's umask is."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o755)
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    make_folder(path.parent)
+    path.write_bytes(data)
+    path.chmod(mode)

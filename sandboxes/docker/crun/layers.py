@@ -1,0 +1,109 @@
+"""Files of sandboxes as layers of overlay mounts: the images' own, ours, and what sandboxes have written."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun import kernel
+
+MOUNT_FLAGS = kernel.NO_DEV
+_OPTIONS = "index=off,redirect_dir=off,metacopy=off"
+"""As the Docker daemon mounts: a layer is what lies in its folder, and nothing points elsewhere."""
+_PAGE = 4095
+"""Bytes of options that a mount takes."""
+
+
+@dataclass(eq=False, slots=True)
+class Layer:
+    """A folder of files that do not change any more.
+
+    name: a short path from the Docker daemon's directory, since all of a mount have to fit into a page.
+    users: how many sandboxes and forks need it; with the last one it goes, but for an image's or the backend's own,
+        which is `kept`.
+    """
+
+    path: Path
+    name: str
+    kept: bool = True
+    users: int = 0
+
+
+Stack = tuple[Layer, ...]
+"""What a sandbox sees of others' files, the uppermost first."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Point:
+    """A sandbox's files at one moment. mode, uid, gid: the root directory's own."""
+
+    stack: Stack
+    mode: int = 0o755
+    uid: int = 0
+    gid: int = 0
+
+
+def hold(stack: Stack) -> None:
+    for layer in stack:
+        layer.users += 1
+
+
+async def let_go(stack: Stack) -> None:
+    """Remove what nobody needs any more."""
+    for layer in stack:
+        layer.users -= 1
+        if not layer.kept and layer.users == 0:
+            await asyncio.to_thread(remove_tree, layer.path)
+
+
+def image_layers(driver: Mapping[str, Any]) -> Stack:
+    """Return the layers of an image, as the Docker daemon tells of its storage. Raises SandboxError where they are not
+    here."""
+    data = driver.get("Data") or {}
+    folders = [data.get("UpperDir") or "", *(data.get("LowerDir") or "").split(":")]
+    layers = []
+    for folder in filter(None, folders):
+        try:
+            name = (Path(folder).parent / "link").read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise SandboxError(f"a layer of the image is not to be found on this machine: {error}") from error
+        layers.append(Layer(Path(folder), f"overlay2/l/{name}"))
+    return tuple(layers)
+
+
+def mount_overlay(target: Path, upper: Path, work: Path, stack: Sequence[Layer]) -> None:
+    """Mount a stack with a folder to write to. The present directory is the Docker daemon's."""
+    lower = ":".join(layer.name for layer in stack)
+    options = f"lowerdir={lower},upperdir={upper},workdir={work},{_OPTIONS}"
+    if len(options.encode()) > _PAGE:
+        raise SandboxError(
+            f"these files are forks of forks, {len(stack)} layers deep, of which no more fit into one mount; "
+            "download them, and upload them to a new sandbox"
+        )
+    kernel.mount("overlay", str(target), "overlay", MOUNT_FLAGS, options)
+
+
+def copy_layer(source: Path, target: Path) -> None:
+    """Copy what a sandbox has written, with all that a layer is made of. Raises OSError."""
+    command = ["cp", "-a", "--reflink=auto", "--", str(source), str(target)]
+    done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    if done.returncode != 0:
+        raise OSError(f"what a sandbox has written can't be copied: {done.stderr.decode(errors='replace')[-500:]}")
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree, however deep, as far as that can be."""
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        if not path.exists():
+            return
+        subprocess.run(["rm", "-rf", "--", str(path)], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+    except (OSError, RecursionError):
+        subprocess.run(["rm", "-rf", "--", str(path)], check=False, stdin=subprocess.DEVNULL, capture_output=True)

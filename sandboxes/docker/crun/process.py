@@ -1,0 +1,88 @@
+"""One container of crun's, from its start to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from pathlib import Path
+
+_DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Signals that Python ignores, which a program would inherit."""
+
+
+class Container:
+    """A process of crun's in the foreground, which waits for the container and then removes what it has made for it.
+
+    To be used in the event loop but for `spawn`.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.first = -1
+        """The id of the container's first process, once it is known."""
+        self._first_fd = -1
+        self._fd = os.pidfd_open(pid)
+        self._ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().add_reader(self._fd, self._end)
+
+    def _end(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._fd)
+        os.close(self._fd)
+        try:
+            code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        except ChildProcessError:  # somebody else in this process has waited for it
+            code = -1
+        if not self._ended.done():
+            self._ended.set_result(code)
+
+    def began(self, first: int) -> None:
+        """Take note of the first process, which must be there."""
+        self.first, self._first_fd = first, os.pidfd_open(first)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return how the container ended, as a shell would tell; None while it runs."""
+        return self._ended.result() if self._ended.done() else None
+
+    def kill(self) -> None:
+        if self._first_fd >= 0:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._first_fd, signal.SIGKILL)
+
+    async def ended(self, timeout_s: float) -> int:
+        """Wait for its end, and return how it ended. Raises TimeoutError."""
+        return await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
+
+    async def close(self, timeout_s: float) -> bool:
+        """Kill it, and crun where it does not see to that. Returns whether crun has removed what it had made."""
+        self.kill()
+        try:
+            code = await self.ended(timeout_s)
+        except TimeoutError:
+            os.kill(self.pid, signal.SIGKILL)
+            await self._ended
+            return False
+        finally:
+            if self._first_fd >= 0:
+                os.close(self._first_fd)
+                self._first_fd = -1
+        return code >= 0  # it was not killed itself
+
+
+def spawn(crun: Path, state: Path, bundle: Path, name: str, stream: socket.socket) -> int:
+    """Start crun with a bundle. stream: what the container's first process reads and writes. Returns crun's id."""
+    command = [
+        *(str(crun), f"--root={state}", "--cgroup-manager=cgroupfs", f"--log={bundle / 'log'}"),
+        *("run", f"--bundle={bundle}", name),
+    ]
+    files = [
+        (os.POSIX_SPAWN_DUP2, stream.fileno(), 0),
+        (os.POSIX_SPAWN_DUP2, stream.fileno(), 1),
+        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+    ]
+    return os.posix_spawn(
+        crun, command, {"PATH": os.defpath}, file_actions=files, setsid=True, setsigmask=[], setsigdef=_DEFAULT
+    )

@@ -1,0 +1,61 @@
+"""A thread whose mounts nobody else sees, and which are gone with this process however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Self, TypeVar
+
+from sandboxes.docker.crun import kernel
+
+T = TypeVar("T")
+
+
+class Stage:
+    """A mount namespace of our own, and the one thread that works in it; used as `async with`."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "sandbox mounts")
+        self._own = -1
+
+    async def __aenter__(self) -> Self:
+        """Raise OSError where this process may not have mounts of its own."""
+        try:
+            await self.do(self._enter)
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await asyncio.to_thread(self._thread.shutdown)
+        if self._own >= 0:
+            os.close(self._own)
+
+    async def do(self, work: Callable[..., T], *args: object) -> T:
+        """Do something in the thread, one thing at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+
+    def _enter(self) -> None:
+        kernel.unshare(kernel.NEW_MOUNTS)
+        # What the machine unmounts is unmounted here as well; nothing goes the other way.
+        kernel.mount("none", "/", None, kernel.RECURSIVE | kernel.SLAVE)
+        # Beside version 1 its controllers are what crun takes, and complains where version 2 has others.
+        with contextlib.suppress(OSError):
+            kernel.unmount("/sys/fs/cgroup/unified")
+        self._own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    @contextmanager
+    def visiting(self, process: int) -> Iterator[None]:
+        """Be among the mounts of a process, and at its root, for the block. To be used in the thread."""
+        theirs = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            kernel.enter(theirs)
+            yield
+        finally:
+            os.close(theirs)
+            kernel.enter(self._own)

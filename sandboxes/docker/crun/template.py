@@ -1,0 +1,125 @@
+"""How a container is isolated: as the Docker daemon itself does it, read from the description that it gave its runtime.
+
+Whatever this Docker daemon gives a container (namespaces, limits, seccomp profile, capabilities, masked and read-only
+paths, devices, AppArmor profile), ours gets, as the Open Container Initiative's runtime specification writes it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun.home import EXECUTOR, HOSTNAME
+
+_NAMESPACES = ("pid", "network", "ipc", "uts", "mount", "cgroup")
+_PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LIMITS = {
+    "Max cpu time": "RLIMIT_CPU",
+    "Max file size": "RLIMIT_FSIZE",
+    "Max data size": "RLIMIT_DATA",
+    "Max stack size": "RLIMIT_STACK",
+    "Max core file size": "RLIMIT_CORE",
+    "Max resident set": "RLIMIT_RSS",
+    "Max processes": "RLIMIT_NPROC",
+    "Max open files": "RLIMIT_NOFILE",
+    "Max locked memory": "RLIMIT_MEMLOCK",
+    "Max address space": "RLIMIT_AS",
+    "Max file locks": "RLIMIT_LOCKS",
+    "Max pending signals": "RLIMIT_SIGPENDING",
+    "Max msgqueue size": "RLIMIT_MSGQUEUE",
+    "Max nice priority": "RLIMIT_NICE",
+    "Max realtime priority": "RLIMIT_RTPRIO",
+    "Max realtime timeout": "RLIMIT_RTTIME",
+}
+_UNLIMITED = 2**64 - 1
+
+Template = dict[str, Any]
+
+
+def read_template(process: int, proc: Path = Path("/proc")) -> Template:
+    """Return the description of a running container of the Docker daemon's, whose first process has this id here.
+
+    Raises SandboxError where it is not to be found.
+    """
+    try:
+        stat = (proc / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
+        parent = stat.rpartition(")")[2].split()[1]
+        # What has started it works in the folder that describes it.
+        found = json.loads((proc / parent / "cwd" / "config.json").read_bytes())
+        limits = (proc / str(process) / "limits").read_text(encoding="ascii")
+        return _general(found, limits)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise SandboxError(f"how the Docker daemon isolates a container can't be read: {error!r}") from error
+
+
+def _general(found: Template, limits: str) -> Template:
+    """Return what of a container's description is true of all of its kind."""
+    kinds = {space["type"] for space in found["linux"]["namespaces"]}
+    if "user" in kinds or not {"pid", "network", "ipc", "uts", "mount"} <= kinds:
+        raise ValueError(f"its namespaces are {sorted(kinds)}")
+    if not found["linux"].get("seccomp", {}).get("syscalls"):
+        raise ValueError("it has no seccomp profile")
+    process = dict(found["process"], terminal=False, cwd="/", rlimits=_rlimits(limits))
+    process["args"] = ["/" + EXECUTOR, *process["args"][1:]]
+    process.pop("consoleSize", None)
+    linux = dict(found["linux"], namespaces=[{"type": kind} for kind in _NAMESPACES])
+    template: Template = {
+        "ociVersion": found["ociVersion"],
+        "process": process,
+        "root": {"path": "root"},
+        "hostname": HOSTNAME,
+        # The Docker daemon binds files with names of hosts; ours are in a layer.
+        "mounts": [mount for mount in found["mounts"] if mount.get("type") != "bind"],
+        "linux": linux,
+    }
+    if not any(mount["destination"] == "/dev/shm" for mount in template["mounts"]):
+        raise ValueError("it has no /dev/shm of its own")
+    return template
+
+
+def _rlimits(text: str) -> list[dict[str, Any]]:
+    """Return the limits that /proc/PID/limits tells of."""
+    found = []
+    for line in text.splitlines()[1:]:
+        name = next((name for name in _LIMITS if line.startswith(name + " ")), None)
+        if name is None:
+            continue
+        soft, hard = (_UNLIMITED if n == "unlimited" else int(n) for n in line.removeprefix(name).split()[:2])
+        found.append({"type": _LIMITS[name], "soft": soft, "hard": hard})
+    if len(found) != len(_LIMITS):
+        raise ValueError("it does not tell all of its limits")
+    return found
+
+
+def describe(
+    template: Template, cgroup: str, environment: Sequence[str], folders: Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """Return the description of one container. environment: the image's. folders: see `Kind.mounts`."""
+    known = {entry.partition("=")[0] for entry in environment}
+    more = [entry for entry in (_PATH, f"HOSTNAME={HOSTNAME}") if entry.partition("=")[0] not in known]
+    process = template["process"] | {"env": [*more, *environment]}
+    linux = template["linux"] | {"cgroupsPath": cgroup}
+    bound = [
+        {"destination": target, "type": "bind", "source": folder, "options": ["rbind", "ro", "nosuid", "nodev"]}
+        for target, folder in folders
+    ]
+    mounts = [*template["mounts"], *bound]
+    return json.dumps(template | {"process": process, "linux": linux, "mounts": mounts}).encode()
+
+
+def with_filter(template: Template, program: bytes) -> Template:
+    """Return a template whose seccomp profile needs not be compiled again, half of what a start costs.
+
+    program: what crun has made of the profile. A crun that does not know of this takes the profile.
+    """
+    return template | {"annotations": {"run.oci.seccomp_bpf_data": base64.b64encode(program).decode()}}
+
+
+def tops(template: Mapping[str, Any]) -> list[str]:
+    """Return what is mounted in the root directory itself, without slashes."""
+    places = {mount["destination"].strip("/").partition("/")[0] for mount in template["mounts"]}
+    return sorted(places)

@@ -1,0 +1,265 @@
+"""Trees of a sandbox's files, read and written from outside.
+
+What runs inside may change everything meanwhile. So a path is resolved by the kernel, within the sandbox's root
+directory; what is read is what was looked at; and nothing but regular files is opened.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import posixpath
+import stat
+import tarfile
+from collections.abc import Iterator
+
+from sandboxes.docker.crun.kernel import open_in
+
+_FOLDER = os.O_PATH | os.O_DIRECTORY
+_ITSELF = os.O_PATH | os.O_NOFOLLOW
+
+
+def unpack_tree(root: int, archive: bytes, target: str) -> None:
+    """Unpack a tar archive into the directory `target`; what is there stays, but for what the archive names.
+
+    Raises OSError where the path leads nowhere, ValueError where the archive is none.
+    """
+    os.close(open_in(root, target, _FOLDER))
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            _Unpacking(root, target, tar).do()
+    except tarfile.TarError as error:
+        raise ValueError(f"not a tar archive: {error}") from error
+
+
+class _Unpacking:
+    """One archive on its way into a directory. No name in it leads above that, but a link in the way may."""
+
+    def __init__(self, root: int, target: str, tar: tarfile.TarFile) -> None:
+        self._root = root
+        self._target = target
+        self._tar = tar
+
+    def do(self) -> None:
+        folders = []
+        above, parent = "", self._folder("")
+        try:
+            for member in self._tar:
+                path = posixpath.normpath("/" + member.name).strip("/")
+                if not path:
+                    continue
+                if posixpath.dirname(path) != above:  # neighbours stand beside each other in most archives
+                    above, other = posixpath.dirname(path), self._folder(posixpath.dirname(path))
+                    os.close(parent)
+                    parent = other
+                self._make(member, parent, posixpath.basename(path))
+                if member.isdir():
+                    folders.append((path, member.mtime))
+        finally:
+            os.close(parent)
+        for path, mtime in reversed(folders):  # what was put into them has changed them
+            parent = self._folder(posixpath.dirname(path))
+            try:
+                os.utime(posixpath.basename(path), (mtime, mtime), dir_fd=parent, follow_symlinks=False)
+            finally:
+                os.close(parent)
+
+    def _folder(self, path: str) -> int:
+        """Return a descriptor of a directory, which is made where it is missing."""
+        try:
+            return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
+        except FileNotFoundError:
+            if not path:
+                raise
+            above, name = posixpath.split(path)
+            parent = self._folder(above)
+            try:
+                os.mkdir(name, 0o755, dir_fd=parent)
+            except FileExistsError:  # a link that leads nowhere
+                raise FileNotFoundError(errno.ENOENT, "a link in the archive's way leads nowhere", path) from None
+            finally:
+                os.close(parent)
+            return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
+
+    def _make(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        """Make what a member says, in the place of what is there. Devices and what else there may be are left out."""
+        try:
+            self._create(member, parent, name)
+        except FileExistsError:
+            there = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+            if stat.S_ISDIR(there) and member.isdir():
+                self._dress(member, parent, name)
+                return
+            if stat.S_ISDIR(there):
+                os.rmdir(name, dir_fd=parent)
+            else:
+                os.unlink(name, dir_fd=parent)
+            self._create(member, parent, name)
+
+    def _create(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        """Raise FileExistsError where something is there."""
+        if member.isreg():
+            self._write(member, parent, name)
+        elif member.islnk():
+            self._link(member.linkname, parent, name)
+        elif member.isdir():
+            os.mkdir(name, 0o700, dir_fd=parent)
+            self._dress(member, parent, name)
+        elif member.issym():
+            os.symlink(member.linkname, name, dir_fd=parent)
+            os.chown(name, member.uid, member.gid, dir_fd=parent, follow_symlinks=False)
+            os.utime(name, (member.mtime, member.mtime), dir_fd=parent, follow_symlinks=False)
+        elif member.isfifo():
+            os.mkfifo(name, 0o600, dir_fd=parent)
+            self._dress(member, parent, name)
+
+    def _link(self, linked: str, parent: int, name: str) -> None:
+        above, last = posixpath.split(posixpath.normpath("/" + linked).strip("/"))
+        source = self._folder(above)
+        try:
+            os.link(last, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        finally:
+            os.close(source)
+
+    def _write(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        source = self._tar.extractfile(member)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(name, flags, 0o600, dir_fd=parent)
+        try:
+            while source is not None and (piece := source.read(1 << 20)):
+                while piece:
+                    piece = piece[os.write(file, piece) :]
+            os.fchown(file, member.uid, member.gid)
+            os.fchmod(file, stat.S_IMODE(member.mode))
+            os.utime(file, (member.mtime, member.mtime))
+        finally:
+            os.close(file)
+
+    def _dress(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        """Give a directory or a pipe its owner and mode."""
+        made = open_in(parent, name, _ITSELF)
+        try:
+            if stat.S_ISLNK(os.fstat(made).st_mode):  # it was exchanged for one meanwhile
+                return
+            os.chown(f"/proc/self/fd/{made}", member.uid, member.gid)
+            os.chmod(f"/proc/self/fd/{made}", stat.S_IMODE(member.mode))  # noqa: PTH101
+        finally:
+            os.close(made)
+
+
+def pack_tree(root: int, target: str, max_bytes: int) -> bytes:
+    """Return the tree at `target` as a tar archive with names relative to it; a file or link keeps its name.
+
+    Links are packed as links; what is neither file, directory, link nor pipe is left out.
+    Raises OSError where the path leads nowhere, ValueError where the tree holds more than `max_bytes`.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        packing = _Packing(tar, buffer, target, max_bytes)
+        clean = posixpath.normpath("/" + target)
+        # The last name alone may be a link: it is what is asked for.
+        top = open_in(root, target if target.endswith(("/", "/.")) or clean == "/" else clean, _ITSELF)
+        try:
+            seen = os.fstat(top)
+            if not stat.S_ISDIR(seen.st_mode):
+                packing.add(top, seen, posixpath.basename(clean))
+            else:
+                for name in packing.names(top):
+                    packing.walk(top, name, name)
+        finally:
+            os.close(top)
+    if buffer.tell() > max_bytes:
+        raise ValueError(f"{target} holds more than {max_bytes} bytes")
+    return buffer.getvalue()
+
+
+class _Packing:
+    def __init__(self, tar: tarfile.TarFile, buffer: io.BytesIO, target: str, max_bytes: int) -> None:
+        self._tar = tar
+        self._buffer = buffer
+        self._target = target
+        self._max_bytes = max_bytes
+        self._files: dict[tuple[int, int], str] = {}
+        """Names of what has several."""
+
+    def names(self, folder: int) -> list[str]:
+        opened = os.open(f"/proc/self/fd/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return sorted(os.listdir(opened))  # noqa: PTH208
+        finally:
+            os.close(opened)
+
+    def walk(self, parent: int, name: str, path: str) -> None:
+        """Add what is at a path below the top, and all below it. One that goes meanwhile is left out."""
+        for above, last, whole in self._below(parent, name, path):
+            try:
+                found = os.open(last, _ITSELF | os.O_CLOEXEC, dir_fd=above)
+            except FileNotFoundError:
+                continue
+            try:
+                self.add(found, os.fstat(found), whole)
+            finally:
+                os.close(found)
+
+    def _below(self, parent: int, name: str, path: str) -> Iterator[tuple[int, str, str]]:
+        """Yield directories before what is in them: where it is, its name, its whole path. By paths from the top, not
+        by a descriptor for each level: a path ends with an error where it is too long."""
+        yield parent, name, path
+        todo = [path]
+        while todo:
+            folder = todo.pop()
+            try:
+                opened = open_in(parent, folder, _FOLDER | os.O_NOFOLLOW)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            try:
+                names = self.names(opened)
+                for one in names:
+                    yield opened, one, f"{folder}/{one}"
+                todo += [f"{folder}/{one}" for one in reversed(names) if _is_folder(opened, one)]
+            finally:
+                os.close(opened)
+
+    def add(self, found: int, seen: os.stat_result, path: str) -> None:
+        info = tarfile.TarInfo(path)
+        info.mode, info.uid, info.gid = stat.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid
+        info.mtime = int(seen.st_mtime)
+        data = None
+        if stat.S_ISLNK(seen.st_mode):
+            info.type, info.linkname = tarfile.SYMTYPE, os.readlink("", dir_fd=found)
+        elif stat.S_ISDIR(seen.st_mode):
+            info.type = tarfile.DIRTYPE
+        elif stat.S_ISFIFO(seen.st_mode):
+            info.type = tarfile.FIFOTYPE
+        elif not stat.S_ISREG(seen.st_mode):
+            return
+        elif (seen.st_dev, seen.st_ino) in self._files:
+            info.type, info.linkname = tarfile.LNKTYPE, self._files[seen.st_dev, seen.st_ino]
+        else:
+            if seen.st_nlink > 1:
+                self._files[seen.st_dev, seen.st_ino] = path
+            data = self._read(found, seen.st_size)
+            info.size = len(data)
+        self._tar.addfile(info, None if data is None else io.BytesIO(data))
+        self._check(0)
+
+    def _read(self, found: int, size: int) -> bytes:
+        self._check(size)
+        with open(f"/proc/self/fd/{found}", "rb", buffering=0) as file:  # noqa: PTH123
+            pieces = []
+            while size > 0 and (piece := file.read(size)):
+                pieces.append(piece)
+                size -= len(piece)
+        return b"".join(pieces)
+
+    def _check(self, more: int) -> None:
+        if self._buffer.tell() + more > self._max_bytes:
+            raise ValueError(f"{self._target} holds more than {self._max_bytes} bytes")
+
+
+def _is_folder(parent: int, name: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,188 @@
+"""A container that the Docker daemon has started, and all that the daemon does for it."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import io
+import logging
+import os
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import aiodocker
+import aiodocker.containers
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.channel import Channel
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.held import Held, Places
+from sandboxes.docker.machine import Kind, Machine
+from sandboxes.docker.reap import is_ending, remove_image
+from sandboxes.shielding import finish
+from sandboxes.trees import rebase
+
+logger = logging.getLogger(__name__)
+
+_STATE_S = 10.0
+"""How long the Docker daemon may take to say what became of a container."""
+_ENDING_S = 2.0
+"""How much later the Docker daemon hears that a container has ended."""
+_STOP_S = 60.0
+_TREE_S = 600.0
+"""How long the Docker daemon may take over a tree."""
+_COPY_S = 600.0
+_ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
+"""How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
+otherwise. Nobody outside ends them so."""
+_FULL = 0.97
+"""The share of its memory from which on a container is at its limit."""
+
+
+class DaemonMachine(Machine):
+    """A container of the Docker daemon's.
+
+    labels: of the images that are made of it.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        name: str,
+        container: aiodocker.containers.DockerContainer,
+        channel: Channel,
+        image: Mapping[str, Any],
+        stack: AsyncExitStack,
+        *,
+        client: DaemonClient,
+        labels: Mapping[str, str],
+        places: Places | None = None,
+        quota: bool = False,
+    ) -> None:
+        super().__init__(kind, name, channel, image, stack, places)
+        self.container = container
+        self.bounded = quota and not image.get("Volumes")  # of volumes no quota knows
+        self._client = client
+        self._labels = labels
+
+    async def held(self) -> Held:
+        try:
+            return await super().held()
+        except OSError as error:
+            if self.places is not None:
+                logger.debug("%s can't be looked at from here: %r", self.name, error)
+            self.places = None
+        async with daemon_errors(f"ask how much {self.name} has written"), asyncio.timeout(30):
+            path = f"containers/{self.container.id}/json"
+            size = (await self._client._query_json(path, params={"size": "1"})).get("SizeRw")
+        return Held(int(size or 0), 0)
+
+    async def unpack(self, archive: bytes, target: str) -> None:
+        async with daemon_errors(f"upload to {target} in sandbox {self.name}"), asyncio.timeout(_TREE_S):
+            # As a file, which is sent piece by piece: a large body at once holds the event loop up.
+            data = io.BytesIO(archive)
+            try:
+                await self.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+            except aiodocker.DockerError as error:
+                _raise_callers_mistake(error, target)
+                raise
+
+    async def pack(self, target: str, max_bytes: int) -> bytes:
+        async with daemon_errors(f"download {target} from sandbox {self.name}"), asyncio.timeout(_TREE_S):
+            archive = await self._fetch(target, max_bytes)
+        return await asyncio.to_thread(rebase, archive)
+
+    async def _fetch(self, target: str, max_bytes: int) -> bytes:
+        """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
+        data = bytearray()
+        request = self.container.docker._query(f"containers/{self.container.id}/archive", params={"path": target})
+        try:
+            async with request as response:
+                try:
+                    async for piece in response.content.iter_chunked(1 << 18):
+                        data += piece
+                        if len(data) > max_bytes:
+                            raise ValueError(f"{target} holds more than {max_bytes} bytes")
+                finally:
+                    response.close()
+        except aiodocker.DockerError as error:
+            _raise_callers_mistake(error, target)
+            raise
+        return bytes(data)
+
+    async def kill(self) -> None:
+        async with daemon_errors(f"stop sandbox {self.name}"), asyncio.timeout(_STOP_S):
+            try:
+                await self.container.kill()
+            except aiodocker.DockerError as error:
+                if error.status != 409 and not is_ending(error):  # not running any more
+                    raise
+            await self.container.wait()
+
+    async def overran(self) -> str | None:
+        try:
+            async with daemon_errors(f"ask what became of sandbox {self.name}"), asyncio.timeout(_STATE_S):
+                state = (await self.container.show())["State"]
+                patience = time.monotonic() + _ENDING_S
+                while state["Running"] and not self.channel.alive and time.monotonic() < patience:
+                    await asyncio.sleep(0.1)
+                    state = (await self.container.show())["State"]
+                if state["Running"] and not state["Paused"]:
+                    return full(await self.container.stats(stream=False))
+                return ended_at(state)
+        except SandboxError:
+            return None
+
+    @asynccontextmanager
+    async def branching(self) -> AsyncIterator[Kind]:
+        image = f"atropos-fork:{uuid.uuid4().hex}"
+        try:
+            await finish(self._commit(image))
+            yield replace(self.kind, image=image)
+        finally:
+            try:
+                await finish(remove_image(self._client, image))
+            except SandboxError as error:
+                logger.warning("%s", error)
+
+    async def _commit(self, image: str) -> None:
+        name, _, tag = image.partition(":")
+        params = {"container": self.container.id, "repo": name, "tag": tag}
+        # What the container was started with would otherwise take the place of what its image says.
+        config = {"WorkingDir": "", "User": ""} | dict(self.image)
+        config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
+        async with daemon_errors(f"copy the files of sandbox {self.name}"), asyncio.timeout(_COPY_S):
+            await self._client._query_json("commit", method="POST", params=params, data=config)
+
+
+def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
+    """Raise the OSError that the Docker daemon's answer about a path stands for, if it stands for one."""
+    said = str(error.message).lower()
+    if error.status == 404 and "no such container" not in said:
+        raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
+    for number, words in {errno.ELOOP: "too many links", errno.ENOTDIR: "not a directory"}.items():
+        if words in said:
+            raise OSError(number, os.strerror(number), target) from error
+
+
+def ended_at(state: Mapping[str, Any]) -> str | None:
+    """Return the limit at which a container has ended, by what the Docker daemon says of it; None for none."""
+    return "memory" if state["OOMKilled"] else _ENDS.get(state["ExitCode"])
+
+
+def full(stats: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return which of its limits a running container is at, by the Docker daemon's statistics; None for none."""
+    now = stats[0] if stats else {}
+    memory, pids = now.get("memory_stats") or {}, now.get("pids_stats") or {}
+    pages = memory.get("stats") or {}
+    # What files have in memory is given up when it is needed.
+    cached = sum(pages.get(f"total_{name}", pages.get(name, 0)) for name in ("active_file", "inactive_file"))
+    if memory.get("limit") and memory.get("usage", 0) - cached >= _FULL * memory["limit"]:
+        return "memory"
+    if pids.get("limit") and pids.get("current", 0) >= pids["limit"]:
+        return "processes"
+    return None

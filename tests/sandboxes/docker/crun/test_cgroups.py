@@ -1,0 +1,103 @@
+"""Control groups of either version, as folders of the same shape."""
+
+import os
+import subprocess
+import time
+
+import pytest
+
+from sandboxes.docker.crun import cgroups
+from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified
+
+
+def new_machine(tree, files: dict[str, str]) -> Cgroup:
+    """A machine with version 2 alone."""
+    folder = tree / "ours" / "box"
+    folder.mkdir(parents=True)
+    (tree / "cgroup.controllers").write_text("memory pids\n")
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return Cgroup("ours/box", unified=True, tree=tree)
+
+
+def old_machine(tree, files: dict[str, str]) -> Cgroup:
+    for path, text in files.items():
+        file = tree / path.partition("/")[0] / "ours" / "box" / path.partition("/")[2]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tree / "cpuacct").symlink_to("memory")
+    return Cgroup("ours/box", unified=False, tree=tree)
+
+
+NEW = {"memory.current": "98", "memory.max": "100", "memory.stat": "active_file 0\ninactive_file 0\n"}
+OLD = {
+    "memory/memory.usage_in_bytes": "98",
+    "memory/memory.limit_in_bytes": "100",
+    "memory/memory.stat": "total_active_file 0\n",
+}
+PIDS = {"pids.current": "3", "pids.max": "3"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "limit"),
+    [
+        ({}, "memory"),
+        ({"memory.current": "50"}, "processes"),
+        ({"memory.stat": "active_file 30\ninactive_file 0\n"}, "processes"),
+        ({"memory.max": "max", "pids.max": "max"}, None),
+        ({"memory.current": "50", "pids.current": "2"}, None),
+    ],
+)
+def test_the_limit_that_is_reached_is_told(tmp_path, changed, limit):
+    cgroup = new_machine(tmp_path, NEW | PIDS | changed)
+    assert is_unified(tmp_path)
+    assert cgroup.full() == limit
+
+
+def test_version_1_is_read_by_its_names(tmp_path):
+    cgroup = old_machine(tmp_path, OLD | {f"pids/{name}": text for name, text in PIDS.items()})
+    assert not is_unified(tmp_path)
+    assert cgroup.full() == "memory"
+    (tmp_path / "memory/ours/box/memory.usage_in_bytes").write_text("1")
+    assert cgroup.full() == "processes"
+    assert {folder.parent.parent.name for folder in cgroup.folders()} == {"memory", "pids"}, "a link is no other one"
+
+
+def test_one_that_is_gone_is_at_no_limit(tmp_path):
+    cgroup = Cgroup("no/such", unified=True, tree=tmp_path)
+    assert (cgroup.full(), cgroup.processes(), cgroup.remove()) == (None, [], True)
+    cgroup.thaw()
+    cgroup.end()
+
+
+def test_freezing_waits_until_all_stand_still(tmp_path, monkeypatch):
+    cgroup = new_machine(tmp_path, {"cgroup.events": "populated 1\nfrozen 1\n", "cgroup.freeze": "0"})
+    cgroup.freeze()
+    assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "1"
+    cgroup.thaw()
+    assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "0"
+    (tmp_path / "ours/box/cgroup.events").write_text("frozen 0\n")
+    monkeypatch.setattr(cgroups, "_FREEZE_S", 0.01)
+    with pytest.raises(TimeoutError, match="do not stop"):
+        cgroup.freeze()
+    assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "0"
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or is_unified() or not (TREE / "freezer").is_dir(), reason="needs root and version 1"
+)
+def test_a_frozen_process_ends_and_its_group_goes():
+    cgroup = Cgroup(f"atropos-agent/test-{os.getpid()}", unified=False)
+    folder = TREE / "freezer" / cgroup.path
+    folder.mkdir(parents=True)
+    process = subprocess.Popen(["sleep", "600"])
+    (folder / "cgroup.procs").write_text(str(process.pid))
+    cgroup.freeze()
+    assert cgroup.processes() == [process.pid]
+    assert not cgroup.remove(), "it has a process"
+    cgroup.end()
+    process.wait(10)
+    until = time.monotonic() + 5
+    while not cgroup.remove() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not folder.exists()

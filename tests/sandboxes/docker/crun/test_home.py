@@ -1,0 +1,40 @@
+"""The folder of a backend's sandboxes; what waits for its owner's end is tested in test_burial.py."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from sandboxes.docker.crun.burial import GROUND, reap_dead_folders
+from sandboxes.docker.crun.home import EXECUTOR, Home
+
+
+async def test_it_is_there_for_the_block_and_nobody_elses(tmp_path):
+    old = os.umask(0o077)
+    try:
+        async with Home(tmp_path, "owner", "nowhere", b"program") as home:
+            assert reap_dead_folders(tmp_path) == 0, "its owner lives"
+            assert stat.S_IMODE((tmp_path / GROUND).stat().st_mode) == stat.S_IMODE(home.path.stat().st_mode) == 0o700
+            program = home.executor.path / EXECUTOR
+            assert (program.read_bytes(), stat.S_IMODE(program.stat().st_mode)) == (b"program", 0o755)
+            assert stat.S_IMODE((home.etc.path / "etc" / "hosts").stat().st_mode) == 0o644
+            assert stat.S_IMODE((home.etc.path / "etc").stat().st_mode) == 0o755
+            assert home.new_name() != home.new_name()
+            assert home.layer("7").name == f"{GROUND}/owner/7"
+            watcher = home._watcher
+        assert not home.path.exists()
+        assert not Path(f"/proc/{watcher}").exists()
+    finally:
+        os.umask(old)
+
+
+async def test_nothing_is_left_of_one_that_can_not_be_made(tmp_path, monkeypatch):
+    def full(path, data, mode):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sandboxes.docker.crun.home._write", full)
+    with pytest.raises(OSError, match="No space"):
+        async with Home(tmp_path, "owner", "nowhere", b"program"):
+            pass
+    assert list((tmp_path / GROUND).iterdir()) == []

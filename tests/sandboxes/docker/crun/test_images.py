@@ -1,0 +1,62 @@
+"""Images that are held as long as sandboxes are made of them."""
+
+import aiodocker
+import pytest
+
+from sandboxes.base import ImageMissing, SandboxSpec
+from sandboxes.docker.crun import images as module
+from sandboxes.docker.crun.images import Images
+from sandboxes.docker.daemon import connect
+from sandboxes.docker.reap import remove_owned
+from sandboxes.owner import PREFIX, Owner
+
+pytestmark = pytest.mark.docker
+
+
+async def holds(client, owner) -> list[str]:
+    found = await client.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner.id}"]})
+    return [container["Names"][0] for container in found]
+
+
+async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_crun, base_image, monkeypatch):
+    owner = Owner.of_this_process()
+    async with connect() as client:
+        try:
+            images = Images(client, owner)
+            first, second = await images.take(base_image), await images.take(base_image)
+            assert first is second and first.users == 2
+            assert first.config["Cmd"] and first.stack
+            assert len(await holds(client, owner)) == 1
+            monkeypatch.setattr(module, "_HELD", 0)
+            await images.give_back(first)
+            assert len(await holds(client, owner)) == 1, "one is made of it yet"
+            await images.give_back(second)
+            assert await holds(client, owner) == []
+        finally:
+            await remove_owned(client, owner)
+
+
+async def test_a_missing_image_is_told_with_the_remedy(with_crun):
+    async with connect() as client:
+        with pytest.raises(ImageMissing, match="docker load"):
+            await Images(client, Owner.of_this_process()).take("no-such-image:at-all")
+
+
+async def test_a_name_that_is_given_to_another_image_is_looked_up_again(crun_backend, base_image, monkeypatch):
+    async with aiodocker.Docker() as daemon:
+        await daemon.images.tag(base_image, "atropos-test", tag="moves")
+        try:
+            async with crun_backend.open(SandboxSpec("atropos-test:moves")) as box:
+                await box.write_file("/new", b"1")
+                container = daemon.containers.container(crun_holder(await holds(daemon, crun_backend.owner)))
+                await container.commit(repository="atropos-test", tag="moves", changes="ENV NEW=1")
+            monkeypatch.setattr(module, "_KNOWN_S", 0.0)
+            async with crun_backend.open(SandboxSpec("atropos-test:moves")) as box:
+                assert (await box.exec("echo $NEW")).output == "1\n"
+        finally:
+            await daemon.images.delete("atropos-test:moves", force=True)
+
+
+def crun_holder(names: list[str]) -> str:
+    (name,) = [name for name in names if "-holds-" in name]
+    return name.strip("/")

@@ -1,0 +1,68 @@
+"""Layers: which an image has, how long one stays, and how many fit."""
+
+import os
+
+import pytest
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun.layers import Layer, copy_layer, hold, image_layers, let_go, mount_overlay, remove_tree
+
+
+def test_an_images_layers_have_short_names_the_uppermost_first(tmp_path):
+    for number in (1, 2, 3):
+        (tmp_path / str(number) / "diff").mkdir(parents=True)
+        (tmp_path / str(number) / "link").write_text(f"L{number}\n")
+    folders = [str(tmp_path / str(number) / "diff") for number in (1, 2, 3)]
+    data = {"UpperDir": folders[2], "LowerDir": f"{folders[1]}:{folders[0]}"}
+    assert [layer.name for layer in image_layers({"Data": data})] == [f"overlay2/l/L{number}" for number in (3, 2, 1)]
+    assert image_layers({"Data": {"UpperDir": folders[0]}})[0].path == tmp_path / "1" / "diff"
+    with pytest.raises(SandboxError, match="not to be found"):
+        image_layers({"Data": {"UpperDir": str(tmp_path / "4" / "diff")}})
+
+
+async def test_a_layer_goes_with_its_last_user(tmp_path):
+    (tmp_path / "frozen").mkdir()
+    (tmp_path / "image").mkdir()
+    frozen, image = Layer(tmp_path / "frozen", "f", kept=False), Layer(tmp_path / "image", "i")
+    hold((frozen, image))
+    hold((frozen,))
+    await let_go((frozen, image))
+    assert frozen.path.exists()
+    await let_go((frozen,))
+    assert (frozen.path.exists(), image.path.exists()) == (False, True)
+
+
+def test_more_layers_than_a_mount_takes_are_told(tmp_path):
+    stack = [Layer(tmp_path, "atropos-agent/0123456789ab/100")] * 140
+    with pytest.raises(SandboxError, match="140 layers deep"):
+        mount_overlay(tmp_path, tmp_path, tmp_path, stack)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a whiteout is a device")
+def test_a_copy_has_links_whiteouts_and_attributes(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "a").write_text("1")
+    (source / "b").hardlink_to(source / "a")
+    os.mknod(source / "gone", 0o20000, 0)
+    os.setxattr(source, "trusted.overlay.opaque", b"y")
+    copy_layer(source, tmp_path / "target")
+    assert (tmp_path / "target" / "a").stat().st_nlink == 2
+    assert (tmp_path / "target" / "gone").is_char_device()
+    assert os.getxattr(tmp_path / "target", "trusted.overlay.opaque") == b"y"
+    with pytest.raises(OSError, match="can't be copied"):
+        copy_layer(tmp_path / "nowhere", tmp_path / "other")
+
+
+def test_a_tree_is_removed_however_deep(tmp_path):
+    above = os.open(tmp_path, os.O_RDONLY)
+    os.mkdir("top", dir_fd=above)
+    for _ in range(3000):
+        inner = os.open("top", os.O_RDONLY, dir_fd=above)
+        os.close(above)
+        above = inner
+        os.mkdir("top", dir_fd=above)
+    os.close(above)
+    remove_tree(tmp_path / "top")
+    assert not (tmp_path / "top").exists()
+    remove_tree(tmp_path / "top")

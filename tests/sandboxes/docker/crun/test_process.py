@@ -1,0 +1,53 @@
+"""A process of crun's, played by other programs."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from sandboxes.docker.crun.process import Container, spawn
+
+FAKE = f"""#!{sys.executable}
+import os, sys
+assert sys.argv[-1] == "name" and "--bundle=" in sys.argv[-2], sys.argv
+os.write(1, os.read(0, 10).upper())
+sys.exit(70)
+"""
+
+
+async def test_the_container_has_the_stream_and_its_end_is_told(tmp_path):
+    crun = tmp_path / "crun"
+    crun.write_text(FAKE)
+    crun.chmod(0o755)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        container = Container(spawn(crun, tmp_path, tmp_path, "name", theirs))
+        assert container.exit_code is None
+        ours.send(b"hello")
+        assert ours.recv(10) == b"HELLO"
+        assert await container.ended(10) == 70 == container.exit_code
+        assert await container.close(10)
+
+
+async def test_a_crun_that_does_not_end_is_killed():
+    asleep = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    container = Container(asleep.pid)
+    first = subprocess.Popen(["sleep", "600"])
+    container.began(first.pid)
+    assert not await container.close(0.1)
+    assert first.wait(10) == -9, "the first process was to end before"
+    assert container.exit_code == -9
+    asleep.returncode = -9  # waited for by the container
+
+
+async def test_a_first_process_that_is_gone_is_as_good_as_killed():
+    first = subprocess.Popen(["true"])
+    container = Container(os.posix_spawn("/bin/true", ["true"], {}))
+    container.began(first.pid)
+    first.wait()
+    container.kill()
+    assert await container.ended(10) == 0
+    with pytest.raises(OSError):
+        os.pidfd_open(container.pid)
