@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 4,
+  VERSION = 5,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -14,6 +14,7 @@ enum {
   KILL_TICK_MS = 3,
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
   TUNNELS = 64, /* at once */
+  LISTENERS = 9, /* ports that lead to our owner */
   GROUPS = 64, /* of a user */
   NAME_SIZE = 17,
   MIN_PIPE = 4000, /* bytes that a pipe always takes, when nobody has filled it */
@@ -135,9 +136,9 @@ int write_small(const struct who *who, char *path, const char *data, size_t len)
 
 /* tunnel.c */
 struct pollfd;
-void listen_for_tunnels(int port);
+int listen_for_tunnels(uint32_t port);
 size_t poll_tunnels(struct pollfd *fds);
-void serve_tunnels(const struct pollfd *fds);
+void serve_tunnels(const struct pollfd *fds, size_t count);
 void tunnel_frame(uint32_t id, char type, const char *p, size_t len);
 void end_tunnels(void);
 

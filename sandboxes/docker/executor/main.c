@@ -19,13 +19,14 @@
  *        T  the owner's token: 16 random bytes, sent once
  *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
  *           over that from then on (see link.c). Any other frame but this withdraws the offer
+ *        P  pass connections to a port of loopback on, as "tunnels" does: u32 port; its F follows
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
  *        O  output of a command, or content of a file
  *        X  a command's end: u32 exit code, u8 flags (1 timed out, 2 its session's shell has ended),
  *           u64 bytes dropped after the first max_output / 2
- *        A  a connection was made to our port on loopback (see tunnel.c), under an id with the highest bit; then
- *           with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
+ *        A  a connection was made to one of our ports on loopback (see tunnel.c), under an id with the highest bit:
+ *           u32 port; then with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
  *           in D data to pass back, G u32 bytes that were passed on, K no more will come
  *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed. Also of a command whose
  *           standard input can't be held, which then does not start
@@ -36,7 +37,9 @@
  * When its input ends, its owner is gone: it exits and the kernel kills everything else in the container.
  * The same when no frame has come for "lease=SECONDS": then the owner is gone and the network has not said so.
  *
- * With "tunnels=PORT" it passes connections to that port of loopback on to its owner.
+ * With "tunnels=PORT" it passes connections to that port of loopback on to its owner, from the beginning.
+ *
+ * With "fsize=BYTES" no file may become larger, whoever writes it.
  *
  * With the argument "setuid", commands of user 0 keep what they need to become another user.
  */
@@ -48,6 +51,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -119,6 +123,11 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
   withdraw_link();
   if (id & TUNNEL) {
     tunnel_frame(id, type, p, len);
+    return;
+  }
+  if (type == 'P' && len == 4) {
+    uint32_t error = listen_for_tunnels(u32(p));
+    send_frame(id, 'F', &error, 4);
     return;
   }
   if (type == 'K') {
@@ -199,7 +208,7 @@ static void read_frames(void) {
 /* Four streams of ours, at most three of each job, and in the end the tunnels', from `*tunnels` on. */
 static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   static size_t cap;
-  size_t n = 4, count = 4 + TUNNELS + 1;
+  size_t n = 4, count = 4 + TUNNELS + LISTENERS;
   for (struct job *j = jobs; j; j = j->next) count += 3;
   if (count > cap) {
     cap = count * 2;
@@ -236,11 +245,30 @@ static int can_be_subreaper(void) {
   return child < 0 || waitpid(child, &how, 0) < 0 || how == 0;
 }
 
+/* Also of each command, which inherits it; to raise it again takes a capability that nobody here has. The engine is not
+ * asked for it: asked for one limit, Podman raises others, which not every machine allows. */
+static void limit(int what, rlim_t most) {
+  struct rlimit to;
+  if (getrlimit(what, &to) < 0) _exit(73);
+  if (to.rlim_max > most) to.rlim_max = most;
+  to.rlim_cur = to.rlim_max;
+  if (setrlimit(what, &to) < 0) _exit(73);
+}
+
+/* Podman gives root a root directory that only more rights than root has here could write to. */
+static void own_root_directory(void) {
+  struct stat s;
+  if (stat("/", &s) == 0 && s.st_uid == 0) chmod("/", (s.st_mode & 07777) | S_IWUSR);
+}
+
 static int set_up(int argc, char **argv) {
+  own_root_directory();
+  limit(RLIMIT_CORE, 0);
   for (int i = 1; i < argc; i++) {
+    if (!strncmp(argv[i], "fsize=", 6)) limit(RLIMIT_FSIZE, atoll(argv[i] + 6));
     if (!strcmp(argv[i], "setuid")) root_keeps_setuid = 1;
     if (!strncmp(argv[i], "lease=", 6)) lease_ms = atoll(argv[i] + 6) * 1000;
-    if (!strncmp(argv[i], "tunnels=", 8)) listen_for_tunnels(atoi(argv[i] + 8));
+    if (!strncmp(argv[i], "tunnels=", 8) && listen_for_tunnels(atoi(argv[i] + 8))) _exit(72);
   }
   sigset_t chld;
   sigemptyset(&chld);
@@ -271,7 +299,7 @@ int main(int argc, char **argv) {
     fds[3] = (struct pollfd){link_listener(), POLLIN, 0};
     if (poll(fds, n, patience()) < 0 && errno != EINTR) _exit(71);
 
-    if (n > tunnels) serve_tunnels(fds + tunnels);
+    if (n > tunnels) serve_tunnels(fds + tunnels, n - tunnels);
     for (size_t i = 4; i < tunnels; i++) { /* of a job its output first, its end last */
       if (!fds[i].revents) continue;
       if (fds[i].fd == of[i]->out) read_output(of[i]);

@@ -1,5 +1,5 @@
-/* Connections out of a sandbox that has no network: what connects to a port on loopback is passed on to our owner,
- * who decides where it may lead. Each side may be WINDOW bytes ahead of what the other has passed on. */
+/* Connections out of a sandbox that has no network: what connects to one of our ports on loopback is passed on to our
+ * owner, who decides where it may lead. Each side may be WINDOW bytes ahead of what the other has passed on. */
 #include "executor.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,12 +18,25 @@ struct tunnel {
 };
 
 static struct tunnel tunnels[TUNNELS];
-static int listener = -1;
+static struct { int fd; uint32_t port; } listeners[LISTENERS];
+static int n_listeners;
 
-void listen_for_tunnels(int port) {
+/* Returns errno. */
+int listen_for_tunnels(uint32_t port) {
   struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (listener < 0 || bind(listener, (void *)&here, sizeof here) < 0 || listen(listener, TUNNELS) < 0) _exit(72);
+  for (int i = 0; i < n_listeners; i++)
+    if (listeners[i].port == port) return 0;
+  if (n_listeners == LISTENERS) return EMFILE;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return errno;
+  if (bind(fd, (void *)&here, sizeof here) < 0 || listen(fd, TUNNELS) < 0) {
+    int error = errno;
+    close(fd);
+    return error;
+  }
+  listeners[n_listeners].fd = fd;
+  listeners[n_listeners++].port = port;
+  return 0;
 }
 
 static void end(struct tunnel *t) {
@@ -37,33 +50,31 @@ void end_tunnels(void) {
     if (t->id) end(t);
 }
 
-/* One place for each tunnel and one for newcomers. A stream of which nothing is wanted now is left out, so that
+/* One place for each tunnel and one for each listener. A stream of which nothing is wanted now is left out, so that
  * its end does not wake us again and again. */
 size_t poll_tunnels(struct pollfd *fds) {
   int may_send = out_pending() < 4 * CHUNK, free = 0;
-  if (listener < 0) return 0;
+  if (!n_listeners) return 0;
   for (int i = 0; i < TUNNELS; i++) {
     struct tunnel *t = &tunnels[i];
     int events = (may_send && t->credit && !t->ended ? POLLIN : 0) | (t->back.len ? POLLOUT : 0);
     fds[i] = (struct pollfd){t->id && events ? t->fd : -1, events, 0};
     free |= !t->id;
   }
-  fds[TUNNELS] = (struct pollfd){may_send && free ? listener : -1, POLLIN, 0};
-  return TUNNELS + 1;
+  for (int i = 0; i < n_listeners; i++)
+    fds[TUNNELS + i] = (struct pollfd){may_send && free ? listeners[i].fd : -1, POLLIN, 0};
+  return TUNNELS + n_listeners;
 }
 
-static void welcome(void) {
+static void welcome(int i) {
   static uint32_t last;
   struct tunnel *t = tunnels;
-  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   while (t < tunnels + TUNNELS && t->id) t++;
+  if (t == tunnels + TUNNELS) return; /* another listener's newcomer has the last place: this one waits */
+  int fd = accept4(listeners[i].fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) return;
-  if (t == tunnels + TUNNELS) {
-    close(fd);
-    return;
-  }
   *t = (struct tunnel){.id = TUNNEL | ++last, .credit = WINDOW, .fd = fd};
-  send_frame(t->id, 'A', NULL, 0);
+  send_frame(t->id, 'A', &listeners[i].port, 4);
 }
 
 static void fail(struct tunnel *t) {
@@ -100,12 +111,14 @@ static void pass_back(struct tunnel *t) {
   if (t->closing && !t->back.len) end(t);
 }
 
-void serve_tunnels(const struct pollfd *fds) {
+/* count: of the places that were polled. */
+void serve_tunnels(const struct pollfd *fds, size_t count) {
   for (int i = 0; i < TUNNELS; i++) {
     if (tunnels[i].id && fds[i].revents && tunnels[i].back.len) pass_back(&tunnels[i]);
     if (tunnels[i].id && fds[i].revents & ~POLLOUT && fds[i].events & POLLIN) pass_on(&tunnels[i]);
   }
-  if (fds[TUNNELS].revents) welcome();
+  for (size_t i = TUNNELS; i < count; i++)
+    if (fds[i].revents) welcome(i - TUNNELS);
 }
 
 /* D data for the client, G more may be sent, K no more will come. Those of a tunnel that has ended mean nothing. */
