@@ -1,0 +1,189 @@
+"""Places sandboxes on Docker hosts: by free processors and memory, and by where their image is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from sandboxes.base import Backend, DaemonUnavailable, ImageMissing, Sandbox, SandboxError, SandboxSpec, SandboxTimeout
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import daemon_errors
+from sandboxes.fleet.host import Host
+from sandboxes.fleet.member import Member
+from sandboxes.shielding import finish, stop
+
+logger = logging.getLogger(__name__)
+
+IMAGE_AWAY = 0.5
+"""How much busier a host with the image may be before one without it is taken, which would have to get it."""
+ROOM_S = 600.0
+"""How long an opening waits for a host with room, in seconds."""
+SEND_S = 1800.0
+"""How long an image may take from one host to another, in seconds."""
+
+
+class FleetBackend(Backend):
+    """Sandboxes on several Docker hosts. A rollout's second sandbox may be on another one than its first.
+
+    hosts: where they are. At least one must answer when the fleet is opened; the others are used when they do.
+    options: of each host's `DockerBackend`.
+    """
+
+    def __init__(self, hosts: Sequence[Host], **options: Any) -> None:
+        def make(host: Host) -> DockerBackend:
+            return DockerBackend(url=host.url, certificates=host.certificates, **options)
+
+        if not hosts:
+            raise ValueError("a fleet needs at least one host")
+        self.members = [Member(host, make) for host in hosts]
+        self._images: dict[str, tuple[str | None, Path | None]] = {}
+        self._fetching: dict[tuple[Member, str], asyncio.Lock] = {}
+        self._room = asyncio.Condition()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._close)
+            found = await asyncio.gather(*(member.open() for member in self.members), return_exceptions=True)
+            problems = [error for error in found if isinstance(error, BaseException)]
+            for error in problems:
+                if not isinstance(error, SandboxError):
+                    raise error
+                logger.warning("a Docker host can't be used for now: %s", error)
+            if len(problems) == len(self.members):
+                raise DaemonUnavailable(f"none of the Docker hosts can be used: {'; '.join(map(str, problems))}")
+            watches = [asyncio.create_task(member.watch(), name=member.host.url) for member in self.members]
+            stack.push_async_callback(stop, watches)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await finish(self._stack.aclose())
+
+    async def _close(self) -> None:
+        await asyncio.gather(*(member.close() for member in self.members))
+
+    async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
+        """Provide an image on one host; the others get it when they need it. Raises ImageMissing, SandboxError."""
+        problem: SandboxError | None = None
+        for member in sorted(self._usable(), key=lambda member: (member.load, not member.images)):
+            try:
+                found = await member.backend.ensure_image(name, context)
+            except SandboxError as error:
+                member.blame(error)
+                problem = error
+                continue
+            member.images.add(found)
+            self._images[found] = name, context
+            return found
+        raise problem or self._nobody()
+
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(spec)
+
+    def prepare(self, spec: SandboxSpec, count: int) -> None:
+        holding = [member for member in self._usable() if spec.image in member.images]
+        for member in holding:
+            member.backend.prepare(spec, math.ceil(count / len(holding)))
+
+    @asynccontextmanager
+    async def _open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+        async with AsyncExitStack() as stack:
+            member, sandbox = await self._placed(spec, stack)
+            try:
+                yield sandbox
+            except Exception as error:
+                member.blame(error)
+                raise
+            member.works()
+
+    async def _placed(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:
+        """Open a sandbox on the host that suits best; where that fails, on the next. Raises the last one's error."""
+        tried: set[Member] = set()
+        while True:
+            member = await self._choose(spec, tried)
+            tried.add(member)
+            member.take(spec)
+            async with AsyncExitStack() as opening:
+                opening.push_async_callback(self._given, member, spec)
+                try:
+                    await self.provide(member, spec.image)
+                    sandbox = await opening.enter_async_context(member.backend.open(spec))
+                except SandboxError as error:
+                    member.images.discard(spec.image)
+                    member.blame(error)
+                    if all(other in tried for other in self._usable()):
+                        raise
+                    logger.info("no sandbox on %s, another host is tried: %s", member.host.url, error)
+                    continue
+                stack.push_async_exit(opening.pop_all())
+                return member, sandbox
+
+    async def _choose(self, spec: SandboxSpec, tried: set[Member]) -> Member:
+        """Return the host for a sandbox, waiting until one has room. Raises DaemonUnavailable, SandboxTimeout."""
+        deadline = time.monotonic() + ROOM_S
+        async with self._room:
+            while True:
+                usable = [member for member in self._usable() if member not in tried]
+                if not usable:
+                    raise self._nobody()
+                if free := [member for member in usable if not member.full]:
+                    return min(free, key=lambda member: member.load + IMAGE_AWAY * (spec.image not in member.images))
+                try:
+                    async with asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()):
+                        await self._room.wait()
+                except TimeoutError as error:
+                    raise SandboxTimeout(
+                        f"no Docker host had room within {ROOM_S:g} s; make fewer rollouts at the same time, "
+                        "or raise the hosts' capacity"
+                    ) from error
+
+    async def _given(self, member: Member, spec: SandboxSpec) -> None:
+        member.give(spec)
+        async with self._room:
+            self._room.notify_all()
+
+    async def provide(self, member: Member, image: str) -> None:
+        """See to it that a host has an image: present there, made or pulled there, or sent by another host.
+        Raises ImageMissing, SandboxError."""
+        if image in member.images:
+            return
+        async with self._fetching.setdefault((member, image), asyncio.Lock()):
+            if image in member.images:
+                return
+            name, context = self._images.get(image, (image, None))
+            try:
+                found = await member.backend.ensure_image(name, context)
+            except ImageMissing:
+                found = ""
+            if found != image:
+                await self._send(image, member)
+            member.images.add(image)
+
+    async def _send(self, image: str, to: Member) -> None:
+        """Copy an image from a host that has it. Raises ImageMissing where none has."""
+        for source in [member for member in self._usable() if image in member.images and member is not to]:
+            logger.info("sending image %s from %s to %s", image, source.host.url, to.host.url)
+            try:
+                async with (
+                    daemon_errors(f"send image {image} from {source.host.url} to {to.host.url}"),
+                    asyncio.timeout(SEND_S),
+                    source.backend.client.images.export_image(image) as exported,
+                ):
+                    await to.backend.client.images.import_image(exported.iter_chunked(2**20))
+                return
+            except SandboxError as error:
+                logger.warning("%s", error)
+        raise ImageMissing(f"{to.host.url} has no image {image} and can't get it, and no other host has it")
+
+    def _usable(self) -> list[Member]:
+        return [member for member in self.members if member.usable]
+
+    def _nobody(self) -> DaemonUnavailable:
+        return DaemonUnavailable(f"no Docker host can be used at present, of {len(self.members)}")

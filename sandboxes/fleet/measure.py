@@ -1,0 +1,64 @@
+"""Measures a Docker host: how quick its sandboxes are, what is free there, how its clock goes."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from sandboxes.base import Sandbox, SandboxSpec
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import daemon_errors
+
+COMMANDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class HostFigures:
+    """What was measured. first_s: from the request for a sandbox to its first command's result; command_s: of a command
+    in a session, the median. processors, memory_mb: of the machine; sandboxes: containers that run there already.
+    clock_s: by which its clock is ahead of ours."""
+
+    first_s: float
+    command_s: float
+    processors: int
+    memory_mb: int
+    sandboxes: int
+    clock_s: float
+
+
+async def measure(backend: DockerBackend, image: str) -> HostFigures:
+    """Measure the host of an open backend. image: one that is there. Raises SandboxError."""
+    async with daemon_errors("ask a Docker host what it is"):
+        info = await backend.client.system.info()
+    began = time.perf_counter()
+    async with backend.open(SandboxSpec(image)) as box:
+        await box.exec("true")
+        first_s = time.perf_counter() - began
+        clock_s = await _clock(box)
+        session = await box.session()
+        took = [await _timed(lambda: session.run("true")) for _ in range(COMMANDS)]
+    return HostFigures(
+        first_s,
+        statistics.median(took),
+        info["NCPU"],
+        info["MemTotal"] // 2**20,
+        info["ContainersRunning"],
+        clock_s,
+    )
+
+
+async def _timed(work: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await work()
+    return time.perf_counter() - began
+
+
+async def _clock(box: Sandbox) -> float:
+    """Return by how many seconds a machine's clock is ahead, to about half of what a command takes."""
+    before = time.time()
+    said = await box.exec("date +%s.%N")
+    between = (before + time.time()) / 2
+    seconds, _, nanoseconds = said.output.strip().partition(".")
+    return float(seconds) + (float(f"0.{nanoseconds}") if nanoseconds.isdigit() else 0.5) - between

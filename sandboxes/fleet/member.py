@@ -1,0 +1,188 @@
+"""One Docker host of a fleet: what is open there, whether it can be used, and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from sandboxes.base import (
+    DaemonError,
+    DaemonUnavailable,
+    SandboxDied,
+    SandboxEnded,
+    SandboxError,
+    SandboxSpec,
+    SandboxTimeout,
+    StorageFull,
+)
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.daemon import daemon_errors
+from sandboxes.docker.reap import remove_owned
+from sandboxes.fleet.host import Host
+from sandboxes.owner import Owner
+from sandboxes.shielding import finish
+
+logger = logging.getLogger(__name__)
+
+PROBE_S = 5.0
+"""Between two looks whether a host answers, in seconds."""
+ANSWER_S = 10.0
+"""How long it may take over its answer, in seconds."""
+MISSED = 3
+"""Looks without an answer after which a host is lost."""
+BLAMED = 3
+"""Failures in a row after which a host rests; one is enough where its storage is full."""
+FIRST_REST_S, LONGEST_REST_S = 10.0, 300.0
+"""How long it then gets no new sandboxes, in seconds; twice as long each time."""
+OPEN_S = 120.0
+"""How long it may take to get in touch with a host, in seconds."""
+
+
+_HOSTS = (DaemonUnavailable, DaemonError, SandboxTimeout, StorageFull, SandboxDied)
+"""Failures that may be the host's."""
+
+
+class Member:
+    """A host while the fleet is open. `watch` runs beside it.
+
+    sandboxes, cpus, memory_mb: open there, and what they may use. images: names that are known to be there.
+    """
+
+    def __init__(self, host: Host, make: Callable[[Host], DockerBackend]) -> None:
+        self.host = host
+        self.sandboxes = 0
+        self.cpus = 0.0
+        self.memory_mb = 0
+        self.images: set[str] = set()
+        self._make = make
+        self._backend: DockerBackend | None = None
+        self._left: list[Owner] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._processors, self._memory_mb = 1, 1
+        self._missed = self._blamed = 0
+        self._rest_s, self._rests_until = FIRST_REST_S, 0.0
+
+    @property
+    def backend(self) -> DockerBackend:
+        """Return what makes sandboxes there. Raises DaemonUnavailable for a host that is lost."""
+        if self._backend is None:
+            raise DaemonUnavailable(f"the Docker host {self.host.url} is lost")
+        return self._backend
+
+    @property
+    def usable(self) -> bool:
+        """Tell whether it may get new sandboxes."""
+        return self._backend is not None and time.monotonic() >= self._rests_until
+
+    @property
+    def full(self) -> bool:
+        """Tell whether it has as many sandboxes as its capacity allows."""
+        return self.host.capacity is not None and self.sandboxes >= self.host.capacity
+
+    @property
+    def load(self) -> float:
+        """Return the share of its processors or memory that is spoken for, whichever is more; beyond 1 when crowded."""
+        return max(self.cpus / self._processors, self.memory_mb / self._memory_mb)
+
+    def take(self, spec: SandboxSpec) -> None:
+        """Note that a sandbox is opened there."""
+        self.sandboxes += 1
+        self.cpus += spec.limits.cpus
+        self.memory_mb += spec.limits.memory_mb
+
+    def give(self, spec: SandboxSpec) -> None:
+        """Note that it is gone."""
+        self.sandboxes -= 1
+        self.cpus -= spec.limits.cpus
+        self.memory_mb -= spec.limits.memory_mb
+
+    def works(self) -> None:
+        """Note that a sandbox was opened, used and left."""
+        self._blamed, self._rest_s = 0, FIRST_REST_S
+
+    def blame(self, error: BaseException) -> None:
+        """Note a failure; after several in a row the host rests. What is not the host's fault is passed over."""
+        if not any(isinstance(one, _HOSTS) and not isinstance(one, SandboxEnded) for one in _chain(error)):
+            return
+        full = any(isinstance(one, StorageFull) for one in _chain(error))  # as it will be next time
+        self._blamed += BLAMED if full else 1
+        if self._blamed >= BLAMED and self.usable:
+            self._rests_until = time.monotonic() + self._rest_s
+            logger.warning(
+                "Docker host %s rests for %.0f s: it has failed %d times in a row, or is full: %s",
+                self.host.url,
+                self._rest_s,
+                self._blamed,
+                error,
+            )
+            self._rest_s, self._blamed = min(2 * self._rest_s, LONGEST_REST_S), 0
+
+    async def open(self) -> None:
+        """Get in touch, and remove what earlier lives have left there. Raises SandboxError."""
+        backend = self._make(self.host)
+        try:
+            async with asyncio.timeout(OPEN_S):
+                await backend.__aenter__()
+        except TimeoutError as error:
+            raise SandboxTimeout(f"the Docker host {self.host.url} did not answer within {OPEN_S:g} s") from error
+        try:
+            for owner in list(self._left):
+                await remove_owned(backend.client, owner)
+                self._left.remove(owner)
+            async with daemon_errors(f"ask {self.host.url} what it is"):
+                info = await backend.client.system.info()
+        except BaseException:
+            await finish(backend.__aexit__())
+            raise
+        self._processors, self._memory_mb = max(1, info["NCPU"]), max(1, info["MemTotal"] // 2**20)
+        self.images.clear()
+        self._backend, self._missed = backend, 0
+
+    async def close(self) -> None:
+        """Remove what is there, as far as the host can be reached."""
+        backend, self._backend = self._backend, None
+        await asyncio.gather(*self._leaving, *([] if backend is None else [backend.__aexit__()]))
+
+    async def watch(self) -> None:
+        """Look again and again whether the host answers; when it is lost, wait until it is back."""
+        while True:
+            await asyncio.sleep(PROBE_S)
+            if self._backend is None:
+                with suppress(SandboxError):
+                    await self.open()
+                    logger.warning("Docker host %s is back", self.host.url)
+            elif await self._answers(self._backend):
+                self._missed = 0
+            else:
+                self._missed += 1
+                if self._missed >= MISSED:
+                    self._lose(self._backend)
+
+    async def _answers(self, backend: DockerBackend) -> bool:
+        try:
+            async with asyncio.timeout(ANSWER_S), daemon_errors("ask a Docker host whether it is there"):
+                await backend.client.version()
+        except (SandboxError, OSError):
+            return False
+        return True
+
+    def _lose(self, backend: DockerBackend) -> None:
+        """Give the host up: what runs there is made again elsewhere, and removed when the host is back."""
+        logger.warning("Docker host %s is lost, with %d sandboxes; looking for it", self.host.url, self.sandboxes)
+        self._backend = None
+        self._left.append(backend.owner)
+        # Whoever does not answer holds this up for a minute, in which it may be back.
+        leaving = asyncio.create_task(backend.__aexit__())
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and its causes: who opens a sandbox may raise a failure of its own because of the sandbox's."""
+    found: BaseException | None = error
+    while found is not None:
+        yield found
+        found = found.__cause__
