@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
+from pathlib import Path
 
 from sandboxes.arguments import Parser
 from sandboxes.base import SandboxError
+from sandboxes.docker.crun.burial import reap_dead_folders
+from sandboxes.docker.crun.possible import ensure_crun
 from sandboxes.docker.daemon import connect, ensure_daemon
 from sandboxes.docker.images import ensure_base_image
 from sandboxes.docker.reap import reap_dead_owners
+from sandboxes.fleet import Host, read_hosts
 from sandboxes.local.backend import reap_dead_directories
 
 
 async def setup() -> None:
-    """Install and start a Docker daemon when none answers, and make the base image when it is missing."""
+    """Install and start a Docker daemon when none answers, install crun where it can start sandboxes, and make the base
+    image when it is missing."""
     print("a Docker daemon answers" if await ensure_daemon() is None else "started a Docker daemon")
+    print(f"sandboxes are started by {await ensure_crun()}")
     print(f"image {await ensure_base_image()} is present")
 
 
-async def reap() -> None:
+async def reap(hosts: str | None = None) -> None:
     """Remove the containers, images and directories that dead processes of this machine have left."""
     print(f"removed {await asyncio.to_thread(reap_dead_directories)} directories of dead owners")
-    async with connect() as client:
-        print(f"removed {await reap_dead_owners(client)} containers and images of dead owners")
+    for host in read_hosts(hosts) if hosts else [Host("")]:
+        where = f" on {host.url}" if host.url else ""
+        async with connect(host.url or None, host.certificates) as client:
+            storage = Path((await client.system.info())["DockerRootDir"])
+            if client.here and os.geteuid() == 0:
+                count = await asyncio.to_thread(reap_dead_folders, storage)
+                print(f"removed the sandboxes of {count} dead owners of crun's{where}")
+            print(f"removed {await reap_dead_owners(client)} containers and images of dead owners{where}")
 
 
 def main() -> int:
@@ -34,9 +47,12 @@ def main() -> int:
     for function in (setup, reap):
         command = commands.add_parser(function.__name__, help=function.__doc__, description=function.__doc__)
         command.set_defaults(function=function)
+        if function is reap:
+            command.add_argument("--hosts", help="Docker hosts to tidy up, such as ssh://a,ssh://b or a YAML file")
+    options = vars(parser.parse_args())
     try:
-        asyncio.run(parser.parse_args().function())
-    except SandboxError as error:
+        asyncio.run(options.pop("function")(**options))
+    except (SandboxError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

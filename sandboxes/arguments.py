@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import math
 import sys
 from collections.abc import Sequence
@@ -106,6 +107,30 @@ def web_address(url: str) -> str:
     if not whole or url != url.strip() or " " in url:
         raise ValueError("this is no URL of a server; give one like http://localhost:8000, with http:// or https://")
     return url
+
+
+def host_port(address: str) -> str:
+    """Return an address to listen at. Raises ValueError, which says what it lacks."""
+    host, colon, number = address.rpartition(":")
+    if not (colon and host and number.isdecimal() and 0 < int(number) < 2**16) or address != address.strip():
+        raise ValueError("this is no address; give HOST:PORT, such as 127.0.0.1:9464")
+    return address
+
+
+def loopback(address: str) -> str:
+    """Return an address of this machine to listen at; port 0 is a free one. Raises ValueError, which says what it
+    lacks."""
+    host, colon, number = address.rpartition(":")
+    host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
+    if not (colon and number.isdecimal() and int(number) < 2**16):
+        raise ValueError("this is no address; give HOST:PORT, such as 127.0.0.1:8900")
+    try:
+        inside = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        inside = False
+    if not inside:
+        raise ValueError(f"{host} is not this machine alone; give 127.0.0.1, and reach it from elsewhere by ssh -L")
+    return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 
 def _whole(text: str, least: int) -> int:

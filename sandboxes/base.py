@@ -10,7 +10,8 @@ Three kinds of outcome are kept apart:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +124,12 @@ class Limits:
             raise ValueError("allowed_hosts mean nothing with network=True")
 
 
+Door = Callable[[], asyncio.Protocol]
+"""Makes what serves one connection out of a sandbox, as for `loop.create_server`."""
+
+MOST_DOORS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
     """How to make a sandbox.
@@ -131,6 +138,10 @@ class SandboxSpec:
     workdir: absolute path in which commands start; None takes the image's own.
     user: who runs the commands; None takes the image's own.
     switch_users: root's commands may become other users (setuid and setgid); off, nobody can.
+    doors: what programs inside reach at an address of their loopback, by name, whatever their network. Whoever is
+        inside may use them. At most `MOST_DOORS`.
+    mounts: folders of this machine that stand inside, by their absolute path there, for reading alone. Where the
+        engine is elsewhere each is sent there once, by its name, which so has to stand for its content.
     """
 
     image: str
@@ -139,6 +150,12 @@ class SandboxSpec:
     user: str | None = None
     limits: Limits = Limits()
     switch_users: bool = False
+    doors: Mapping[str, Door] = field(default_factory=dict)
+    mounts: Mapping[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.doors) > MOST_DOORS:
+            raise ValueError(f"a sandbox has at most {MOST_DOORS} doors, not {len(self.doors)}")
 
 
 @runtime_checkable
@@ -167,8 +184,8 @@ class Sandbox(Protocol):
     """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
-    and `stop`. Optional: `session` (the terminal tool needs it), `reset` and `fork`, which raise NotSupported here, and
-    `overran`, which knows of nothing here.
+    and `stop`. Optional: `session` (the terminal tool needs it), `reset`, `fork` and `door`, which raise NotSupported
+    here, and `overran`, which knows of nothing here.
     """
 
     workdir: str
@@ -236,6 +253,11 @@ class Sandbox(Protocol):
         """Bring back the state in which `open` gave it, whatever was done since; its processes and sessions are
         gone."""
         raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
+
+    def door(self, name: str) -> str:
+        """Return where programs inside reach the spec's door of that name: an address of loopback, "127.0.0.1:31281".
+        Raises KeyError where the spec has none."""
+        raise NotSupported(f"{type(self).__name__} has no doors, by which programs inside reach ours")
 
     async def overran(self) -> str | None:
         """Return the limit ("memory", "processes", "executor" for a program of ours that failed at what it was made to

@@ -8,11 +8,21 @@ from typing import Any
 
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
+from sandboxes.fleet import FleetBackend, read_hosts
 from sandboxes.local import LocalBackend
 from sandboxes.naming import resolve
 
 _OPTION = "--env.sandbox"
-_OURS: dict[str, Callable[..., Backend]] = {"docker": DockerBackend, "local": LocalBackend}
+
+
+def docker_backend(hosts: str | None = None, **options: Any) -> Backend:
+    """Return what makes sandboxes with Docker: on one host, or on several where they are named, see `read_hosts`.
+
+    options: of `DockerBackend`. Raises ValueError for hosts that can't be meant."""
+    return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
+
+
+_OURS: dict[str, Callable[..., Backend]] = {"docker": docker_backend, "local": LocalBackend}
 
 
 def named_factory(name: str) -> Callable[..., Backend]:

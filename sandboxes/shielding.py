@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+AGAIN_S = 1.0
+"""After which a task that has not ended is cancelled again, in seconds."""
+
 
 async def finish(work: Awaitable[T]) -> T:
     """Await `work` to its end even when the caller is cancelled meanwhile; then pass the cancellation on."""
@@ -24,6 +27,20 @@ async def finish(work: Awaitable[T]) -> T:
     return result
 
 
+async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks until they have ended; what they raise is dropped.
+
+    Once is not always enough: what they call may have taken the cancellation for the end of a time limit of its own."""
+    going = set(tasks)
+    while going:
+        for task in going:
+            task.cancel()
+        ended, going = await asyncio.wait(going, timeout=AGAIN_S)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()
+
+
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Do works side by side. Returns their results in order.
 
@@ -34,6 +51,4 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return list(await asyncio.gather(*tasks))
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(tasks)

@@ -57,6 +57,9 @@ class WrappedSandbox(Sandbox):
     async def reset(self) -> None:
         await self.inner.reset()
 
+    def door(self, name: str) -> str:
+        return self.inner.door(name)
+
     async def overran(self) -> str | None:
         return await self.inner.overran()
 

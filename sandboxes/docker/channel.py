@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, SandboxDied, SandboxTimeout
+from sandboxes.base import DaemonRestarted, Door, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
 from sandboxes.shielding import finish
 
@@ -48,10 +48,11 @@ class Ended:
 
 
 class Channel:
-    """The requests that the executor understands."""
+    """The requests that the executor understands. doors: what serves connections, by port; `open_door` adds to it."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, doors: dict[int, Door] | None = None) -> None:
         self._connection = connection
+        self._doors = {} if doors is None else doors
 
     async def close(self) -> None:
         await self._connection.close()
@@ -100,6 +101,15 @@ class Channel:
             await self._connection.answer(call, _ANSWER_S)
         finally:
             self._connection.forget(call)
+
+    async def open_door(self, port: int, door: Door) -> None:
+        """Have connections to a port of the sandbox's loopback served. Raises SandboxError where it is taken."""
+        self._doors[port] = door
+        _, payload, _ = await self._request(b"", (b"P", struct.pack("<I", port)), _ANSWER_S)
+        try:
+            _raise_errno(payload, f"port {port}")
+        except OSError as error:
+            raise SandboxError(f"a door can't be opened: {error}") from error
 
     async def kill_everything(self, why: str) -> None:
         """Kill every process in the sandbox; the commands that are under way say why."""

@@ -16,12 +16,12 @@ import aiodocker
 import aiohttp
 
 from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
-from sandboxes.docker.streams import AttachedStream, SocketStream, Stream
+from sandboxes.docker.streams import SocketStream, Stream
 from sandboxes.docker.tunnel import TUNNEL, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
@@ -32,7 +32,7 @@ _CLOSING_S = 5.0
 _NEVER_S = 1e8
 _CLOSED = (aiohttp.ClientError, aiodocker.DockerError, OSError, RuntimeError)
 
-Attach = Callable[[], Awaitable[AttachedStream]]
+Attach = Callable[[], Awaitable[Stream]]
 Runs = Callable[[], Awaitable[bool]]
 
 
@@ -228,7 +228,7 @@ class Connection:
         self._settled.set()
         return buffer
 
-    async def _resume(self, stream: AttachedStream) -> bytearray:
+    async def _resume(self, stream: Stream) -> bytearray:
         """Have both sides drop what was half said; return what came after the executor's token."""
         await stream.write(self._token)
         heard = bytearray()

@@ -1,19 +1,14 @@
-"""One Docker container as a sandbox: commands and small files by its executor, trees by the Docker daemon."""
+"""One Docker container as a sandbox: commands and small files by its executor, trees by who has started it."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import io
-import os
 import posixpath
 import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
-
-import aiodocker
+from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
@@ -27,27 +22,14 @@ from sandboxes.base import (
     argv_of,
 )
 from sandboxes.docker.channel import Channel, Ended, Identity
-from sandboxes.docker.daemon import daemon_errors
-from sandboxes.docker.launch import Machine
+from sandboxes.docker.doors import door_ports
+from sandboxes.docker.machine import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
 from sandboxes.output import dropped_line
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
-from sandboxes.trees import rebase
 
-_STATE_S = 10.0
-"""How long the Docker daemon may take to say what became of a container."""
-_ENDING_S = 2.0
-"""How much later the Docker daemon hears that a container has ended."""
-_STOP_S = 60.0
-_TREE_S = 600.0
-"""How long the Docker daemon may take over a tree."""
-_ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
-"""How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
-otherwise. Nobody outside ends them so."""
 _OWN_UID = 60417
 """The executor's, `self.c`."""
-_FULL = 0.97
-"""The share of its memory from which on a container is at its limit."""
 
 
 class _Blame:
@@ -96,6 +78,8 @@ class Care(Protocol):
     """What a sandbox needs of its backend beyond its own machine."""
 
     async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine: ...
+
+    async def check_room(self, machine: Machine) -> None: ...
 
     def fork(
         self, machine: Machine, spec: SandboxSpec, count: int
@@ -183,71 +167,27 @@ class DockerSandbox(Sandbox):
         target = self._absolute(path)
         async with self._blame:
             await self._channel.make_directory(target, await self._identity(None))
-        async with daemon_errors(f"upload to {target} in sandbox {self.id}"), asyncio.timeout(_TREE_S):
-            # As a file, which is sent piece by piece: a large body at once holds the event loop up.
-            data = io.BytesIO(archive)
-            try:
-                await self._machine.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
-            except aiodocker.DockerError as error:
-                _raise_callers_mistake(error, target)
-                raise
+        await self._machine.unpack(archive, target)
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        target = self._absolute(path)
-        async with daemon_errors(f"download {target} from sandbox {self.id}"), asyncio.timeout(_TREE_S):
-            archive = await self._fetch(target, max_bytes)
-        return await asyncio.to_thread(rebase, archive)
+        return await self._machine.pack(self._absolute(path), max_bytes)
 
     async def stop(self) -> None:
+        await self._care.check_room(self._machine)
         await self._channel.close()
-        async with daemon_errors(f"stop sandbox {self.id}"), asyncio.timeout(_STOP_S):
-            try:
-                await self._machine.container.kill()
-            except aiodocker.DockerError as error:
-                if error.status != 409:  # not running any more
-                    raise
-            await self._machine.container.wait()
+        await self._machine.kill()
 
     async def overran(self) -> str | None:
-        container = self._machine.container
-        try:
-            async with daemon_errors(f"ask what became of sandbox {self.id}"), asyncio.timeout(_STATE_S):
-                state = (await container.show())["State"]
-                patience = time.monotonic() + _ENDING_S
-                while state["Running"] and not self._channel.alive and time.monotonic() < patience:
-                    await asyncio.sleep(0.1)
-                    state = (await container.show())["State"]
-                if state["Running"] and not state["Paused"]:
-                    return full(await container.stats(stream=False))
-                return ended_at(state)
-        except SandboxError:
-            return None
-
-    async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
-        data = bytearray()
-        request = self._machine.container.docker._query(
-            f"containers/{self._machine.container.id}/archive", params={"path": target}
-        )
-        try:
-            async with request as response:
-                try:
-                    async for piece in response.content.iter_chunked(1 << 18):
-                        data += piece
-                        if len(data) > max_bytes:
-                            raise ValueError(f"{target} holds more than {max_bytes} bytes")
-                finally:
-                    response.close()
-        except aiodocker.DockerError as error:
-            _raise_callers_mistake(error, target)
-            raise
-        return bytes(data)
+        return await self._machine.overran()
 
     async def reset(self) -> None:
         self._take(await self._care.exchange(self._machine, self._spec))
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
         return self._care.fork(self._machine, self._spec, count)
+
+    def door(self, name: str) -> str:
+        return f"127.0.0.1:{door_ports(self._spec)[name]}"
 
     def _absolute(self, path: str) -> str:
         return posixpath.join(self.workdir, path)
@@ -297,35 +237,6 @@ class DockerSandbox(Sandbox):
 
 def _is_id(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < 2**32 - 1
-
-
-def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
-    """Raise the OSError that the Docker daemon's answer about a path stands for, if it stands for one."""
-    said = str(error.message).lower()
-    if error.status == 404 and "no such container" not in said:
-        raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
-    for number, words in {errno.ELOOP: "too many links", errno.ENOTDIR: "not a directory"}.items():
-        if words in said:
-            raise OSError(number, os.strerror(number), target) from error
-
-
-def ended_at(state: Mapping[str, Any]) -> str | None:
-    """Return the limit at which a container has ended, by what the Docker daemon says of it; None for none."""
-    return "memory" if state["OOMKilled"] else _ENDS.get(state["ExitCode"])
-
-
-def full(stats: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return which of its limits a running container is at, by the Docker daemon's statistics; None for none."""
-    now = stats[0] if stats else {}
-    memory, pids = now.get("memory_stats") or {}, now.get("pids_stats") or {}
-    pages = memory.get("stats") or {}
-    # What files have in memory is given up when it is needed.
-    cached = sum(pages.get(f"total_{name}", pages.get(name, 0)) for name in ("active_file", "inactive_file"))
-    if memory.get("limit") and memory.get("usage", 0) - cached >= _FULL * memory["limit"]:
-        return "memory"
-    if pids.get("limit") and pids.get("current", 0) >= pids["limit"]:
-        return "processes"
-    return None
 
 
 def _result(ended: Ended, max_output: int, start: float) -> ExecResult:

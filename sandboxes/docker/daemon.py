@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import signal
+import ssl
 import sys
 import time
 from collections.abc import AsyncIterator, Coroutine
@@ -53,23 +54,33 @@ class DaemonClient(aiodocker.Docker):
 
     address: where it connects to; None for what the Docker command line would take.
     here: whether the Docker daemon may be on this machine, so that its directories are worth a look.
+    tls: how both sides know each other; None where nothing is encrypted, or as DOCKER_TLS_VERIFY says.
     """
 
-    def __init__(self, address: str | None, *, here: bool = True, api_version: str = "auto") -> None:
-        super().__init__(address, api_version=api_version)
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        here: bool = True,
+        api_version: str = "auto",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        super().__init__(address, api_version=api_version, ssl_context=tls)
         self._address = address
+        self._tls = tls
         self.here = here and self.docker_host.startswith("unix")
 
     def another(self) -> DaemonClient:
         """Return a client of the same Docker daemon with connections of its own; the caller closes it."""
-        return DaemonClient(self._address, here=self.here, api_version=self.api_version)
+        return DaemonClient(self._address, here=self.here, api_version=self.api_version, tls=self._tls)
 
 
 @asynccontextmanager
-async def connect(url: str | None = None) -> AsyncIterator[DaemonClient]:
+async def connect(url: str | None = None, certificates: Path | None = None) -> AsyncIterator[DaemonClient]:
     """Open a client of a Docker daemon that answers. This is the only way to one; ssh:// goes through a tunnel.
 
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
+    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS that is verified both ways.
     One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy, and
     DaemonSilent for one that does not answer.
     """
@@ -79,9 +90,12 @@ async def connect(url: str | None = None) -> AsyncIterator[DaemonClient]:
             tunnelled = address is not None and address.startswith("ssh://")
             if address is not None and tunnelled:
                 address = await stack.enter_async_context(ssh_tunnel(address))
-            client = DaemonClient(address, here=not tunnelled)
+            tls = None if certificates is None else _tls(certificates)
+            if tls is not None and address is not None:
+                address = address.replace("tcp://", "https://", 1)
+            client = DaemonClient(address, here=not tunnelled, tls=tls)
         # aiodocker asserts that it found a socket.
-        except (AssertionError, ValueError, aiodocker.DockerContextError) as error:
+        except (AssertionError, ValueError, OSError, aiodocker.DockerContextError) as error:
             raise DaemonUnavailable(
                 f"No Docker daemon found ({str(error) or 'no socket, no DOCKER_HOST'}). {_REMEDY}"
             ) from error
@@ -94,6 +108,13 @@ async def connect(url: str | None = None) -> AsyncIterator[DaemonClient]:
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
             raise kind(f"{where} is not usable: {why}. {_REMEDY}") from error
         yield client
+
+
+def _tls(certificates: Path) -> ssl.SSLContext:
+    """Return what verifies the Docker daemon and shows it who we are. Raises OSError, of which ssl's errors are."""
+    tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
+    tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
+    return tls
 
 
 async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:

@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import os
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.base import SandboxError
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
-from sandboxes.docker.held import Held, held
-from sandboxes.docker.launch import Machine
+from sandboxes.base import SandboxError, StorageFull
+from sandboxes.docker.held import Held
+from sandboxes.docker.machine import Machine
+from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,10 @@ _APART_S = 0.25
 """Between two looks that have no other reason than time, so that many sandboxes cost no more than some."""
 _SLACK = 16 * 2**20
 """Bytes that a sandbox over its limit may write (to clean up, say) before it is looked at again."""
+_FULL = 4 * 2**20
+"""Bytes of free storage below which what sandboxes write may have failed."""
+_OWN = 64 * 2**20
+"""Bytes from which on a sandbox counts as the one that has filled the storage."""
 _FILES = 65_536
 """What every sandbox may have."""
 
@@ -40,11 +45,12 @@ _FILES = 65_536
 @dataclass(slots=True)
 class _Seen:
     """What was found when a machine was last looked at: bytes written (more where its inodes have less room left), and
-    the storage's fill since."""
+    the storage's fill since. added: when it came."""
 
     written: int
     lowest_fill: int
     at: float
+    added: float = 0.0
 
     def may_have_reached(self, limit: int, fill: int, now: float, every_s: float = _AT_LEAST_EVERY_S) -> bool:
         self.lowest_fill = min(self.lowest_fill, fill)
@@ -58,8 +64,7 @@ class DiskWatch:
     storage: the Docker daemon's directory on this machine; None when it can't be seen from here.
     """
 
-    def __init__(self, client: DaemonClient, storage: Path | None) -> None:
-        self._client = client
+    def __init__(self, storage: Path | None) -> None:
         self._storage = storage
         self._per_file = _bytes_per_file(storage)
         self._machines: dict[Machine, _Seen] = {}
@@ -69,6 +74,8 @@ class DiskWatch:
         self._left = sys.maxsize
         """The least that one of them may write before it has to be looked at."""
         self._gone_through = 0.0
+        self._full_at = -math.inf
+        """When the storage was last seen to be full."""
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> DiskWatch:
@@ -77,17 +84,42 @@ class DiskWatch:
 
     async def __aexit__(self, *exc: object) -> None:
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            await stop([self._task])
 
     def add(self, machine: Machine) -> None:
         fill = self._fill()
-        self._machines[machine] = _Seen(0, fill, time.monotonic())
+        now = time.monotonic()
+        self._machines[machine] = _Seen(0, fill, now, now)
         self._floor = min(self._floor, fill)
         self._left = min(self._left, max(_limit(machine), _SLACK))
 
     def drop(self, machine: Machine) -> None:
         self._machines.pop(machine, None)
+
+    @property
+    def blind(self) -> bool:
+        """Tell whether the storage can't be seen from here."""
+        return self._storage is None
+
+    def check_room(self) -> None:
+        """Raise StorageFull where there is no room for what a new machine would write."""
+        self._note_room()
+        if self._full_at >= time.monotonic() - _TICK_S:
+            raise StorageFull(f"the Docker daemon's storage at {self._storage} is full; make room there")
+
+    def check(self, machine: Machine) -> None:
+        """Raise StorageFull where the storage was full while a machine was there that has not filled it itself: what it
+        tried to write failed by no fault of its own."""
+        seen = self._machines.get(machine)
+        self._note_room()
+        if seen is not None and self._full_at >= seen.added and seen.written < _OWN:
+            raise StorageFull(f"the Docker daemon's storage at {self._storage} was full while {machine.name} was used")
+
+    def _note_room(self) -> None:
+        if self._storage is not None:
+            space = os.statvfs(self._storage)
+            if space.f_bavail * space.f_frsize < _FULL:
+                self._full_at = time.monotonic()
 
     def _fill(self) -> int:
         """Return the bytes in use on the storage, and its inodes as so many bytes; 0 when it can't be seen."""
@@ -100,6 +132,7 @@ class DiskWatch:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(_TICK_S if self._storage is not None else _BLIND_TICK_S)
+            self._note_room()
             fill, now = self._fill(), time.monotonic()
             self._low = min(self._low, fill)
             may_have_reached = fill - min(self._floor, self._low) >= self._left
@@ -116,7 +149,7 @@ class DiskWatch:
             limit = _limit(machine)
             if self._storage is None or seen.may_have_reached(limit, fill, now, every_s):
                 # A machine that is just going away, or a Docker daemon in trouble: others will say so.
-                with contextlib.suppress(SandboxError):
+                with contextlib.suppress(SandboxError, OSError):
                     await self._look(machine, seen, limit)
         self._floor = min((seen.lowest_fill for seen in self._machines.values()), default=sys.maxsize)
         left = (max(_limit(machine) - seen.written, _SLACK) for machine, seen in self._machines.items())
@@ -126,7 +159,7 @@ class DiskWatch:
         fill = self._fill()
         suspect = fill - seen.lowest_fill >= limit
         seen.at, seen.lowest_fill = time.monotonic(), fill
-        found = await self._held(machine)
+        found = await machine.held()
         written = self._written(found, limit)
         if suspect and not found.whole:
             written = max(written, limit + 1, seen.written + 1)
@@ -139,7 +172,7 @@ class DiskWatch:
                 f"the disk limit of {what} is exceeded; every process was killed. Delete files to go on"
             )
             # What was written while that was found out is not the next command's doing.
-            seen.written = max(written, self._written(await self._held(machine), limit))
+            seen.written = max(written, self._written(await machine.held(), limit))
             seen.lowest_fill = self._fill()
 
     def _most_files(self, limit: int) -> int:
@@ -150,19 +183,6 @@ class DiskWatch:
         if not self._per_file:
             return found.bytes
         return max(found.bytes, limit - (self._most_files(limit) - found.files) * self._per_file)
-
-    async def _held(self, machine: Machine) -> Held:
-        """Return what a machine holds. Raises SandboxError."""
-        if machine.places is not None:
-            try:
-                return await held(machine.places)
-            except OSError as error:
-                logger.debug("%s can't be looked at from here: %r", machine.name, error)
-                machine.places = None
-        async with daemon_errors(f"ask how much {machine.name} has written"), asyncio.timeout(30):
-            path = f"containers/{machine.container.id}/json"
-            size = (await self._client._query_json(path, params={"size": "1"})).get("SizeRw")
-        return Held(int(size or 0), 0)
 
 
 def _bytes_per_file(storage: Path | None) -> int:

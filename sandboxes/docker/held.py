@@ -85,7 +85,7 @@ def _nameless(places: Places) -> tuple[list[int], bool]:
 
 
 def _open_files(first: int) -> Iterator[Path]:
-    for process in _descendants(first):
+    for process in descendants(first):
         for folder in ("fd", "map_files"):
             try:
                 yield from Path(f"/proc/{process}/{folder}").iterdir()
@@ -93,7 +93,7 @@ def _open_files(first: int) -> Iterator[Path]:
                 continue
 
 
-def _descendants(first: int) -> Iterator[int]:
+def descendants(first: int) -> Iterator[int]:
     """Yield a process and all below it."""
     todo = [first]
     while todo:

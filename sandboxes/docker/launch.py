@@ -9,7 +9,6 @@ import logging
 import tarfile
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -28,19 +27,26 @@ from tenacity import (
 from sandboxes.base import (
     DaemonError,
     DaemonUnavailable,
+    Door,
     ImageMissing,
     Limits,
     SandboxDied,
     SandboxError,
-    SandboxSpec,
     SandboxTimeout,
 )
 from sandboxes.docker.build import remedy
-from sandboxes.docker.channel import Channel, Identity
+from sandboxes.docker.channel import Channel
 from sandboxes.docker.connection import Connection
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.daemon_machine import DaemonMachine
+from sandboxes.docker.doors import pass_through
+from sandboxes.docker.engine import Engine
 from sandboxes.docker.held import Places
-from sandboxes.docker.proxy import PORT, serve
+from sandboxes.docker.machine import Kind, Starter
+from sandboxes.docker.mounts import Mounts
+from sandboxes.docker.network import network_apart
+from sandboxes.docker.proxy import PORT
+from sandboxes.docker.proxy import serve as serve_proxy
 from sandboxes.docker.reap import remove
 from sandboxes.docker.streams import AttachedStream
 from sandboxes.docker.tunnel import Tunnel, Tunnels
@@ -56,7 +62,7 @@ LEASE_S = 900
 _EXECUTOR = ".atropos-executor"
 _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 """Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
-_GVISOR_THREADS = 4
+_GVISOR_THREADS = 8
 """What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
@@ -66,68 +72,9 @@ _RETRIES_S = (0.5, 2.0, 5.0)
 _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What makes a container: two of one kind can stand in for each other."""
-
-    image: str
-    limits: Limits
-    switch_users: bool
-
-    @classmethod
-    def of(cls, spec: SandboxSpec) -> Kind:
-        """Return the kind of a spec. Raises ValueError when the hosts that it allows are none."""
-        AllowList.of(spec.limits.allowed_hosts)
-        return cls(spec.image, spec.limits, spec.switch_users)
-
-
-class Machine:
-    """A running container."""
-
-    def __init__(
-        self,
-        kind: Kind,
-        name: str,
-        container: aiodocker.containers.DockerContainer,
-        channel: Channel,
-        image: Mapping[str, Any],
-        stack: AsyncExitStack,
-        places: Places | None = None,
-    ) -> None:
-        self.kind = kind
-        self.name = name
-        self.container = container
-        self.channel = channel
-        self.image = image
-        """The image's configuration as the Docker daemon tells it: Env, WorkingDir, User."""
-        self.places = places
-        """Where it is on this machine; None where that can't be seen."""
-        self._stack = stack
-
-    @property
-    def has_volumes(self) -> bool:
-        return bool(self.image.get("Volumes"))
-
-    async def discard(self) -> None:
-        """Close the stream and remove the container. Never raises; what could not be removed is logged."""
-        await finish(self._stack.aclose())
-
-    async def answers(self, timeout_s: float = 2.0) -> bool:
-        """Return whether the executor is there and well."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self.channel.read("/", 0, Identity())
-        except IsADirectoryError:
-            return True
-        except (SandboxError, TimeoutError, OSError):
-            return False
-        return True
-
-
-class Launcher:
+class Launcher(Starter):
     """Starts and removes containers, a few at a time, so that the Docker daemon keeps answering.
 
-    quota: the Docker daemon's storage may be able to limit what a container writes; found out with the first.
     shortcut: past the Docker daemon where this process is root on its machine (see `Connection.shorten`).
     """
 
@@ -135,17 +82,18 @@ class Launcher:
         self,
         client: DaemonClient,
         owner: Owner,
-        architecture: str,
+        engine: Engine,
         *,
         max_starts: int,
         timeout_s: float,
         runtime: str | None,
-        quota: bool,
         shortcut: bool,
     ) -> None:
         self._client = client
         self._owner = owner
-        self._executor = _executor(architecture)
+        self._engine = engine
+        self._mounts = Mounts(client, owner.labels())
+        self.executor = _executor(engine.architecture)
         self._max_starts = max_starts
         self._slots = asyncio.Semaphore(max_starts)
         self._timeout_s = timeout_s
@@ -154,28 +102,22 @@ class Launcher:
         self._shortcut = shortcut
         self._closed = False
         self._images: dict[str, Mapping[str, Any]] = {}
-        self.quota = quota
+        self.quota = engine.quotas  # whether it really has them is found out with the first container
 
     @property
     def busy(self) -> bool:
         """Return whether a start would have to wait."""
         return self._slots.locked()
 
-    async def launch(self, kind: Kind) -> Machine:
+    async def launch(self, kind: Kind) -> DaemonMachine:
         """Start a container, again while the Docker daemon is in trouble that may pass.
 
         Raises ImageMissing, SandboxTimeout, DaemonUnavailable, SandboxError; then nothing is left.
         """
-        trying = AsyncRetrying(
-            retry=retry_if_exception_type((DaemonError, DaemonUnavailable)),
-            wait=wait_chain(*map(wait_fixed, _RETRIES_S)),
-            stop=stop_after_attempt(len(_RETRIES_S) + 1),
-            before_sleep=before_sleep_log(logger, logging.INFO),
-            reraise=True,
-        )
-        return await trying(self._launch, kind)
+        machine: DaemonMachine = await retrying()(self._launch, kind)
+        return machine
 
-    async def _launch(self, kind: Kind) -> Machine:
+    async def _launch(self, kind: Kind) -> DaemonMachine:
         name = f"atropos-{self._owner.id}-{next(self._numbers)}"
         async with AsyncExitStack() as stack:
             # By name and before it exists: also a container whose creation was cut short is removed.
@@ -195,7 +137,13 @@ class Launcher:
                         raise
                     raise SandboxTimeout(f"sandbox {name} did not start within {self._timeout_s:g} s") from error
             places = _places(container) if self._shortcut else None
-            return Machine(kind, name, container, channel, image, stack.pop_all(), places)
+            return DaemonMachine(
+                *(kind, name, container, channel, image, stack.pop_all()),
+                client=self._client,
+                labels=self._owner.labels(),
+                places=places,
+                quota=self.quota,
+            )
 
     async def close(self) -> None:
         """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
@@ -214,7 +162,10 @@ class Launcher:
         return self._images[found]
 
     async def _create(self, name: str, kind: Kind) -> aiodocker.containers.DockerContainer:
-        config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota)
+        network = await network_apart(self._client, self._runtime) if kind.limits.network else "bridge"
+        config = container_config(kind, self._owner.labels(), runtime=self._runtime, quota=self.quota, network=network)
+        config["HostConfig"] = self._engine.fitted(config["HostConfig"])
+        config["HostConfig"]["Mounts"] = await self._mounts.described(kind.mounts, kind.image)
         try:
             # Shielded, because a request that is dropped half way can still make a container later.
             creating = self._client.containers.create(config, name=name)
@@ -231,7 +182,7 @@ class Launcher:
         """Put the executor into a container that does not run yet. Returns its image's configuration."""
         shown = await container.show()
         if not (self._shortcut and await self._write_executor(shown)):
-            archive = _executor_archive(self._executor)
+            archive = _executor_archive(self.executor)
             await container.put_archive("/", archive)  # type: ignore[no-untyped-call]  # aiodocker's gap
         return await self._image(shown["Image"])
 
@@ -241,7 +192,7 @@ class Launcher:
         layer = shown.get("GraphDriver", {}).get("Data") or {}
         path = Path(layer.get("UpperDir") or "/nowhere", _EXECUTOR)
         try:
-            await asyncio.to_thread(_write_program, path, self._executor)
+            await asyncio.to_thread(_write_program, path, self.executor)
         except OSError as error:
             logger.debug("the executor takes the Docker daemon's way: %r", error)
             return False
@@ -263,7 +214,8 @@ class Launcher:
             async with daemon_errors(f"look for sandbox {name}"):
                 return bool((await container.show())["State"]["Running"])
 
-        connection = Connection(name, attach, runs, _tunnels(kind.limits))
+        doors: dict[int, Door] = {}
+        connection = Connection(name, attach, runs, tunnels_of(kind.limits, doors))
         stack.push_async_callback(connection.close)
         await connection.attach()  # the Docker daemon must be attached before the executor speaks
         await container.start()
@@ -276,7 +228,7 @@ class Launcher:
             pid = (await container.show())["State"]["Pid"]
             if await connection.shorten(pid, self._timeout_s):
                 await own.close()
-        return Channel(connection)
+        return Channel(connection, doors)
 
     async def _remove(self, name: str) -> None:
         await finish(self._remove_now(name))
@@ -299,14 +251,24 @@ class _Attachable(aiodocker.containers.DockerContainer):
         return {"Config": {"Tty": False}}
 
 
+def retrying() -> AsyncRetrying:
+    """Return what tries a start again while the Docker daemon is in trouble that may pass."""
+    return AsyncRetrying(
+        retry=retry_if_exception_type((DaemonError, DaemonUnavailable)),
+        wait=wait_chain(*map(wait_fixed, _RETRIES_S)),
+        stop=stop_after_attempt(len(_RETRIES_S) + 1),
+        before_sleep=before_sleep_log(logger, logging.INFO),
+        reraise=True,
+    )
+
+
 def container_config(
-    kind: Kind, labels: Mapping[str, str], *, runtime: str | None = None, quota: bool = False
+    kind: Kind, labels: Mapping[str, str], *, runtime: str | None = None, quota: bool = False, network: str = "bridge"
 ) -> dict[str, Any]:
-    """Return the Docker daemon's description of a container."""
+    """Return the Docker daemon's description of a container; `network` is for one that may have a network."""
     limits = kind.limits
-    file_size = limits.disk_mb * 2**20
     host: dict[str, Any] = {
-        "NetworkMode": "bridge" if limits.network else "none",
+        "NetworkMode": network if limits.network else "none",
         "CapDrop": ["ALL"],
         "CapAdd": _EXECUTOR_CAPABILITIES,
         "SecurityOpt": ["no-new-privileges:true"],
@@ -314,10 +276,6 @@ def container_config(
         "Memory": limits.memory_mb * 2**20,
         "MemorySwap": limits.memory_mb * 2**20,
         "NanoCpus": int(limits.cpus * 1e9),
-        "Ulimits": [
-            {"Name": "fsize", "Soft": file_size, "Hard": file_size},
-            {"Name": "core", "Soft": 0, "Hard": 0},
-        ],
         "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
         "Init": False,
         "IpcMode": "private",
@@ -332,6 +290,7 @@ def container_config(
         "Entrypoint": ["/" + _EXECUTOR],
         "Cmd": [
             f"lease={LEASE_S}",
+            f"fsize={limits.disk_mb * 2**20}",
             *(["setuid"] if kind.switch_users else []),
             *([f"tunnels={PORT}"] if limits.allowed_hosts else []),
         ],
@@ -352,21 +311,23 @@ def container_config(
 def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
     """Return where on this machine a container is that was just asked for; None where that can't be seen."""
     layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
-    volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume"]
+    volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
     if not all(path.is_dir() for path in (layer, *volumes)):
         return None
     return Places((layer, *volumes), shown["State"]["Pid"])
 
 
-def _tunnels(limits: Limits) -> Tunnels | None:
-    if not limits.allowed_hosts:
-        return None
+def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
+    """Serve connections out of a sandbox: through its doors, and to the hosts that it may reach."""
     allowed = AllowList.of(limits.allowed_hosts)
 
-    async def through_proxy(tunnel: Tunnel) -> None:
-        await serve(tunnel, allowed)
+    async def serve(tunnel: Tunnel, port: int) -> None:
+        if port == PORT:
+            await serve_proxy(tunnel, allowed, doors)
+        elif port in doors:
+            await pass_through(tunnel, doors[port])
 
-    return Tunnels(through_proxy)
+    return Tunnels(serve)
 
 
 def _executor(architecture: str) -> bytes:

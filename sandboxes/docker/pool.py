@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.launch import Kind, Launcher, Machine
+from sandboxes.docker.machine import Kind, Machine, Starter
+from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
 
@@ -37,8 +38,8 @@ class PoolLimits:
 class WarmPool:
     """Holds started containers; used as `async with`. A few are started at a time, while nobody waits for one."""
 
-    def __init__(self, launcher: Launcher, limits: PoolLimits, storage: Path | None) -> None:
-        self._launcher = launcher
+    def __init__(self, starter: Starter, limits: PoolLimits, storage: Path | None) -> None:
+        self._starter = starter
         self._limits = limits
         self._storage = storage
         self._wanted: OrderedDict[Kind, int] = OrderedDict()
@@ -52,9 +53,7 @@ class WarmPool:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        for task in self._refillers:
-            task.cancel()
-        await asyncio.gather(*self._refillers, return_exceptions=True)
+        await stop(self._refillers)
         machines = self.machines()
         self._idle.clear()
         await asyncio.gather(*(machine.discard() for machine in machines))
@@ -67,7 +66,7 @@ class WarmPool:
 
     async def take(self, kind: Kind) -> Machine | None:
         """Return one that stands ready and answers, or None. Its place is filled again."""
-        if self._limits.each and kind not in self._wanted:
+        if self._limits.each and kind not in self._wanted and kind.point is None:
             self._wanted[kind] = self._limits.each
         if kind not in self._wanted:
             return None
@@ -94,7 +93,7 @@ class WarmPool:
         while True:
             self._changed.clear()
             kind = self._next()
-            if kind is None or self._launcher.busy or not self._has_room():
+            if kind is None or self._starter.busy or not self._has_room():
                 try:
                     await asyncio.wait_for(self._changed.wait(), None if kind is None else 0.1)
                 except TimeoutError:
@@ -103,7 +102,7 @@ class WarmPool:
             try:
                 self._starting[kind] += 1
                 await self._make_room()
-                machine = await self._launcher.launch(kind)
+                machine = await self._starter.launch(kind)
             except SandboxError as error:
                 logger.warning("No sandbox of image %s for the pool: %s", kind.image, error)
                 self._wanted.pop(kind, None)  # until someone asks for one again, and gets the error

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from sandboxes.base import Door
+from sandboxes.docker.doors import pass_through
 from sandboxes.docker.tunnel import Tunnel
 from sandboxes.hosts import AllowList
 
 PORT = 31280
 """On the loopback of the sandbox."""
 _HERE = f"http://127.0.0.1:{PORT}"
-_NOT_HERE = "localhost,127.0.0.1,::1"
+_LOOPBACK = ("localhost", "127.0.0.1")
+_NOT_HERE = ",".join((*_LOOPBACK, "::1"))
 ENVIRONMENT = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _HERE),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), _NOT_HERE),
@@ -38,15 +42,23 @@ class Refused(Exception):
         self.answer = f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n{text}\n".encode()
 
 
-async def serve(tunnel: Tunnel, allowed: AllowList) -> None:
-    """Serve one connection: CONNECT, or one request for an http:// address."""
+async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door]) -> None:
+    """Serve one connection: CONNECT, or one request for an http:// address.
+
+    doors: by their ports; some clients ask a proxy even for what is on their own loopback."""
     try:
         async with asyncio.timeout(_HEAD_S):
             head = await tunnel.read_until(b"\r\n\r\n")
         host, port, opening, answer = _understand(head)
-        reader, writer = await _connect(host, port, allowed)
+        door = doors.get(port) if host in _LOOPBACK else None
+        if door is None:
+            reader, writer = await _connect(host, port, allowed)
     except Refused as refused:
         await tunnel.write(refused.answer)
+        return
+    if door is not None:
+        await tunnel.write(answer)
+        await pass_through(tunnel, door, opening)
         return
     try:
         await tunnel.write(answer)

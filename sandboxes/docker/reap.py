@@ -19,18 +19,30 @@ from sandboxes.owner import PREFIX, Owner, boot_time
 logger = logging.getLogger(__name__)
 
 _ANSWER_S = 60.0
+_PAUSES_S = (0.05, 0.2, 0.5, 2.0, None)
 _ABANDONED_S = 3600.0
 """A container that has not been running for so long has no owner: its executor ends with its owner."""
 
 
-async def remove(client: DaemonClient, name: str) -> None:
+async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> None:
     """Remove a container with its anonymous volumes; one that is gone or going is as good as removed."""
     async with daemon_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
-        try:
-            await client.containers.container(name).delete(force=True, v=True)
-        except aiodocker.DockerError as error:
-            if error.status not in (404, 409):
-                raise
+        for pause in _PAUSES_S:
+            try:
+                await client.containers.container(name).delete(force=True, v=volumes)
+            except aiodocker.DockerError as error:
+                if error.status in (404, 409):
+                    return
+                if not is_ending(error) or pause is None:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                return
+
+
+def is_ending(error: aiodocker.DockerError) -> bool:
+    """Return whether Podman says that a container is about to be stopped, when it is told to stop or remove it."""
+    return "state improper" in str(error.message)
 
 
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
-import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from sandboxes.base import Sandbox, SandboxError, SandboxSpec
+from sandboxes.base import Sandbox, SandboxError, SandboxSpec, StorageFull
 from sandboxes.docker.build import ImageStore
 from sandboxes.docker.channel import Identity
 from sandboxes.docker.container import DockerSandbox
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.daemon import DaemonClient
 from sandboxes.docker.disk import DiskWatch
-from sandboxes.docker.launch import LEASE_S, Kind, Launcher, Machine
+from sandboxes.docker.doors import door_ports
+from sandboxes.docker.launch import LEASE_S
+from sandboxes.docker.machine import Kind, Machine, Starter
 from sandboxes.docker.pool import WarmPool
-from sandboxes.docker.reap import remove_image, remove_owned
+from sandboxes.docker.reap import remove_owned
 from sandboxes.owner import Owner
-from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
-_COPY_S = 600.0
+_ROOM_S = 5.0
 
 
 class Running:
@@ -33,14 +33,14 @@ class Running:
     def __init__(
         self,
         client: DaemonClient,
-        launcher: Launcher,
+        starter: Starter,
         pool: WarmPool,
         disk: DiskWatch,
         images: ImageStore,
         owner: Owner,
     ) -> None:
         self.client = client
-        self.launcher = launcher
+        self.starter = starter
         self.pool = pool
         self.disk = disk
         self.images = images
@@ -52,7 +52,7 @@ class Running:
     async def __aenter__(self) -> Running:
         # On the way out: no more heartbeats and refills, no more starts, then everything is removed at once.
         self._stack.push_async_callback(self._remove_everything)
-        self._stack.push_async_callback(self.launcher.close)
+        self._stack.push_async_callback(self.starter.close)
         await self._stack.enter_async_context(self.disk)
         await self._stack.enter_async_context(self.pool)
         heart = asyncio.create_task(self._show_interest(), name="sandbox lease")
@@ -62,19 +62,36 @@ class Running:
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
 
+    def open(self, spec: SandboxSpec) -> AbstractAsyncContextManager[Sandbox]:
+        return self._open(Kind.of(spec), spec)
+
     @asynccontextmanager
-    async def open(self, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
+    async def _open(self, kind: Kind, spec: SandboxSpec) -> AsyncIterator[Sandbox]:
         if spec.workdir is not None and not spec.workdir.startswith("/"):
             raise ValueError(f"workdir must be an absolute path, got {spec.workdir!r}")
-        sandbox = DockerSandbox(await self._acquire(spec), spec, self)
+        sandbox = DockerSandbox(await self._acquire(kind, spec), spec, self)
         try:
             yield sandbox
+            self.disk.check(sandbox.machine)
         finally:
             await self._release(sandbox.machine)
 
+    async def check_room(self, machine: Machine) -> None:
+        """Raise StorageFull where the storage of a Docker daemon elsewhere has no room for a machine's next MiB."""
+        if not self.disk.blind or machine.bounded:
+            return
+        try:
+            async with asyncio.timeout(_ROOM_S):
+                await machine.channel.write("/.atropos-room", bytes(2**20), 0o600, Identity())
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise StorageFull(f"the storage of the Docker daemon of {machine.name} is full") from error
+        except SandboxError:  # it may have ended, and is stopped all the same
+            return
+
     async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine:
         """Return another machine of the same kind in the place of this one, which goes in the background."""
-        new = await self._acquire(spec)
+        new = await self._acquire(machine.kind, spec)
         going = asyncio.create_task(self._release(machine))
         self._going.add(going)
         going.add_done_callback(self._going.discard)
@@ -82,36 +99,26 @@ class Running:
 
     @asynccontextmanager
     async def fork(self, machine: Machine, spec: SandboxSpec, count: int) -> AsyncIterator[Sequence[Sandbox]]:
-        """Open `count` sandboxes from an image that is made of the machine's files."""
-        image = f"atropos-fork:{uuid.uuid4().hex}"
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._remove_image, image)
-            await finish(self._commit(machine, image))
-            opening = [self.open(replace(spec, image=image)) for _ in range(count)]
+        """Open `count` sandboxes that begin with the machine's files."""
+        async with machine.branching() as kind, AsyncExitStack() as stack:
+            opening = [self._open(kind, spec) for _ in range(count)]
             boxes = await asyncio.gather(*(stack.enter_async_context(box) for box in opening), return_exceptions=True)
             for box in boxes:
                 if isinstance(box, BaseException):
                     raise box
             yield [box for box in boxes if not isinstance(box, BaseException)]
 
-    async def _commit(self, machine: Machine, image: str) -> None:
-        name, _, tag = image.partition(":")
-        params = {"container": machine.container.id, "repo": name, "tag": tag}
-        # What the container was started with would otherwise take the place of what its image says.
-        config = {"Labels": self._owner.labels(), "WorkingDir": "", "User": ""} | dict(machine.image)
-        config["Labels"] = {**(machine.image.get("Labels") or {}), **self._owner.labels()}
-        async with daemon_errors(f"copy the files of sandbox {machine.name}"), asyncio.timeout(_COPY_S):
-            await self.client._query_json("commit", method="POST", params=params, data=config)
-
-    async def _acquire(self, spec: SandboxSpec) -> Machine:
-        kind = Kind.of(spec)
-        machine = await self.pool.take(kind) or await self.launcher.launch(kind)
+    async def _acquire(self, kind: Kind, spec: SandboxSpec) -> Machine:
+        self.disk.check_room()
+        machine = await self.pool.take(kind) or await self.starter.launch(kind)
         self._machines.add(machine)
-        if not self.launcher.quota or machine.has_volumes:  # of which no quota knows
+        if not machine.bounded:
             self.disk.add(machine)
         try:
             if spec.workdir is not None:
                 await machine.channel.make_directory(spec.workdir, Identity())
+            for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
+                await machine.channel.open_door(port, door)
         except BaseException:
             await self._release(machine)
             raise
@@ -128,12 +135,6 @@ class Running:
             for machine in [*self._machines, *self.pool.machines()]:
                 with contextlib.suppress(SandboxError):  # whoever uses it next is told
                     await machine.channel.show_interest()
-
-    async def _remove_image(self, image: str) -> None:
-        try:
-            await finish(remove_image(self.client, image))
-        except SandboxError as error:
-            logger.warning("%s", error)
 
     async def _remove_everything(self) -> None:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Protocol, Self
 
@@ -18,6 +19,10 @@ _TAKEN_S = 10.0
 
 class Stream(Protocol):
     """Bytes both ways. Its methods raise an OSError, or one of aiohttp's or aiodocker's errors, when it is broken."""
+
+    async def read(self) -> bytes:
+        """Return what has come, at least a byte; nothing at the end."""
+        ...
 
     async def pass_on(self, take: Callable[[bytes], None]) -> None:
         """Give all that comes to `take`, until the end."""
@@ -82,6 +87,11 @@ class SocketStream(asyncio.BufferedProtocol):
     async def open(cls, path: str) -> Self:
         """Connect to the socket at `path`. Raises OSError."""
         return (await asyncio.get_running_loop().create_unix_connection(cls, path))[1]
+
+    @classmethod
+    async def over(cls, connected: socket.socket) -> Self:
+        """Take a socket that is connected."""
+        return (await asyncio.get_running_loop().create_unix_connection(cls, sock=connected))[1]
 
     async def read(self) -> bytes:
         """Return the first that comes, at least a byte; nothing if it ends before. Not after `pass_on`."""

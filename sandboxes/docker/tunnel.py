@@ -68,10 +68,14 @@ class Tunnel:
             self._more.set()
 
 
-class Tunnels:
-    """All tunnels of one sandbox. serve: what is done with each; its end closes the connection."""
+Serve = Callable[[Tunnel, int], Awaitable[None]]
+"""What is done with a connection to a port of the sandbox's loopback; its end closes the connection."""
 
-    def __init__(self, serve: Callable[[Tunnel], Awaitable[None]]) -> None:
+
+class Tunnels:
+    """All tunnels of one sandbox."""
+
+    def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._open: dict[int, tuple[Tunnel, asyncio.Task[None]]] = {}
 
@@ -79,7 +83,8 @@ class Tunnels:
         """Take a frame of the executor's."""
         if kind == b"A":
             tunnel = Tunnel(number, send)
-            self._open[number] = tunnel, asyncio.create_task(self._run(number, tunnel, send), name="sandbox tunnel")
+            serving = self._run(number, tunnel, struct.unpack("<I", payload)[0], send)
+            self._open[number] = tunnel, asyncio.create_task(serving, name="sandbox tunnel")
         elif number in self._open:
             tunnel, task = self._open[number]
             tunnel.heard(kind, payload)
@@ -90,9 +95,9 @@ class Tunnels:
         for _, task in self._open.values():
             task.cancel()
 
-    async def _run(self, number: int, tunnel: Tunnel, send: Send) -> None:
+    async def _run(self, number: int, tunnel: Tunnel, port: int, send: Send) -> None:
         try:
-            await self._serve(tunnel)
+            await self._serve(tunnel, port)
         except (SandboxError, OSError, EOFError, asyncio.LimitOverrunError) as error:
             logger.debug("a connection out of a sandbox ended: %r", error)
         finally:

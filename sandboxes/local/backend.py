@@ -79,6 +79,8 @@ class LocalBackend(Backend):
         if spec.switch_users:
             # Asked for by the verifier, whose root would work on this machine's own /tests.
             raise NotSupported("a local sandbox is not isolated: judge in containers, or without hidden tests")
+        if spec.mounts:
+            raise NotSupported("a local sandbox has this machine's folders where they are; mount none")
         async with self._sandbox(spec) as sandbox:
             yield sandbox
 
@@ -87,6 +89,7 @@ class LocalBackend(Backend):
         home = Path(await asyncio.to_thread(tempfile.mkdtemp, dir=self._base))
         sandbox = LocalSandbox(f"{self._owner.id}-{home.name}", home, spec, self._sandbox)
         try:
+            await sandbox.open_doors()
             yield sandbox
         finally:
             await finish(sandbox.stop())
@@ -114,6 +117,7 @@ class LocalSandbox(Sandbox):
         self._root = home / "root"
         self._env = dict(spec.env)
         self._stopped = False
+        self._doors: dict[str, asyncio.Server] = {}
         self._pumps: list[Pump] = []
         self._sessions: list[LocalSession] = []
         self._workdir = self._root / (spec.workdir or "/").lstrip("/")
@@ -123,6 +127,16 @@ class LocalSandbox(Sandbox):
     def _make_directories(self) -> None:
         self._workdir.mkdir(parents=True)
         (self._home / "tmp").mkdir()
+
+    async def open_doors(self) -> None:
+        """Serve the doors, on ports of this machine's loopback: here they are everybody's."""
+        loop = asyncio.get_running_loop()
+        for name, door in self._spec.doors.items():
+            self._doors[name] = await loop.create_server(door, "127.0.0.1", 0)
+
+    def door(self, name: str) -> str:
+        host, port = self._doors[name].sockets[0].getsockname()
+        return f"{host}:{port}"
 
     @property
     def id(self) -> str:
@@ -221,6 +235,8 @@ class LocalSandbox(Sandbox):
 
     async def stop(self) -> None:
         self._stopped = True
+        for server in self._doors.values():
+            server.close()
         await self._kill_all()
 
     async def _kill_all(self) -> None:
