@@ -1,42 +1,70 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
-import aiodocker
 import pytest
 import pytest_asyncio
 from containers import Container
+from images import made
 from own_sshd import Sshd, need_sshd
 
 from sandboxes.base import SandboxSpec
 from sandboxes.docker import DockerBackend
+from sandboxes.docker.crun.possible import Obstacle, find_crun
+from sandboxes.docker.daemon import connect
 from sandboxes.local import LocalBackend
 
-KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "runsc"))]
+KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "crun", "runsc"))]
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc):
+    if "kind" in metafunc.fixturenames:
+        engine, image = map(metafunc.config.getoption, ("--engine", "--image"))
+        own = pytest.param("runsc" if engine == "gvisor" else "docker", id=image or engine, marks=pytest.mark.docker)
+        metafunc.parametrize("kind", [own] if engine or image else KINDS, indirect=True)
+
+
+@pytest.fixture
 def kind(request) -> str:
-    """runsc is gVisor, tested where the Docker daemon has it as a runtime."""
+    """crun past the Docker daemon; runsc is gVisor, tested where the Docker daemon has it as a runtime."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def suites_image(base_image, request) -> str:
+    """What the conformance suite's sandboxes are made of: the base image, or that of `--image`."""
+    name = request.config.getoption("--image")
+    return base_image if name is None else asyncio.run(made(name, base_image))
 
 
 @pytest.fixture
 def spec(kind, request) -> SandboxSpec:
-    image = "none" if kind == "local" else request.getfixturevalue("base_image")
+    image = "none" if kind == "local" else request.getfixturevalue("suites_image")
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
 
 
 async def backend_of(kind):
-    """Return a backend that is not entered yet; skip where the Docker daemon lacks the runtime."""
+    """Return a backend that is not entered yet; skip where it can't be had."""
     if kind == "local":
         return LocalBackend()
     if kind == "docker":
-        return DockerBackend()
-    async with aiodocker.Docker() as daemon:
-        if kind not in (await daemon.system.info())["Runtimes"]:
+        return DockerBackend(starter="docker")
+    async with connect() as daemon:
+        info = await daemon.system.info()
+        if kind == "crun":
+            found = find_crun(daemon, info)
+            if isinstance(found, Obstacle):
+                pytest.skip(found.why)
+            return DockerBackend(starter="crun")
+        if kind not in info["Runtimes"]:
             pytest.skip(f"this Docker daemon has no runtime {kind}")
     return DockerBackend(runtime=kind)
+
+
+@pytest.fixture(scope="session")
+def make_backend():
+    return backend_of
 
 
 @pytest.fixture
@@ -102,3 +130,10 @@ def over_ssh(sshd, base_image, monkeypatch) -> str:
     monkeypatch.setenv("PATH", str(sshd.path), prepend=":")
     monkeypatch.setenv("DOCKER_HOST", sshd.url)
     return sshd.url
+
+
+@pytest.fixture
+async def docker_backend(base_image):
+    """A Docker backend whose sandboxes the Docker daemon starts, whatever else could."""
+    async with DockerBackend(base_image=base_image, starter="docker") as backend:
+        yield backend

@@ -12,6 +12,7 @@ import time
 
 import aiodocker
 import pytest
+from small_archives import archive
 
 from sandboxes.base import SandboxError, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend
@@ -69,6 +70,30 @@ class TestBareImages:
             await box.exec(["/bin/busybox", "rm", "/bin/sh"])
             assert (await box.exec(["/bin/busybox", "echo", "fine"])).output == "fine\n"
             assert (await box.exec("echo fine")).exit_code == 127
+
+
+@pytest.mark.parametrize(
+    ("workdir", "user", "error"),
+    [("/sys", "root", OSError), ("/usr", "nobody", PermissionError)],
+    ids=["mount", "folder"],
+)
+async def test_a_working_directory_that_cannot_be_written(docker_backend, base_image, workdir, user, error):
+    async with docker_backend.open(SandboxSpec(base_image, workdir=workdir, user=user)) as box:
+        assert (await box.exec("pwd")).output == f"{workdir}\n"
+        assert "cannot create" in (await box.exec("echo x >new")).output
+        shell = await box.session()
+        assert (await shell.run("x=5; pwd")).output == f"{workdir}\n"
+        assert (await shell.run("exit 3")).exit_code == 3
+        assert (await shell.run("echo $x; pwd")).output == f"5\n{workdir}\n"
+        for attempt in (
+            box.write_file("new", b"x"),
+            box.write_file("deep/new", b"x"),
+            box.upload(archive({"a": b"1"}), "t"),
+        ):
+            with pytest.raises(error, match=f"{workdir}/"):
+                await attempt
+        await box.write_file("/tmp/new", b"x")
+        assert await box.read_file("/tmp/new") == b"x"
 
 
 class Relay:
@@ -159,7 +184,7 @@ async def rollout(backend):
 
 async def main():
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
-    async with DockerBackend() as backend, asyncio.TaskGroup() as rollouts:
+    async with DockerBackend(starter="docker") as backend, asyncio.TaskGroup() as rollouts:
         for _ in range(int(sys.argv[2])):
             rollouts.create_task(rollout(backend))
         for _ in range(int(sys.argv[2])):

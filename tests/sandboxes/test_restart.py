@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_sandboxes_that_survive_a_restart_are_used_on(own_daemon, base_image, number):
-    async with DockerBackend(url=own_daemon.url, shortcut=False) as backend:
+    async with DockerBackend(url=own_daemon.url, shortcut=False, starter="docker") as backend:
         async with backend.open(SandboxSpec(base_image)) as box:
             shell = await box.session()
             await shell.run("x=5; cd /tmp; sleep 7654 & ")
@@ -34,7 +34,10 @@ async def test_sandboxes_that_survive_a_restart_are_used_on(own_daemon, base_ima
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_past_the_daemon_its_restart_is_not_even_noticed(own_daemon, base_image, number):
-    async with DockerBackend(url=own_daemon.url) as backend, backend.open(SandboxSpec(base_image)) as box:
+    async with (
+        DockerBackend(url=own_daemon.url, starter="docker") as backend,
+        backend.open(SandboxSpec(base_image)) as box,
+    ):
         running = asyncio.create_task(box.exec("sleep 2; echo whole"))
         await asyncio.sleep(0.3)
         await own_daemon.end(number)

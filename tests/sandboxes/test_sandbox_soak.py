@@ -4,6 +4,7 @@ grows, and no attack is a failure of ours."""
 import asyncio
 import os
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import aiodocker
 import pytest
 from attacks import IN_A_FRESH_SHELL
+from crun_leftovers import gone
 
 from sandboxes.base import Limits, SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -28,13 +30,13 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-async def live(backend: DockerBackend, spec: SandboxSpec, daemon: aiodocker.Docker, fate: float) -> str:
+async def live(backend: DockerBackend, spec: SandboxSpec, fate: float) -> str:
     async with backend.open(spec) as box:
         shell = await box.session()
         assert (await shell.run("x=5; cd /tmp")).ok
         assert (await box.exec("echo $((6 * 7))")).output == "42\n"
         if fate < 0.05:
-            await daemon.containers.container(box.id).kill()
+            os.kill(box.machine.places.process, signal.SIGKILL)
             with pytest.raises(SandboxDied):
                 await box.exec("true")
             return "killed"
@@ -59,21 +61,24 @@ async def live(backend: DockerBackend, spec: SandboxSpec, daemon: aiodocker.Dock
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
-async def test_a_soak_leaves_nothing(base_image, capsys):
+@pytest.mark.parametrize("starter", ["docker", "crun"])
+async def test_a_soak_leaves_nothing(base_image, capsys, starter):
     rng = random.Random(0)
     fates: list[str] = []
     sizes: list[tuple[int, int, float]] = []
     start = time.monotonic()
     spec = SandboxSpec(base_image, workdir="/app", limits=Limits(cpus=2.0))
     async with aiodocker.Docker() as daemon:
-        async with DockerBackend() as backend:
-            filters = {"label": [f"{PREFIX}owner={backend.owner.id}"]}
+        storage = Path((await daemon.system.info())["DockerRootDir"])
+        async with DockerBackend(starter=starter) as backend:
+            filters = {"label": [f"{PREFIX}owner={backend.owner.id}"], "status": ["running"]}
             while len(fates) < SANDBOXES:
                 wave = min(WAVE, SANDBOXES - len(fates))
-                fates += await asyncio.gather(*(live(backend, spec, daemon, rng.random()) for _ in range(wave)))
+                fates += await asyncio.gather(*(live(backend, spec, rng.random()) for _ in range(wave)))
                 assert await daemon.containers.list(all=True, filters=filters) == []
                 sizes.append((descriptors(), threading.active_count(), resident_mb()))
         assert await daemon.containers.list(all=True, filters=filters) == []
+        assert await gone(backend.owner.id, storage) == []
     counts = {fate: fates.count(fate) for fate in sorted(set(fates))}
     with capsys.disabled():
         print(f"\n{counts} in {time.monotonic() - start:.0f} s; descriptors, threads, MB after the first waves and")

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sandboxes import shielding
 from sandboxes.shielding import finish, together
 
 
@@ -55,3 +56,26 @@ class TestTogether:
         with pytest.raises((ValueError, asyncio.CancelledError)):
             await working
         assert at_work == 0
+
+
+async def test_what_takes_a_cancellation_for_something_else_is_cancelled_again(monkeypatch):
+    monkeypatch.setattr(shielding, "AGAIN_S", 0.01)
+    swallowed = 0
+
+    async def stubborn():
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                swallowed += 1
+        await asyncio.sleep(60)
+
+    async def failing():
+        raise ValueError("nobody asks for it")
+
+    tasks = [asyncio.create_task(stubborn()), asyncio.create_task(failing())]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await shielding.stop(tasks)
+    assert tasks[0].cancelled() and tasks[1].done()

@@ -45,7 +45,10 @@ async def offer_to_a_thief(box):
 
 @pytest.fixture(params=[pytest.param(True, marks=needs_root), False], ids=["past the Docker daemon", "by way of it"])
 async def box(request, base_image):
-    async with DockerBackend(shortcut=request.param) as backend, backend.open(SandboxSpec(base_image)) as box:
+    async with (
+        DockerBackend(shortcut=request.param, starter="docker") as backend,
+        backend.open(SandboxSpec(base_image)) as box,
+    ):
         assert isinstance(connection_of(box)._stream, SocketStream if request.param else AttachedStream)
         yield box
 
@@ -82,20 +85,20 @@ async def test_many_at_once_find_their_way(base_image):
         async with backend.open(SandboxSpec(base_image)) as box:
             return (await box.exec(f"echo {number}")).output
 
-    async with DockerBackend() as backend:
+    async with DockerBackend(starter="docker") as backend:
         said = await asyncio.gather(*(use(backend, number) for number in range(32)))
     assert said == [f"{number}\n" for number in range(32)]
 
 
 async def test_where_the_socket_is_out_of_reach_the_daemon_is_used(base_image):
-    async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
+    async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
         assert not await connection_of(box).shorten(os.getpid(), 10.0), "as on another machine, where ids mean others"
         assert (await box.exec("ls -A /dev/shm")).output == "", "the offer is withdrawn by the next request"
 
 
 @needs_root
 async def test_nobody_in_the_sandbox_gets_the_socket(base_image):
-    async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
+    async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
         await offer_to_a_thief(box)
         pid = (await box.machine.container.show())["State"]["Pid"]
         ours = await SocketStream.open(f"/proc/{pid}/root/dev/shm/offered")
@@ -107,7 +110,7 @@ async def test_nobody_in_the_sandbox_gets_the_socket(base_image):
 
 @needs_root
 async def test_a_thief_who_connects_in_time_hears_nothing(base_image):
-    async with DockerBackend(shortcut=False) as backend, backend.open(SandboxSpec(base_image)) as box:
+    async with DockerBackend(shortcut=False, starter="docker") as backend, backend.open(SandboxSpec(base_image)) as box:
         await offer_to_a_thief(box)
         heard = (await box.exec("cat /tmp/heard")).output
         assert heard and heard.replace("heard b''", "").replace("kept out", "") == ""

@@ -7,6 +7,7 @@ import struct
 import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 
+from sandboxes.base import SandboxError
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.connection import MAX_FRAME
 
@@ -94,4 +95,13 @@ async def test_a_line_of_a_session_names_it():
     _, (opened, _, _), (_, kind, line), (closed, _, _) = executor.frames
     assert opened == closed == session
     assert (kind, line) == (b"L", struct.pack("<3I", session, 9, 2000) + b"echo")
+    await channel.close()
+
+
+async def test_a_door_that_cannot_be_opened_is_our_failure():
+    answer = lambda number, kind, _: done(number, errno.EADDRINUSE) if kind == b"P" else None  # noqa: E731
+    channel, executor = await channel_that(answer)
+    with pytest.raises(SandboxError, match=r"port 31281"):
+        await channel.open_door(31281, asyncio.Protocol)
+    assert executor.frames[-1][1:] == (b"P", struct.pack("<I", 31281))
     await channel.close()

@@ -7,7 +7,8 @@ import pytest
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec
 from sandboxes.docker import channel
 from sandboxes.docker.container import DockerSandbox
-from sandboxes.docker.launch import Kind, Machine
+from sandboxes.docker.daemon_machine import DaemonMachine
+from sandboxes.docker.machine import Kind
 
 PASSWD = b"""root:x:0:0::/root:/bin/sh
 dev:x:1000:1001::/home/dev:/bin/sh
@@ -39,9 +40,14 @@ class Image:
         return channel.Ended(0, False, 0, b"", False)
 
 
+def machine_of(spec, container, channel, config):
+    stack = contextlib.AsyncExitStack()
+    return DaemonMachine(Kind.of(spec), "box", container, channel, config, stack, client=None, labels={})
+
+
 def sandbox(image, config=None, **spec):
     spec = SandboxSpec("image", **spec)
-    machine = Machine(Kind.of(spec), "box", None, image, config or {}, contextlib.AsyncExitStack())
+    machine = machine_of(spec, None, image, config or {})
     return DockerSandbox(machine, spec, None)
 
 
@@ -148,7 +154,7 @@ class Ended(Image):
 )
 async def test_what_ended_inside_is_told_from_what_was_ended_from_outside(state, limit):
     gone = Ended(**state)
-    machine = Machine(Kind.of(SandboxSpec("image")), "box", gone, gone, {}, contextlib.AsyncExitStack())
+    machine = machine_of(SandboxSpec("image"), gone, gone, {})
     box = DockerSandbox(machine, SandboxSpec("image"), None)
     with pytest.raises(SandboxDied) as caught:
         await box.exec("true")

@@ -5,14 +5,15 @@ import os
 import re
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from sandboxes.base import ExecResult, Limits, SandboxSpec
+from sandboxes.base import ExecResult, Limits, SandboxSpec, StorageFull
 from sandboxes.docker import disk
 from sandboxes.docker.disk import DiskWatch, _Seen
 from sandboxes.docker.held import Held
-from sandboxes.docker.launch import Kind
+from sandboxes.docker.machine import Kind
 
 MB = 2**20
 
@@ -89,22 +90,21 @@ def test_a_sandbox_is_asked_when_the_storage_has_filled_up_by_what_it_has_left()
     assert seen.may_have_reached(100 * MB, 900 * MB, now=16.0), "now and then all the same"
 
 
-async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path, monkeypatch):
+async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
     told = []
-
-    async def held(places):
-        return places
 
     class Full(Machine):
         def __init__(self, found):
             super().__init__(disk_mb=40)
-            self.places, self.name, self.channel = found, "box", self
+            self.found, self.name, self.channel = found, "box", self
+
+        async def held(self):
+            return self.found
 
         async def kill_everything(self, why):
             told.append(why)
 
-    monkeypatch.setattr(disk, "held", held)
-    watch = DiskWatch(None, tmp_path)
+    watch = DiskWatch(tmp_path)
     watch._per_file = 16_384
     for found in (Held(1, 65_536), Held(1, 65_537), Held(41 * MB, 1), Held(1, 1, whole=False)):
         await watch._look(Full(found), _Seen(0, sys.maxsize, 0.0), 40 * MB)
@@ -123,7 +123,7 @@ class Watch(DiskWatch):
     """Watches a storage that fills as it is told, and counts."""
 
     def __init__(self, tmp_path):
-        super().__init__(None, tmp_path)
+        super().__init__(tmp_path)
         self.mb, self.passes, self.looked = 1000, 0, []
 
     def _fill(self):
@@ -167,3 +167,37 @@ async def test_looks_without_a_reason_are_as_many_for_any_number_of_machines(tmp
         assert not watch.looked, "each has its turn after a second"
         await asyncio.sleep(1.0)
         assert len(watch.looked) >= 100
+
+
+class Unread:
+    """A machine that nobody looks at."""
+
+    name = "one"
+    kind = Kind.of(SandboxSpec("image", limits=Limits(disk_mb=1000)))
+
+    async def held(self):
+        return Held(0, 0)
+
+
+async def test_where_the_storage_was_full_meanwhile_what_failed_is_no_ones_doing(monkeypatch, tmp_path):
+    space = SimpleNamespace(f_bavail=2**20, f_bfree=2**20, f_blocks=2**21, f_files=0, f_ffree=0, f_frsize=4096)
+    monkeypatch.setattr(disk.os, "statvfs", lambda _: space)
+    watch, before, own = DiskWatch(tmp_path), Unread(), Unread()
+    watch.add(before)
+    watch.check(before)
+    watch.check_room()
+    space.f_bavail = 0
+    with pytest.raises(StorageFull, match="make room there"):
+        watch.check_room()
+    with pytest.raises(StorageFull, match="was full while one was used"):
+        watch.check(before)
+    space.f_bavail = 2**20
+    monkeypatch.setattr(disk, "_TICK_S", 0.0)
+    watch.check_room()
+    with pytest.raises(StorageFull):
+        watch.check(before)
+    watch.add(own)
+    watch.check(own)
+    space.f_bavail = 0
+    watch._machines[own].written = 500 * MB
+    watch.check(own)

@@ -4,22 +4,6 @@ import pytest
 
 from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.backend import _may_have_quotas, unlimited
-
-
-def test_a_daemon_that_cannot_limit_says_so():
-    assert unlimited({"MemoryLimit": True, "PidsLimit": True}) == []
-    assert unlimited({"MemoryLimit": False, "SwapLimit": True, "PidsLimit": False}) == ["memory", "processes"]
-
-
-def test_quotas_are_asked_for_where_the_storage_may_have_them():
-    for info, may in [
-        ({"Driver": "btrfs"}, True),
-        ({"Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "xfs"]]}, True),
-        ({"Driver": "overlay2", "DriverStatus": [["Backing Filesystem", "extfs"]]}, False),
-        ({"Driver": "overlay2", "DriverStatus": None}, False),
-    ]:
-        assert _may_have_quotas(info) is may
 
 
 async def test_one_that_was_not_entered_says_so():

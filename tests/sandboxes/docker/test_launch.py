@@ -6,7 +6,8 @@ import aiodocker
 import pytest
 
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker.launch import Kind, container_config
+from sandboxes.docker.launch import container_config
+from sandboxes.docker.machine import Kind
 from sandboxes.docker.proxy import PORT
 
 
@@ -21,7 +22,7 @@ def test_every_executor_is_there():
 @pytest.mark.docker
 class TestStarts:
     async def test_a_start_is_tried_again(self, docker_backend, base_image, monkeypatch):
-        launcher = docker_backend._running.launcher
+        launcher = docker_backend._running.starter
         create, tries = launcher._create, []
 
         async def failing(name, kind):
@@ -60,14 +61,14 @@ class TestWhatTheDaemonIsTold:
         assert host["SecurityOpt"] == ["no-new-privileges:true"]
         assert host["Memory"] == host["MemorySwap"] == 1024 * 2**20
         assert "StorageOpt" not in host and "Runtime" not in host
-        assert config["Cmd"] == ["lease=900"]
+        assert config["Cmd"] == ["lease=900", f"fsize={2048 * 2**20}"]
 
     def test_what_the_spec_asks_for_is_passed_on(self):
         spec = SandboxSpec("image", limits=Limits(allowed_hosts=("x",), disk_mb=7, pids=10), switch_users=True)
         config = container_config(Kind.of(spec), {}, runtime="runsc", quota=True)
-        assert config["Cmd"][1:] == ["setuid", f"tunnels={PORT}"]
+        assert config["Cmd"][1:] == [f"fsize={7 * 2**20}", "setuid", f"tunnels={PORT}"]
         assert config["HostConfig"]["StorageOpt"] == {"size": "7M"}
-        assert (config["HostConfig"]["Runtime"], config["HostConfig"]["PidsLimit"]) == ("runsc", 40)
+        assert (config["HostConfig"]["Runtime"], config["HostConfig"]["PidsLimit"]) == ("runsc", 80)
 
     def test_user_directory_and_environment_make_no_kind_of_their_own(self):
         other = SandboxSpec("image", workdir="/x", user="dev", env={"A": "b"})

@@ -1,7 +1,6 @@
 """Containers that stand ready before they are asked for."""
 
 import asyncio
-import time
 
 import aiodocker
 import pytest
@@ -13,7 +12,7 @@ from sandboxes.owner import PREFIX
 
 @pytest.fixture
 async def pooled(base_image):
-    async with DockerBackend(pool=PoolLimits(each=1, total=3, free_disk_mb=100)) as backend:
+    async with DockerBackend(pool=PoolLimits(each=1, total=3, free_disk_mb=100), starter="docker") as backend:
         yield backend
 
 
@@ -25,15 +24,19 @@ async def until_ready(backend: DockerBackend, spec: SandboxSpec, count: int) -> 
     pytest.fail(f"the pool did not get {count} sandboxes ready")
 
 
+def names(backend: DockerBackend) -> set[str]:
+    return {machine.name for machine in backend._running.pool.machines()}
+
+
 @pytest.mark.docker
 class TestWarmPool:
     async def test_what_was_prepared_is_had_at_once(self, pooled, base_image):
         spec = SandboxSpec(base_image, workdir="/app", env={"COLOUR": "green"})
         pooled.prepare(spec, 2)
         await until_ready(pooled, spec, 2)
-        start = time.monotonic()
+        standing = names(pooled)
         async with pooled.open(spec) as box:
-            assert time.monotonic() - start < 0.1  # a new one takes several times as long
+            assert box.id in standing
             assert (await box.exec("pwd; echo $COLOUR")).output == "/app\ngreen\n"
 
     async def test_one_kind_serves_every_user_directory_and_environment(self, pooled, base_image):
@@ -79,7 +82,7 @@ class TestWarmPool:
         assert len(pooled._running.pool.machines()) <= 3
 
     async def test_none_is_left_when_the_backend_is_left(self, base_image):
-        async with DockerBackend(pool=PoolLimits(each=2)) as backend:
+        async with DockerBackend(pool=PoolLimits(each=2), starter="docker") as backend:
             backend.prepare(SandboxSpec(base_image), 4)
             await asyncio.sleep(0.5)  # some ready, some starting
         async with aiodocker.Docker() as daemon:
@@ -93,7 +96,7 @@ class TestWarmPool:
         async with pooled.open(spec) as box:
             await until_ready(pooled, spec, 1)
             await box.write_file("made", b"1")
-            start = time.monotonic()
+            standing = names(pooled)
             await box.reset()
-            assert time.monotonic() - start < 0.1
+            assert box.id in standing
             assert (await box.exec("ls -A")).output == ""

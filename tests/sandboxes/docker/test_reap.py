@@ -102,6 +102,20 @@ async def test_what_is_gone_or_going_is_as_good_as_removed():
         await remove(Daemon({"x": 500}), "x")
 
 
+async def test_a_container_that_podman_is_about_to_stop_is_removed_then():
+    said = [aiodocker.DockerError(500, {"message": "container state improper: stopped"})] * 2
+
+    class Podman(Daemon):
+        async def delete(self, name, **options):
+            if said:
+                raise said.pop()
+            await super().delete(name)
+
+    daemon = Podman()
+    await remove(daemon, "x")
+    assert daemon.gone == ["x"]
+
+
 async def test_everything_of_an_owner_goes(daemon):
     await remove_owned(daemon, HERE)  # the daemon is asked for that label alone
     assert len(daemon.gone) == len(daemon.there) + len(daemon.pictures)

@@ -47,7 +47,7 @@ async def test_a_reset_takes_another_machine_and_the_old_one_goes(docker_backend
 @pytest.mark.docker
 async def test_where_one_fork_cannot_be_opened_none_is_left(docker_backend, docker_box, monkeypatch):
     running = docker_backend._running
-    launch, tries = running.launcher.launch, []
+    launch, tries = running.starter.launch, []
 
     async def failing(kind):
         tries.append(kind)
@@ -55,7 +55,7 @@ async def test_where_one_fork_cannot_be_opened_none_is_left(docker_backend, dock
             raise SandboxError("no room")
         return await launch(kind)
 
-    monkeypatch.setattr(running.launcher, "launch", failing)
+    monkeypatch.setattr(running.starter, "launch", failing)
     with pytest.raises(SandboxError, match="no room"):
         async with docker_box.fork(3):
             pytest.fail("opened")

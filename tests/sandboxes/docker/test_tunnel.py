@@ -8,6 +8,7 @@ import pytest
 from sandboxes.docker.tunnel import TUNNEL, Tunnel, Tunnels
 
 NUMBER = TUNNEL | 1
+PORT = struct.pack("<I", 31280)
 
 
 class Sent:
@@ -49,14 +50,14 @@ async def test_nobody_is_more_than_a_window_ahead(sent):
 
 
 async def test_a_served_connection_is_closed_in_the_end(sent):
-    async def echo(tunnel):
-        await tunnel.write(await tunnel.read())
+    async def echo(tunnel, port):
+        await tunnel.write(await tunnel.read() + str(port).encode())
 
     tunnels = Tunnels(echo)
-    tunnels.heard(NUMBER, b"A", b"", sent)
+    tunnels.heard(NUMBER, b"A", PORT, sent)
     tunnels.heard(NUMBER, b"O", b"hello", sent)
     await asyncio.sleep(0.01)
-    assert sent.frames == [(b"D", b"hello"), (b"K", b"")]
+    assert sent.frames == [(b"D", b"hello31280"), (b"K", b"")]
     tunnels.heard(NUMBER, b"O", b"late", sent)
 
 
@@ -64,14 +65,14 @@ async def test_a_served_connection_is_closed_in_the_end(sent):
 async def test_one_that_is_cut_off_is_not_served_on(sent, how):
     ended = asyncio.Event()
 
-    async def serve(tunnel):
+    async def serve(tunnel, _port):
         try:
             await tunnel.read()
         finally:
             ended.set()
 
     tunnels = Tunnels(serve)
-    tunnels.heard(NUMBER, b"A", b"", sent)
+    tunnels.heard(NUMBER, b"A", PORT, sent)
     await asyncio.sleep(0.01)
     if how == "its client is gone":
         tunnels.heard(NUMBER, b"Y", b"", sent)

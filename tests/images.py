@@ -1,0 +1,68 @@
+"""Images that the conformance suite can run in: `--image NAME`."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import tarfile
+import tempfile
+from pathlib import Path
+
+from sandboxes.docker import DockerBackend
+from sandboxes.docker.daemon import connect, install
+from sandboxes.docker.images import find_mirror, import_image
+
+_WITHOUT = {
+    "no-bash": "rm -f /bin/bash /usr/bin/bash",
+    "no-tmp": "rm -rf /tmp",
+}
+_I386 = ("git", "procps", "python3")
+
+
+async def made(name: str, base: str) -> str:
+    """Return the name of an image, once it is there: the base image without something, "i386" (Debian for 32 bits), a
+    root file system's archive, or any that is present or can be pulled."""
+    if name in _WITHOUT:
+        with tempfile.TemporaryDirectory() as context:
+            dockerfile = f"FROM {base}\nRUN {_WITHOUT[name]}\n"
+            await asyncio.to_thread((Path(context) / "Dockerfile").write_text, dockerfile)
+            async with DockerBackend() as backend:
+                return await backend.ensure_image(None, Path(context))
+    if name == "i386":
+        return await _debian("i386")
+    if await asyncio.to_thread(Path(name).is_file):
+        return await _imported(Path(name))
+    async with DockerBackend() as backend:
+        return await backend.ensure_image(name)
+
+
+async def _imported(archive: Path) -> str:
+    digest = hashlib.sha256(await asyncio.to_thread(archive.read_bytes)).hexdigest()
+    tag = f"atropos-test-image:{digest[:16]}"
+    async with connect() as client:
+        await import_image(client, archive, tag)
+    return tag
+
+
+async def _debian(architecture: str) -> str:
+    tag = f"atropos-test-debian:{architecture}"
+    async with connect() as client:
+        if any(tag in (image["RepoTags"] or []) for image in await client.images.list()):
+            return tag
+        await install("debootstrap", "debian-archive-keyring")
+        with tempfile.TemporaryDirectory() as place:
+            root, mirror = Path(place) / "root", find_mirror(Path("/etc/apt"))
+            command = ["debootstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_I386)}"]
+            process = await asyncio.create_subprocess_exec(
+                *command, "bookworm", str(root), *([mirror] if mirror else []), stdout=asyncio.subprocess.DEVNULL
+            )
+            if await process.wait() != 0:
+                raise RuntimeError(f"debootstrap --arch={architecture} failed")
+            await asyncio.to_thread(_pack, root, Path(place) / "root.tar")
+            await import_image(client, Path(place) / "root.tar", tag)
+    return tag
+
+
+def _pack(root: Path, archive: Path) -> None:
+    with tarfile.open(archive, "w") as tar:
+        tar.add(root, ".")
