@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
+from atropos_agent.engines.anthropic import AnthropicServer
+from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
 from atropos_agent.engines.errors import refusal, unfit
 from atropos_agent.engines.http import NoAnswer
-from atropos_agent.engines.load import Load
 from atropos_agent.engines.replies import check_ended
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.types import EngineError, TokenMismatch
@@ -165,36 +165,12 @@ class GenerateServer(CompletionsServer):
         raise EngineError("atroposlib's /generate can't score a prompt")
 
 
-class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
-    """A plain OpenAI-compatible endpoint: messages in, text out, no token ids and so no rows."""
-
-    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
-        # Its health check is a task that asks for ever and tells nobody.
-        super().__init__(config.model_copy(update={"health_check": False}), reasoning_config)
-        self.url = str(config.base_url)
-        self.sampled = 0
-        """Replies that it has ever given us."""
-
-    async def chat_completion(self, **kwargs: Any) -> Any:
-        """See `OpenAIServer`."""
-        answer = await super().chat_completion(**kwargs)
-        self.sampled += 1
-        return answer
-
-    async def load(self) -> Load | None:
-        """Return nothing: such a server does not say how busy it is."""
-        return None
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.openai.close()
-
-
 SERVERS: Mapping[str, type[APIServer]] = {
     "vllm": CompletionsServer,
     "sglang": SGLangServer,
     "atropos": GenerateServer,
     "openai": ChatServer,
+    "anthropic": AnthropicServer,
 }
 """The classes that speak with inference servers, by the name in `--openai.server_type`."""
 

@@ -1,0 +1,102 @@
+"""Anthropic's Messages API as the model: messages in, text out, no token ids and so no rows.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from atropos_agent.engines.chat import ChatServer
+from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal
+from atropos_agent.engines.http import HttpClient, NoAnswer
+from atropos_agent.types import Message
+
+VERSION = "2023-06-01"
+TRIES = 5
+"""How often a request is sent that fails in a way that may pass."""
+_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
+"""OpenAI's names of why a reply ended."""
+
+
+class AnthropicServer(ChatServer):
+    """An endpoint that speaks Anthropic's Messages, such as https://api.anthropic.com."""
+
+    def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
+        super().__init__(config, reasoning_config)
+        self.url = str(config.base_url).rstrip("/").removesuffix("/v1")
+        self.label = f"the endpoint at {self.url}"
+        headers = {"x-api-key": str(config.api_key or ""), "anthropic-version": VERSION}
+        self._http = HttpClient(self.url, headers=headers, timeout_s=config.timeout)
+
+    async def chat_completion(self, **options: Any) -> Any:
+        """Return a reply to `messages` in OpenAI's shape. Raises AgentError."""
+        body = request(self.config.model_name, options)
+        async for attempt in AsyncRetrying(
+            stop=stop_after_attempt(TRIES),
+            wait=wait_exponential(multiplier=0.5, max=20),
+            retry=retry_if_exception_type(EngineDown),
+            reraise=True,
+        ):
+            with attempt:
+                answer = await self._ask(body)
+        self.sampled += 1
+        return read(answer, self.label)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+        await super().close()
+
+    async def _ask(self, body: Mapping[str, Any]) -> Any:
+        try:
+            response = await self._http.post("/v1/messages", json=body)
+        except NoAnswer as error:
+            raise EngineDown(f"{self.label} did not answer: {error}") from error
+        if response.status_code != 200:
+            raise refusal(self.label, response.status_code, response.text)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise OddAnswer(f"{self.label} answered with no JSON: {error}") from error
+
+
+def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a request that says what `options` say in OpenAI's words."""
+    messages: Sequence[Message] = options["messages"]
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    said: list[Message] = []
+    for message in messages:
+        if message["role"] == "system":
+            continue
+        role = "assistant" if message["role"] == "assistant" else "user"
+        if said and said[-1]["role"] == role:
+            said[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            said.append({"role": role, "content": message["content"]})
+    body: dict[str, Any] = {"model": model, "max_tokens": options["max_tokens"], "messages": said}
+    # Newer models refuse the two together.
+    body["temperature"] = min(1.0, options["temperature"])
+    if system:
+        body["system"] = system
+    if options.get("stop"):
+        body["stop_sequences"] = list(options["stop"])
+    return body
+
+
+def read(answer: Any, label: str) -> Any:
+    """Return a message in the shape of OpenAI's completion. Raises OddAnswer for what is none."""
+    try:
+        text = "".join(block["text"] for block in answer["content"] if block["type"] == "text")
+        thinking = "".join(block["thinking"] for block in answer["content"] if block["type"] == "thinking")
+        reason, used = str(answer["stop_reason"]), int(answer["usage"]["output_tokens"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise OddAnswer(f"{label} answered with something that is no message: {str(answer)[:200]}") from error
+    message = SimpleNamespace(content=text, reasoning_content=thinking or None)
+    choice = SimpleNamespace(message=message, finish_reason=_REASONS.get(reason, reason))
+    return SimpleNamespace(choices=[choice], usage=SimpleNamespace(completion_tokens=used))

@@ -1,0 +1,120 @@
+"""A sampled reply into the answer that an agent gets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway.asked import Answer, Asked, SaidCall
+from atropos_agent.tokens.conversation import Completion
+from atropos_agent.types import Reply
+from tools.base import ToolCall
+
+_NAMED = re.compile(r'"name"\s*:\s*"([^"\\\s]+)"')
+_ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
+_TRIES = 16
+"""Places at which a call's arguments are looked for in its text."""
+
+
+def answer_of(
+    text: str,
+    reply: Reply,
+    completion: Completion,
+    asked: Asked,
+    fitted: FittedFormat,
+    *,
+    number: int,
+    first_id: int,
+    prompt_tokens: int,
+    thinking_open: bool,
+) -> Answer:
+    """Return what an agent is answered.
+
+    text: the reply as sampled; reply: what was read of it. number: the answer's; first_id: of its first call."""
+    content, stopped_at = _until(reply.content, asked.stop)
+    spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
+    calls = [SaidCall(call.id, call.name, _sampled(call, spans), call) for call in reply.calls]
+    if reply.problems:
+        broken = list(_broken(spans, fitted, asked, first_id + len(calls)))
+        calls += broken
+    return Answer(
+        number,
+        reply.thinking,
+        content,
+        _with_own_ids(calls, fitted, first_id),
+        "length" if completion.finish_reason == "length" and stopped_at is None else "stop",
+        prompt_tokens,
+        len(completion.ids),
+        stopped_at,
+    )
+
+
+def _until(content: str, stop: Sequence[str]) -> tuple[str, str | None]:
+    """Return content up to the first of the stop strings, and which that is. The inference server samples it."""
+    found = min(((content.find(one), one) for one in stop if one in content), default=None)
+    return (content, None) if found is None else (content[: found[0]].rstrip(), found[1])
+
+
+def _sampled(call: ToolCall, spans: Sequence[str]) -> str:
+    """Return a call's arguments as they were sampled; as JSON where the format writes none."""
+    for span in spans:
+        for _, found in zip(range(_TRIES), re.finditer("{", span), strict=False):
+            try:
+                value, end = json.JSONDecoder().raw_decode(span, found.start())
+            except (ValueError, RecursionError):
+                continue
+            if value == call.arguments and found.start() > 0:
+                return span[found.start() : end]
+    return json.dumps(dict(call.arguments), ensure_ascii=False)
+
+
+def _broken(spans: Sequence[str], fitted: FittedFormat, asked: Asked, number: int) -> Iterator[SaidCall]:
+    """Yield the calls that could not be read, but whose names can."""
+    for span in spans:
+        if not fitted.format.parse(span).problems:
+            continue
+        name = _name(span, [tool["function"]["name"] for tool in asked.tools])
+        if name is not None:
+            yield SaidCall(fitted.format.call_id(number, name), name, _behind_name(span, name, fitted.format.control))
+            number += 1
+
+
+def _name(span: str, tools: Sequence[str]) -> str | None:
+    """Return the name of a call that can't be read: the first tool that it names, else what it calls so."""
+    found = [(place, name) for name in tools if (place := _place(span, name)) >= 0]
+    named = _NAMED.search(span)
+    return min(found)[1] if found else named[1] if named else None
+
+
+def _place(span: str, name: str) -> int:
+    found = re.search(rf"(?<!\w){re.escape(name)}(?!\w)", span)
+    return found.start() if found else -1
+
+
+def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
+    """Return what stands behind a call's name: its arguments, as far as they go."""
+    behind = span[_place(span, name) + len(name) :]
+    arguments = _ARGUMENTS.search(behind)
+    behind = behind[arguments.end() :] if arguments else behind.lstrip("\"'>: ,\n")
+    for tag in control:
+        behind = behind.rstrip().removesuffix(tag)
+    return behind.strip()
+
+
+def _with_own_ids(calls: Sequence[SaidCall], fitted: FittedFormat, first_id: int) -> Sequence[SaidCall]:
+    """Return calls of which no two have the same id: some formats have ids in the text."""
+    seen: set[str] = set()
+    told: list[SaidCall] = []
+    for place, call in enumerate(calls, start=first_id):
+        number = call.id if call.id and call.id not in seen else f"{fitted.format.call_id(place, call.name)}_{place}"
+        seen.add(number)
+        told.append(SaidCall(number, call.name, call.text, call.call))
+    return told
+
+
+def object_of(call: SaidCall) -> Mapping[str, Any]:
+    """Return a call's arguments as an object; what could not be read as text in one."""
+    return dict(call.call.arguments) if call.call is not None else {"raw": call.text}

@@ -1,0 +1,252 @@
+"""A session as an ASGI application: bodies in, answers out, in the protocol that was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from atropos_agent.gateway.asked import Asked, Fault, Refusal
+from atropos_agent.gateway.chat import Chat
+from atropos_agent.gateway.messages import Messages
+from atropos_agent.gateway.protocol import Protocol, dumped
+from atropos_agent.gateway.responses import Responses
+from atropos_agent.types import AgentError
+
+if TYPE_CHECKING:
+    from atropos_agent.gateway.forest import Turn
+    from atropos_agent.gateway.session import Session
+
+logger = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes of a request's body: more than any context window holds."""
+BODY_S = 60.0
+"""Seconds in which a body must have come."""
+SEND_S = 60.0
+"""Seconds in which a client must take what it is sent."""
+PING_S = 3.0
+"""Seconds between signs of life in a stream. What is told sooner can still be an error with a status."""
+
+UNTAKEN = "atropos.untaken"
+PROTOCOLS: Mapping[str, Protocol] = {"chat/completions": Chat(), "responses": Responses(), "messages": Messages()}
+COUNTING = "messages/count_tokens"
+_MODEL = {
+    **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
+    **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
+}
+"""In the shapes of both providers. Any name is taken for it."""
+
+
+class _Gone(Exception):
+    """The client went away."""
+
+
+class _Exchange:
+    """One request and its response."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.path = scope["path"].strip("/").removeprefix("v1").strip("/")
+        self.protocol = PROTOCOLS.get(self.path.split("/")[0], PROTOCOLS["chat/completions"])
+        self._receive = receive
+        self._send = send
+        self._left: asyncio.Task[None] | None = None
+        self.begun = False
+
+    async def body(self) -> Mapping[str, Any]:
+        """Read the request's body. Raises Refusal, _Gone."""
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(BODY_S):
+                while more:
+                    message = await self._receive()
+                    if message["type"] == "http.disconnect":
+                        raise _Gone
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MAX_BODY:
+                        raise Refusal(f"the body has more than {MAX_BODY} bytes", Fault.TOO_LARGE)
+        except TimeoutError:
+            raise Refusal(f"the body did not come within {BODY_S:.0f} s", Fault.TOO_SLOW) from None
+        value = _loaded(bytes(body))
+        if not isinstance(value, dict):
+            raise Refusal("the body must be a JSON object")
+        return value
+
+    async def wait(self, turn: Turn, timeout: float | None) -> bool:
+        """Wait until a turn is answered; return whether it is. Raises _Gone when the client goes away first."""
+        if turn.work is None or turn.work.done():
+            return True
+        await asyncio.wait({turn.work, self._leaving()}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if not turn.work.done() and self._leaving().done():
+            raise _Gone
+        return turn.work.done()
+
+    async def begin(self, status: int, kind: bytes, *headers: tuple[bytes, bytes]) -> None:
+        """Begin the response."""
+        self.begun = True
+        await self._sent(
+            {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]}
+        )
+
+    async def write(self, content: bytes) -> None:
+        """Send a part of the response. Raises _Gone when the client is not there any more."""
+        await self._sent({"type": "http.response.body", "body": content, "more_body": True})
+        if self._left is not None:
+            await asyncio.sleep(0)
+            if self._left.done():
+                raise _Gone
+
+    async def end(self) -> None:
+        """End the response."""
+        await self._sent({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def whole(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
+        """Send a response that is one body."""
+        content = dumped(body)
+        await self.begin(status, b"application/json", (b"content-length", str(len(content)).encode()), *headers)
+        await self.write(b"" if self.scope["method"] == "HEAD" else content)
+        await self.end()
+
+    async def refuse(self, refusal: Refusal, asked: Asked | None) -> None:
+        """Tell an error."""
+        if self.begun and asked is not None:
+            await self.write(self.protocol.error_event(refusal, asked))
+            await self.end()
+            return
+        headers = [(b"x-should-retry", b"false")]
+        if refusal.fault in (Fault.TOO_LARGE, Fault.TOO_SLOW):
+            headers.append((b"connection", b"close"))  # the rest of the body is not read
+        await self.whole(refusal.fault.status, self.protocol.error(refusal), *headers)
+
+    def close(self) -> None:
+        if self._left is not None:
+            self._left.cancel()
+
+    def _leaving(self) -> asyncio.Task[None]:
+        """Return what is done when the client has gone away."""
+        if self._left is None:
+            self._left = asyncio.create_task(self._until_left())
+        return self._left
+
+    async def _until_left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def _sent(self, message: MutableMapping[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(SEND_S):
+                await self._send(message)
+        except OSError as error:  # TimeoutError is one
+            raise _Gone from error
+
+
+async def respond(session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer one request of a session's agent."""
+    exchange, asked = _Exchange(scope, receive, send), None
+    try:
+        if scope["method"] in ("GET", "HEAD"):
+            await _look(exchange)
+            return
+        if scope["method"] != "POST" or exchange.path not in (*PROTOCOLS, COUNTING):
+            raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
+        asked = exchange.protocol.read(await exchange.body())
+        if exchange.path == COUNTING:
+            await exchange.whole(200, {"input_tokens": session.count_tokens(asked)})
+            return
+        await _answer(session, asked, exchange)
+    except _Gone:
+        logger.debug("a client went away")
+    except (Refusal, AgentError) as error:
+        await _refuse(exchange, error, asked)
+    except Exception as error:
+        logger.error("the gateway failed at a request", exc_info=error)
+        await _refuse(exchange, session.fail(error), asked)
+    finally:
+        exchange.close()
+
+
+async def deny(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request whose key is nobody's."""
+    await _refuse(_Exchange(scope, receive, send), Refusal("the API key is not known here", Fault.UNKNOWN_KEY), None)
+
+
+async def _refuse(exchange: _Exchange, error: Refusal | AgentError, asked: Asked | None) -> None:
+    refusal = error if isinstance(error, Refusal) else Refusal(f"the rollout has failed: {error}", Fault.OURS)
+    try:
+        await exchange.refuse(refusal, asked)
+    except _Gone:
+        logger.debug("a client went away before it was told: %s", refusal.fault)
+
+
+async def _look(exchange: _Exchange) -> None:
+    """Answer what is asked without a body."""
+    match exchange.path.split("/"):
+        case [""]:
+            await exchange.whole(200, {"status": "ok"})
+        case ["models"]:
+            listed = {
+                "object": "list",
+                "data": [_MODEL],
+                "has_more": False,
+                "first_id": "gateway",
+                "last_id": "gateway",
+            }
+            await exchange.whole(200, listed)
+        case ["models", *_]:
+            await exchange.whole(200, _MODEL)
+        case _:
+            raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
+
+
+async def _answer(session: Session, asked: Asked, exchange: _Exchange) -> None:
+    """Answer a request for a reply. What is sampled is kept, whether or not it is taken."""
+    turn = session.ask(asked)
+    turn.waiting += 1
+    try:
+        if asked.stream:
+            while not await exchange.wait(turn, PING_S):
+                if not exchange.begun:
+                    await exchange.begin(200, b"text/event-stream", (b"cache-control", b"no-cache"))
+                await exchange.write(exchange.protocol.ping)
+        else:
+            await exchange.wait(turn, None)
+        if turn.work is not None and not turn.work.cancelled():
+            turn.work.result()
+        if turn.sampled is None:
+            raise Refusal("the rollout has ended", Fault.TOO_LONG)
+        if asked.stream:
+            if not exchange.begun:
+                await exchange.begin(200, b"text/event-stream", (b"cache-control", b"no-cache"))
+            await exchange.write(b"".join(exchange.protocol.events(turn.sampled.answer, asked)))
+            await exchange.end()
+        else:
+            await exchange.whole(200, exchange.protocol.body(turn.sampled.answer, asked))
+        turn.taken = True
+        exchange.scope.setdefault("extensions", {})[UNTAKEN] = lambda: setattr(turn, "taken", False)
+    finally:
+        turn.waiting -= 1
+
+
+def _loaded(body: bytes) -> Any:
+    """Return the JSON value that a body is. Raises Refusal."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        problem = str(error)
+    if b"\\ud" in body.lower():
+        # Half of a surrogate pair, which is no text: agents cut theirs in the middle of one.
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            pass
+    raise Refusal(f"the body is not JSON: {problem}")

@@ -1,0 +1,174 @@
+"""What the parts of a rollout's forest are, and the rows that they make.
+
+Each sampled token is trained in exactly one row, or left out for a reason. A branch is a conversation that shares its
+prefix: what is trained in one row is context in the others.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from atropos_agent.gateway.asked import Told
+from atropos_agent.gateway.echo import same_messages, same_tools
+from atropos_agent.gateway.forest import Forest, Line, Sampled, Turn
+from atropos_agent.types import AgentStep, Exchange, SequenceData
+from tools.base import ToolResult
+
+
+class Branch(enum.StrEnum):
+    """What a reply is in its rollout."""
+
+    MAIN = "main"
+    """Of the agent's own conversation, also where that was compacted or edited and begun anew."""
+    SUB_AGENT = "sub-agent"
+    """Of another conversation with tools."""
+    SUMMARY = "summary"
+    """Asked without tools, of a conversation that holds replies: a compaction, for example."""
+    RETRY = "retry"
+    """The agent had it, asked the same again, and went on from the other."""
+    SIDE = "side call"
+    """Asked without tools and without any reply before: a title, a topic check."""
+    UNTAKEN = "untaken"
+    """The agent went away before it had it whole, and never asked for it again."""
+
+
+TRAINED = frozenset({Branch.MAIN, Branch.SUB_AGENT, Branch.SUMMARY, Branch.RETRY})
+"""What is trained by default: what the agent acted on. Side calls say little of the task, and weigh as much a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """What a forest yields.
+
+    rows: the main conversation's first. main: the turns of that conversation. record: with what is left out marked.
+    branches: how many replies there are of each kind. untrained: tokens that are left out, by kind.
+    """
+
+    rows: Sequence[SequenceData]
+    steps: Sequence[AgentStep]
+    record: Sequence[Exchange]
+    main: Sequence[Turn]
+    branches: Mapping[str, int]
+    untrained: Mapping[str, int]
+
+
+def harvest(forest: Forest, record: Sequence[Exchange], trained: Collection[Branch]) -> Harvest:
+    """Return what becomes of everything that was sampled. record: of all requests. trained: kinds that are."""
+    turns = forest.turns
+    kinds = branches_of(forest)
+    lines: dict[Line, list[Turn]] = {}
+    for turn, _ in turns:
+        lines.setdefault(turn.line, []).append(turn)
+    ordered = sorted(lines, key=lambda line: all(kinds[turn] is not Branch.MAIN for turn in lines[line]))
+    rows: list[SequenceData] = []
+    places: dict[Turn, int] = {}
+    for line in ordered:
+        _add_rows(line, lines[line][-1].path, kinds, trained, rows, places)
+    untrained = Counter[str]()
+    marked = list(record)
+    spare = len(rows)
+    steps = []
+    for turn, sampled in turns:
+        if turn not in places and sampled.exchange >= 0:
+            untrained[kinds[turn]] += len(marked[sampled.exchange].ids)
+            marked[sampled.exchange] = replace(marked[sampled.exchange], untrained=kinds[turn].value)
+        if turn not in places:
+            places[turn], spare = spare, spare + 1
+        steps.append(replace(sampled.step, segment=places[turn], results=_results(turn, sampled)))
+    last = next((turn for turn, _ in reversed(turns) if kinds[turn] is Branch.MAIN), None)
+    main = [] if last is None else [turn for turn in last.path if kinds[turn] is not Branch.UNTAKEN]
+    counted = Counter(kind.value for kind in kinds.values())
+    return Harvest(tuple(rows), tuple(steps), tuple(marked), main, dict(counted), dict(untrained))
+
+
+def branches_of(forest: Forest) -> dict[Turn, Branch]:
+    """Return what each reply is."""
+    turns = [turn for turn, _ in forest.turns]
+    roots = {turn: turn.path[0] for turn in turns}
+    answers = Counter(roots.values())
+    tooled = [root for root in forest.roots if root.asked.tools and root in answers]
+    # An agent without tools talks most in its own conversation.
+    first = tooled[0] if tooled else max(answers, key=lambda root: answers[root], default=None)
+    found: dict[Turn, Branch] = {}
+    for turn in turns:
+        if not turn.taken and not turn.children:
+            found[turn] = Branch.UNTAKEN
+        elif _given_up(turn, forest):
+            found[turn] = Branch.RETRY
+        else:
+            found[turn] = _kind_of(roots[turn], first)
+    return found
+
+
+def _kind_of(root: Turn, main: Turn | None) -> Branch:
+    if main is None or root is main or _same_head(root, main):
+        return Branch.MAIN
+    if root.asked.tools:
+        # Tools that change in mid-conversation change the whole prompt.
+        return Branch.MAIN if root.retells else Branch.SUB_AGENT
+    return Branch.SUMMARY if root.retells else Branch.SIDE
+
+
+def _same_head(root: Turn, main: Turn) -> bool:
+    return same_tools(root.asked.tools, main.asked.tools) and same_messages(_head(root.given), _head(main.given))
+
+
+def _head(messages: Sequence[Told]) -> list[Told]:
+    """Return the system messages with which messages begin."""
+    end = next((place for place, told in enumerate(messages) if told.role != "system"), len(messages))
+    return list(messages[:end])
+
+
+def _given_up(turn: Turn, forest: Forest) -> bool:
+    """Tell whether the agent asked the same again, and the work went on from that or nowhere."""
+    if turn.children:
+        return False
+    beside = [
+        other
+        for other in (forest.roots if turn.parent is None else turn.parent.children)
+        if other.sampled and same_tools(other.asked.tools, turn.asked.tools) and same_messages(other.given, turn.given)
+    ]
+    return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
+
+
+def _add_rows(
+    line: Line,
+    path: Sequence[Turn],
+    kinds: Mapping[Turn, Branch],
+    trained: Collection[Branch],
+    rows: list[SequenceData],
+    places: dict[Turn, int],
+) -> None:
+    """Add a line's rows, which train what none before has trained. places: the number of each turn's row."""
+    chosen: dict[int, list[tuple[Turn, Sampled]]] = {}
+    for turn in path:
+        if turn.sampled is not None and turn not in places and kinds[turn] in trained:
+            chosen.setdefault(turn.sampled.step.segment, []).append((turn, turn.sampled))
+    spans = {
+        segment: [(one.step.start, one.step.start + one.step.completion_tokens) for _, one in some]
+        for segment, some in chosen.items()
+    }
+    for row in line.conversation.rows(spans):
+        some = chosen[row.segment]
+        versions = [one.version for _, one in some if one.version is not None]
+        for turn, _ in some:
+            places[turn] = len(rows)
+        rows.append(
+            replace(
+                row,
+                segment=len(rows),
+                turns=len(some),
+                policy_version=min(versions, default=None),
+                branch=kinds[some[0][0]].value,
+            )
+        )
+
+
+def _results(turn: Turn, sampled: Sampled) -> Sequence[ToolResult]:
+    """Return what the agent told of the calls' results, where it went on."""
+    calls = {call.id: call.call for call in sampled.answer.calls}
+    following = turn.children[-1].given if turn.children else ()
+    return tuple(ToolResult(told.text, call=calls.get(told.call_id)) for told in following if told.role == "tool")

@@ -1,0 +1,168 @@
+"""OpenAI's Chat Completions.
+
+Source: https://platform.openai.com/docs/api-reference/chat
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
+from atropos_agent.gateway.protocol import Protocol, event, noted
+
+ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_KNOWN = ("messages", "model", "tools", "tool_choice", "max_tokens", "max_completion_tokens", "stop", "stream")
+_KINDS = {Fault.UNKNOWN_KEY: "authentication_error", Fault.NOT_FOUND: "not_found_error", Fault.OURS: "server_error"}
+
+
+class Chat(Protocol):
+    """Reads requests of `/v1/chat/completions` and writes their answers."""
+
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        refusals.check(body)
+        messages = [
+            _message(message, f"messages[{place}]")
+            for place, message in enumerate(fields.objects(body.get("messages"), "messages"))
+        ]
+        limit = fields.whole(body.get("max_completion_tokens"), "max_completion_tokens", least=1)
+        options = fields.mapping(body.get("stream_options"), "stream_options")
+        tools = [tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
+        forced, hidden = _choice(body.get("tool_choice"))
+        if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
+            forced["response_format"] = str(body["response_format"]["type"])
+        return Asked(
+            messages,
+            fields.text(body.get("model"), "model", default=""),
+            () if hidden else tools,
+            limit or fields.whole(body.get("max_tokens"), "max_tokens", least=1),
+            fields.strings(body.get("stop"), "stop"),
+            fields.flag(body.get("stream"), "stream"),
+            forced=forced,
+            noted=noted(body, (*_KNOWN, "response_format", "stream_options")),
+            extras={"include_usage": bool(options.get("include_usage"))},
+        )
+
+    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.content or (None if answer.calls else "")}
+        if answer.thinking is not None:
+            message["reasoning_content"] = answer.thinking
+        if answer.calls:
+            message["tool_calls"] = _calls(answer)
+        choice = {"index": 0, "message": message, "finish_reason": _reason(answer), "logprobs": None}
+        return {**_head(answer, asked, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
+
+    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+        head = _head(answer, asked, "chat.completion.chunk")
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
+        if answer.thinking is not None:
+            deltas.append({"reasoning_content": answer.thinking})
+        if answer.content:
+            deltas.append({"content": answer.content})
+        deltas += [{"tool_calls": [{"index": place, **call}]} for place, call in enumerate(_calls(answer))]
+        for delta in deltas:
+            yield event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        yield event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(answer)}]})
+        if asked.extras["include_usage"]:
+            yield event({**head, "choices": [], "usage": _usage(answer)})
+        yield b"data: [DONE]\n\n"
+
+    def error(self, refusal: Refusal) -> Mapping[str, Any]:
+        return openai_error(refusal)
+
+    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+        return event(self.error(refusal))
+
+
+def openai_error(refusal: Refusal) -> Mapping[str, Any]:
+    """Return an error as OpenAI's clients know it."""
+    said = {"message": str(refusal), "type": _KINDS.get(refusal.fault, "invalid_request_error")}
+    code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else None
+    return {"error": {**said, "param": refusal.param, "code": code}}
+
+
+def content(value: Any, where: str) -> str:
+    """Return a message's content, of all its parts. Raises Refusal for what is no text."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    parts = []
+    for place, part in enumerate(fields.objects(value, where)):
+        kind = part.get("type")
+        if kind not in ("text", "input_text", "output_text", "refusal"):
+            raise refusals.part(kind, f"{where}[{place}].type")
+        key = "refusal" if kind == "refusal" else "text"
+        parts.append(fields.text(part.get(key), f"{where}[{place}].{key}"))
+    return "\n".join(parts)
+
+
+def tool(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Return a tool's schema. Raises Refusal for one that is no function."""
+    if given.get("type") != "function":
+        raise refusals.tool(given.get("type"), f"{where}.type")
+    function = fields.mapping(given.get("function"), f"{where}.function")
+    return schema(function, f"{where}.function")
+
+
+def schema(function: Mapping[str, Any], where: str, *, parameters: str = "parameters") -> Mapping[str, Any]:
+    """Return a function as every chat template is shown it. parameters: the key of their schema."""
+    known = {
+        "name": fields.text(function.get("name"), f"{where}.name"),
+        "description": fields.text(function.get("description"), f"{where}.description", default=""),
+        "parameters": fields.mapping(function.get(parameters), f"{where}.{parameters}")
+        or {"type": "object", "properties": {}},
+    }
+    if not known["name"]:
+        raise fields.wrong(f"{where}.name", "must not be empty")
+    return {"type": "function", "function": known}
+
+
+def _choice(choice: Any) -> tuple[dict[str, str], bool]:
+    """Return what a tool choice wants forced, and whether tools are hidden."""
+    if choice in (None, "auto", "none"):
+        return {}, choice == "none"
+    if isinstance(choice, str):
+        return {"tool_choice": choice}, False
+    function = fields.mapping(choice, "tool_choice").get("function")
+    name = function.get("name") if isinstance(function, dict) else choice.get("name")
+    return {"tool_choice": str(name or choice.get("type"))[:60]}, False
+
+
+def _message(message: Mapping[str, Any], where: str) -> Told:
+    role = ROLES.get(fields.text(message.get("role"), f"{where}.role"))
+    if role is None:
+        raise fields.wrong(f"{where}.role", f"must be one of {', '.join(ROLES)}")
+    calls = []
+    for place, call in enumerate(fields.objects(message.get("tool_calls"), f"{where}.tool_calls")):
+        at = f"{where}.tool_calls[{place}]"
+        function = fields.mapping(call.get("function"), f"{at}.function")
+        name = fields.text(function.get("name"), f"{at}.function.name")
+        calls.append(ToldCall(fields.text(call.get("id"), f"{at}.id"), name, function.get("arguments") or "{}"))
+    thinking = message.get("reasoning_content") or message.get("reasoning")
+    call_id = fields.text(message.get("tool_call_id"), f"{where}.tool_call_id") if role == "tool" else ""
+    thought = thinking if isinstance(thinking, str) else None
+    return Told(role, content(message.get("content"), f"{where}.content"), tuple(calls), thought, call_id)
+
+
+def _head(answer: Answer, asked: Asked, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
+
+
+def _calls(answer: Answer) -> list[Mapping[str, Any]]:
+    return [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+        for call in answer.calls
+    ]
+
+
+def _reason(answer: Answer) -> str:
+    if answer.finish_reason == "length":
+        return "length"
+    return "tool_calls" if answer.calls else "stop"
+
+
+def _usage(answer: Answer) -> Mapping[str, Any]:
+    total = answer.prompt_tokens + answer.completion_tokens
+    counted = {"prompt_tokens": answer.prompt_tokens, "completion_tokens": answer.completion_tokens}
+    return {**counted, "total_tokens": total}

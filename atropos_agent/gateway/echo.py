@@ -1,0 +1,82 @@
+"""Whether what an agent sends is what we know: compared in a canonical form.
+
+The echo of a reply only finds a place. What agents change without meaning to changes nothing: white space at the ends,
+the order of keys and how arguments are written, thinking that is not sent back, the order of tools.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from atropos_agent.gateway.asked import Answer, SaidCall, Schemas, Told, ToldCall
+
+
+def echoes(told: Told, answer: Answer) -> bool:
+    """Tell whether a message is what agents make of our answer."""
+    if told.role != "assistant" or len(told.calls) > len(answer.calls):
+        return False
+    sound = [call for call in answer.calls if call.call is not None]
+    if [call.id for call in told.calls] == [call.id for call in answer.calls]:
+        # What an agent makes of a broken call is its business: its id tells.
+        pairs = [(one, ours) for one, ours in zip(told.calls, answer.calls, strict=True) if ours.call is not None]
+        same_text = same(told.text, answer.content)
+    elif len(told.calls) == len(sound):
+        # Broken calls are text where the protocol can't carry them. Ids may be the agent's own.
+        pairs = list(zip(told.calls, sound, strict=True))
+        same_text = same(told.text, answer.whole)
+    else:
+        return False
+    thought = told.thinking is None or told.handle == answer.number or same(told.thinking, answer.thinking or "")
+    if not thought or any(one.name != ours.name or not _means(one, ours) for one, ours in pairs):
+        return False
+    # A broken call is told in other words, some in the text.
+    return same_text or ((told.handle == answer.number or bool(told.calls)) and len(sound) < len(answer.calls))
+
+
+def same_messages(told: Sequence[Told], ours: Sequence[Told]) -> bool:
+    """Tell whether two stretches of messages say the same."""
+    return len(told) == len(ours) and all(map(same_message, told, ours))
+
+
+def same_message(told: Told, ours: Told) -> bool:
+    """Tell whether two messages say the same."""
+    return (
+        told.role == ours.role
+        and told.call_id == ours.call_id
+        and same(told.text, ours.text)
+        and len(told.calls) == len(ours.calls)
+        and all(
+            a.id == b.id and a.name == b.name and (a.arguments == b.arguments or arguments_of(a) == arguments_of(b))
+            for a, b in zip(told.calls, ours.calls, strict=True)
+        )
+    )
+
+
+def same(told: str, ours: str) -> bool:
+    """Tell whether two texts are the same but for white space at their ends."""
+    return told == ours or told.strip() == ours.strip()
+
+
+def same_tools(told: Schemas, ours: Schemas) -> bool:
+    """Tell whether two lists hold the same tools, in whichever order."""
+    return told == ours or (len(told) == len(ours) and sorted(map(_canonical, told)) == sorted(map(_canonical, ours)))
+
+
+def arguments_of(call: ToldCall) -> Any:
+    """Return a call's arguments as they were meant; the text where it is no JSON."""
+    if not isinstance(call.arguments, str):
+        return call.arguments
+    try:
+        return json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        return call.arguments
+
+
+def _means(told: ToldCall, ours: SaidCall) -> bool:
+    return told.arguments == ours.text or (ours.call is not None and bool(arguments_of(told) == ours.call.arguments))
+
+
+def _canonical(tool: Mapping[str, Any]) -> str:
+    return json.dumps(tool, sort_keys=True)

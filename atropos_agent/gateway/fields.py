@@ -1,0 +1,67 @@
+"""Fields of a request's body, read with errors that name them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from atropos_agent.gateway.asked import Refusal
+
+
+def wrong(where: str, problem: str) -> Refusal:
+    """Return the refusal of a field."""
+    return Refusal(f"{where}: {problem}", param=where)
+
+
+def objects(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
+    """Return a list of objects; empty where it is missing. Raises Refusal."""
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise wrong(where, "must be a list")
+    for place, one in enumerate(value):
+        if not isinstance(one, dict):
+            raise wrong(f"{where}[{place}]", "must be an object")
+    return value
+
+
+def mapping(value: Any, where: str) -> Mapping[str, Any]:
+    """Return an object; an empty one where it is missing. Raises Refusal."""
+    if value is not None and not isinstance(value, dict):
+        raise wrong(where, "must be an object")
+    return value or {}
+
+
+def text(value: Any, where: str, *, default: str | None = None) -> str:
+    """Return a string. default: where it is missing. Raises Refusal."""
+    if value is None and default is not None:
+        return default
+    if not isinstance(value, str):
+        raise wrong(where, "must be a string")
+    return value
+
+
+def whole(value: Any, where: str, *, least: int = 0) -> int | None:
+    """Return an integer; None where it is missing. Raises Refusal."""
+    if value is None:
+        return None
+    if type(value) is not int or value < least:
+        raise wrong(where, f"must be an integer of at least {least}")
+    return value
+
+
+def flag(value: Any, where: str) -> bool:
+    """Return true or false; False where it is missing. Raises Refusal."""
+    if value is not None and not isinstance(value, bool):
+        raise wrong(where, "must be true or false")
+    return bool(value)
+
+
+def strings(value: Any, where: str) -> Sequence[str]:
+    """Return a list of strings, of which one may stand by itself. Raises Refusal."""
+    if value is None:
+        return ()
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise wrong(where, "must be a string or a list of strings")
+    return tuple(one for one in found if one)

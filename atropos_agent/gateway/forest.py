@@ -1,0 +1,203 @@
+"""The tree of what we answered, in which a request's history is located."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway.asked import Answer, Asked, Refusal, Told, ToldCall
+from atropos_agent.gateway.echo import echoes, same, same_messages, same_tools
+from atropos_agent.tokens.chat import ChatLog
+from atropos_agent.tokens.conversation import Conversation, Place
+from atropos_agent.types import AgentStep
+
+
+@dataclass(eq=False, slots=True)
+class Line:
+    """Turns of which each goes on from the one before, in one conversation. tip: the last of them."""
+
+    conversation: Conversation | ChatLog
+    fitted: FittedFormat
+    tip: Turn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What was sampled in a turn.
+
+    place: behind the reply, in the line's conversation. called: whether the reply's calls are the template's.
+    exchange: the number of it in the record. version: of the oldest weights that had a part in it.
+    """
+
+    answer: Answer
+    place: Place
+    called: bool
+    step: AgentStep
+    exchange: int
+    version: int | None
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """A request and our reply to it.
+
+    given: the messages since the reply of `parent`; all of them where there is none.
+    retells: whether there are replies of ours among them.
+    sampled: None while it is sampled, which is the work of `work`.
+    waiting: how many clients wait for the answer. taken: whether one has had its last byte.
+    """
+
+    line: Line
+    parent: Turn | None
+    given: Sequence[Told]
+    asked: Asked
+    retells: bool = False
+    sampled: Sampled | None = None
+    work: asyncio.Task[None] | None = None
+    waiting: int = 0
+    taken: bool = False
+    children: list[Turn] = field(default_factory=list)
+    echo: Told | None = None
+    """The last message that was found to be an echo of the answer, which most come like again."""
+
+    @property
+    def path(self) -> list[Turn]:
+        """Return the turns from the root to this one."""
+        found: list[Turn] = []
+        turn: Turn | None = self
+        while turn is not None:
+            found.append(turn)
+            turn = turn.parent
+        return found[::-1]
+
+    def is_echoed(self, told: Told) -> bool:
+        """Tell whether a message is what agents make of the answer."""
+        if self.sampled is None:
+            return False
+        if told == self.echo or echoes(told, self.sampled.answer):
+            self.echo = told
+            return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a request's history ends.
+
+    turn: the last one of ours that it holds; None where it begins otherwise. rest: its messages behind that.
+    same: the turns that were asked the same there.
+    """
+
+    turn: Turn | None
+    rest: Sequence[Told]
+    same: Sequence[Turn]
+
+
+class Forest:
+    """All conversations of one rollout. roots: their first turns, in the order in which they were begun."""
+
+    def __init__(self) -> None:
+        self.roots: list[Turn] = []
+        self._answered: dict[int, Turn] = {}
+
+    def locate(self, asked: Asked) -> Found:
+        """Find how much of a request's history is ours."""
+        messages = asked.messages
+        roots = [root for root in self.roots if same_tools(root.asked.tools, asked.tools)]
+        deepest: tuple[Turn | None, int] = None, 0
+        stack = [(root, 0) for root in roots]
+        while stack:
+            turn, start = stack.pop()
+            end = start + len(turn.given)
+            if end >= len(messages) or messages[end].role != "assistant":
+                continue
+            if not turn.is_echoed(messages[end]) or not same_messages(messages[start:end], turn.given):
+                continue
+            # Of several that are alike the one that the agent has had.
+            if end + 1 > deepest[1] or (end + 1 == deepest[1] and turn.taken):
+                deepest = turn, end + 1
+            stack += [(child, end + 1) for child in turn.children]
+        last, place = deepest
+        rest = messages[place:]
+        beside = roots if last is None else last.children
+        return Found(last, rest, [one for one in beside if same_messages(rest, one.given)])
+
+    def whole(self, asked: Asked) -> Asked:
+        """Return a request with its whole history, where it names an answer instead. Raises Refusal."""
+        if asked.behind is None:
+            return asked
+        if asked.behind not in self._answered:
+            raise Refusal(f"previous_response_id: there is no response {asked.behind}", param="previous_response_id")
+        # Each request has its own system message.
+        system, new = _parted(asked.messages)
+        history = list(system)
+        for turn in self._answered[asked.behind].path:
+            history += turn.given if turn.parent is not None else _parted(turn.given)[1]
+            if turn.sampled is not None:
+                answer = turn.sampled.answer
+                calls = [ToldCall(call.id, call.name, call.text) for call in answer.calls]
+                history.append(Told("assistant", answer.content, calls, handle=answer.number))
+        return replace(asked, messages=[*history, *new], behind=None)
+
+    def retold(self, told: Told) -> Turn | None:
+        """Return the turn whose answer a message tells, wherever it stood; None where it tells none."""
+        if told.role != "assistant":
+            return None
+        if told.handle is not None and (turn := self._answered.get(told.handle)) and turn.is_echoed(told):
+            return turn
+        return next((turn for turn in self._answered.values() if turn.is_echoed(told)), None)
+
+    def add(self, turn: Turn) -> None:
+        """Put a turn in its place."""
+        (self.roots if turn.parent is None else turn.parent.children).append(turn)
+
+    def remove(self, turn: Turn) -> None:
+        """Take out a turn that was not answered."""
+        (self.roots if turn.parent is None else turn.parent.children).remove(turn)
+
+    def answered(self, turn: Turn, sampled: Sampled) -> None:
+        """Give a turn its answer."""
+        turn.sampled = sampled
+        self._answered[sampled.answer.number] = turn
+
+    def __len__(self) -> int:
+        """Return how many turns were answered."""
+        return len(self._answered)
+
+    @property
+    def turns(self) -> Sequence[tuple[Turn, Sampled]]:
+        """Return the turns that were answered, in that order, and what was sampled in them."""
+        return [(turn, turn.sampled) for turn in self._answered.values() if turn.sampled is not None]
+
+
+def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
+    """Return by what a request departs from what we knew: the name under which it is counted; None where it is new, or
+    goes on. roots: the conversations that were begun before."""
+    if found.same:
+        return "asked again"
+    if found.turn is not None and turn.parent is None:
+        return "edited"
+    beside = roots if turn.parent is None else turn.parent.children
+    if any(_begins(turn.given, other.given) for other in beside if same_tools(other.asked.tools, turn.asked.tools)):
+        return "reply dropped"
+    if turn.parent is None:
+        return "rewritten" if turn.retells else None
+    return "branched" if beside else None
+
+
+def _parted(messages: Sequence[Told]) -> tuple[Sequence[Told], Sequence[Told]]:
+    """Return the system message with which messages begin, if any, and the rest."""
+    first = 1 if messages and messages[0].role == "system" else 0
+    return messages[:first], messages[first:]
+
+
+def _begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:
+    """Tell whether messages begin with others, whose last one they may go on."""
+    if len(told) < len(ours):
+        return False
+    *before, last = ours
+    return same_messages(told[: len(before)], before) and (
+        same(told[len(before)].text, last.text) or told[len(before)].text.startswith(last.text.strip())
+    )

@@ -1,0 +1,207 @@
+"""Anthropic's Messages.
+
+Source: https://docs.anthropic.com/en/api/messages
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway.answers import object_of
+from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
+from atropos_agent.gateway.chat import schema
+from atropos_agent.gateway.protocol import Protocol, event, noted
+
+_KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream")
+_BILLING = "x-anthropic-billing-header"
+"""Begins a block of Claude Code's system prompt that is no instruction, and may differ by request."""
+_KINDS = {
+    Fault.UNKNOWN_KEY: "authentication_error",
+    Fault.NOT_FOUND: "not_found_error",
+    Fault.TOO_LARGE: "request_too_large",
+    Fault.OURS: "api_error",
+}
+_SIGNATURE = "gw-"
+
+
+class Messages(Protocol):
+    """Reads requests of `/v1/messages` and writes their answers.
+
+    Thinking is signed with the answer's number, by which it is known again.
+    """
+
+    ping = b'event: ping\ndata: {"type": "ping"}\n\n'
+
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        refusals.check(body)
+        system = _system(body.get("system"))
+        told = [Told("system", system)] if system else []
+        for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
+            told += _told(message, f"messages[{place}]")
+        tools = [_tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
+        choice = fields.mapping(body.get("tool_choice"), "tool_choice")
+        kind = choice.get("type", "auto")
+        forced = {} if kind in ("auto", "none") else {"tool_choice": str(choice.get("name") or kind)[:60]}
+        said = fields.mapping(body.get("output_format"), "output_format") or fields.mapping(
+            fields.mapping(body.get("output_config"), "output_config").get("format"), "output_config.format"
+        )
+        if said:
+            forced["output_format"] = str(said.get("type"))[:60]
+        return Asked(
+            told,
+            fields.text(body.get("model"), "model", default=""),
+            () if kind == "none" else tools,
+            fields.whole(body.get("max_tokens"), "max_tokens", least=1),
+            fields.strings(body.get("stop_sequences"), "stop_sequences"),
+            fields.flag(body.get("stream"), "stream"),
+            forced=forced,
+            noted=noted(body, _KNOWN),
+        )
+
+    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+        # A call that can't be read can't be told without a stream, but as text.
+        sound = [call for call in answer.calls if call.call is not None]
+        blocks = _thinking(answer)
+        if answer.whole:
+            blocks.append({"type": "text", "text": answer.whole})
+        blocks += [{"type": "tool_use", "id": one.id, "name": one.name, "input": object_of(one)} for one in sound]
+        usage = {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens}
+        return _message(answer, asked, usage) | {
+            "content": blocks,
+            "stop_reason": _reason(answer, called=bool(sound)),
+            "stop_sequence": answer.stopped_at,
+        }
+
+    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+        def told(kind: str, **data: Any) -> bytes:
+            return event({"type": kind, **data}, kind)
+
+        begun = _message(answer, asked, {"input_tokens": answer.prompt_tokens, "output_tokens": 1})
+        yield told("message_start", message=begun)
+        for place, (block, deltas) in enumerate(_streamed(answer)):
+            yield told("content_block_start", index=place, content_block=block)
+            for delta in deltas:
+                yield told("content_block_delta", index=place, delta=delta)
+            yield told("content_block_stop", index=place)
+        reason = {"stop_reason": _reason(answer, called=bool(answer.calls)), "stop_sequence": answer.stopped_at}
+        yield told("message_delta", delta=reason, usage={"output_tokens": answer.completion_tokens})
+        yield told("message_stop")
+
+    def error(self, refusal: Refusal) -> Mapping[str, Any]:
+        kind = _KINDS.get(refusal.fault, "invalid_request_error")
+        return {"type": "error", "error": {"type": kind, "message": str(refusal)}}
+
+    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+        return event(self.error(refusal), "error")
+
+
+def _system(system: Any) -> str:
+    if system is None or isinstance(system, str):
+        return system or ""
+    texts = [_text(block, f"system[{place}]") for place, block in enumerate(fields.objects(system, "system"))]
+    return "\n".join(text for text in texts if not text.startswith(_BILLING))
+
+
+def _text(block: Mapping[str, Any], where: str) -> str:
+    if block.get("type") != "text":
+        raise refusals.part(block.get("type"), f"{where}.type")
+    return fields.text(block.get("text"), f"{where}.text")
+
+
+def _told(message: Mapping[str, Any], where: str) -> Iterator[Told]:
+    """Yield what a message tells: the results in it, each by itself, and its text."""
+    role = fields.text(message.get("role"), f"{where}.role")
+    if role not in ("user", "assistant", "system"):
+        raise fields.wrong(f"{where}.role", "must be one of user, assistant, system")
+    said = message.get("content")
+    blocks = [{"type": "text", "text": said}] if isinstance(said, str) else fields.objects(said, f"{where}.content")
+    if role == "assistant":
+        yield _reply(blocks, where)
+        return
+    texts: list[str] = []
+    for place, block in enumerate(blocks):
+        at = f"{where}.content[{place}]"
+        if block.get("type") != "tool_result":
+            texts.append(_text(block, at))
+            continue
+        if texts:
+            yield Told(role, "\n".join(texts))
+            texts = []
+        yield Told("tool", _result(block, at), call_id=fields.text(block.get("tool_use_id"), f"{at}.tool_use_id"))
+    if texts or not blocks:
+        yield Told(role, "\n".join(texts))
+
+
+def _result(block: Mapping[str, Any], where: str) -> str:
+    said = block.get("content")
+    if said is None or isinstance(said, str):
+        return said or ""
+    inside = fields.objects(said, f"{where}.content")
+    return "\n".join(_text(one, f"{where}.content[{place}]") for place, one in enumerate(inside))
+
+
+def _reply(blocks: Any, where: str) -> Told:
+    texts, calls, thoughts, handle = [], [], [], None
+    for place, block in enumerate(blocks):
+        at = f"{where}.content[{place}]"
+        match block.get("type"):
+            case "thinking":
+                thoughts.append(fields.text(block.get("thinking"), f"{at}.thinking"))
+                number = str(block.get("signature") or "").removeprefix(_SIGNATURE)
+                handle = int(number) if number.isdecimal() and len(number) < 10 else handle
+            case "tool_use":
+                name = fields.text(block.get("name"), f"{at}.name")
+                calls.append(ToldCall(fields.text(block.get("id"), f"{at}.id"), name, block.get("input") or {}))
+            case _:
+                texts.append(_text(block, at))
+    return Told("assistant", "\n".join(texts), calls, "\n".join(thoughts) if thoughts else None, handle=handle)
+
+
+def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    if tool.get("type") not in (None, "custom"):
+        raise refusals.tool(tool.get("type"), f"{where}.type")
+    return schema(tool, where, parameters="input_schema")
+
+
+def _message(answer: Answer, asked: Asked, usage: Mapping[str, int]) -> dict[str, Any]:
+    return {
+        "id": f"msg_gw_{answer.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": asked.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {**usage, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
+    }
+
+
+def _thinking(answer: Answer) -> list[dict[str, Any]]:
+    if not answer.thinking:
+        return []
+    return [{"type": "thinking", "thinking": answer.thinking, "signature": f"{_SIGNATURE}{answer.number}"}]
+
+
+def _streamed(answer: Answer) -> Iterator[tuple[Mapping[str, Any], list[Mapping[str, Any]]]]:
+    """Yield each block as it begins, and its deltas."""
+    for block in _thinking(answer):
+        signed = {"type": "signature_delta", "signature": block["signature"]}
+        yield (
+            {**block, "thinking": "", "signature": ""},
+            [{"type": "thinking_delta", "thinking": block["thinking"]}, signed],
+        )
+    if answer.content:
+        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": answer.content}]
+    for call in answer.calls:
+        begun = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        yield begun, [{"type": "input_json_delta", "partial_json": call.text}]
+
+
+def _reason(answer: Answer, *, called: bool) -> str:
+    if answer.finish_reason == "length":
+        return "max_tokens"
+    if called:
+        return "tool_use"
+    return "stop_sequence" if answer.stopped_at is not None else "end_turn"

@@ -1,0 +1,70 @@
+"""What a protocol of agents is: how a request is read, and how an answer, a stream and an error are told."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from atropos_agent.gateway.asked import Answer, Asked, Refusal
+
+
+class Protocol(ABC):
+    """One protocol. It keeps nothing: one object serves every session.
+
+    ping: what a stream holds while nothing can be told yet. prefix: of the ids that are made of an answer's number.
+    """
+
+    ping: bytes = b": ping\n\n"
+
+    @abstractmethod
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        """Return what is asked. Raises Refusal, which names what can't be honoured."""
+
+    @abstractmethod
+    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+        """Return the body of an answer."""
+
+    @abstractmethod
+    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+        """Yield an answer as server-sent events."""
+
+    @abstractmethod
+    def error(self, refusal: Refusal) -> Mapping[str, Any]:
+        """Return the body of an error."""
+
+    @abstractmethod
+    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+        """Return an error as the last event of a stream."""
+
+
+def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
+    """Return a server-sent event."""
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return head + b"data: " + dumped(data) + b"\n\n"
+
+
+def dumped(value: Any) -> bytes:
+    """Return a value as JSON, with "?" for halves of surrogate pairs, which have no UTF-8."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return orjson.dumps(_sound(value))
+
+
+def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
+    """Return the names of a request's settings that are not followed."""
+    return tuple(sorted(name for name, value in body.items() if name not in known and value is not None))
+
+
+def _sound(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace").decode()
+        case Mapping():
+            return {_sound(key): _sound(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_sound(one) for one in value]
+    return value

@@ -1,0 +1,53 @@
+"""What is refused by name, because nothing here can honour it.
+
+Tools that a provider runs, servers that a provider asks and contents that it fetches from an address are ways out of
+a sandbox: they are refused in every form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from atropos_agent.gateway.asked import Refusal
+from atropos_agent.gateway.fields import wrong
+
+PROVIDER = "is run by a provider, and here is none: give the agent a tool of its own, or switch it off"
+_SAYS = {
+    "logit_bias": "sampling is the rollout's own; leave it out",
+    "functions": "is an old form: send tools",
+    "function_call": "is an old form: send tool_choice",
+    "logprobs": "logprobs are the rollout's own: its rows hold them",
+    "top_logprobs": "logprobs are the rollout's own: its rows hold them",
+    "echo": "is not served",
+    "audio": "only text is served",
+    "web_search_options": PROVIDER,
+    "mcp_servers": PROVIDER,
+    "container": PROVIDER,
+    "background": "only answers that are waited for are served",
+    "conversation": "conversations are not kept by name: send the history",
+    "prompt": "stored prompts are a provider's: send messages",
+    "suffix": "is not served",
+}
+"""By field: why it is refused where it asks for anything."""
+
+
+def check(body: Mapping[str, Any]) -> None:
+    """Raise Refusal for a request's fields that can't be honoured."""
+    for name, why in _SAYS.items():
+        if body.get(name) not in (None, False, 0, {}, [], ""):
+            raise wrong(name, why)
+    if body.get("n") not in (None, 1):
+        raise wrong("n", "there is one choice; ask several times for more")
+    if any(one != "text" for one in body.get("modalities") or ()):
+        raise wrong("modalities", "only text is served")
+
+
+def part(kind: Any, where: str) -> Refusal:
+    """Return the refusal of a part of a message that can't be shown to the model."""
+    return wrong(where, f"{str(kind)[:60]!r} can't be shown to the model: only text can, and nothing by its address")
+
+
+def tool(kind: Any, where: str) -> Refusal:
+    """Return the refusal of a tool that is none of the agent's own."""
+    return wrong(where, f"a tool of type {str(kind)[:60]!r} {PROVIDER}")

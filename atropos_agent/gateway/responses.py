@@ -1,0 +1,277 @@
+"""OpenAI's Responses.
+
+Source: https://platform.openai.com/docs/api-reference/responses
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Schemas, Told, ToldCall
+from atropos_agent.gateway.chat import ROLES, content, openai_error, schema
+from atropos_agent.gateway.protocol import Protocol, event, noted
+
+_KNOWN = ("input", "instructions", "model", "tools", "tool_choice", "max_output_tokens", "stream", "text", "include")
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+"""Items that are calls, and the key of what they hold."""
+
+
+class Responses(Protocol):
+    """Reads requests of `/v1/responses` and writes their answers.
+
+    Ids of items are made of the answer's number, so that an item that comes back tells which answer it was in.
+    """
+
+    def read(self, body: Mapping[str, Any]) -> Asked:
+        refusals.check(body)
+        shown, origins = _tools(fields.objects(body.get("tools"), "tools"))
+        messages = _messages(body, origins)
+        if isinstance(body.get("instructions"), str) and body["instructions"]:
+            messages = [Told("system", body["instructions"]), *messages]
+        choice = body.get("tool_choice")
+        forced = {} if choice in (None, "auto", "none") else {"tool_choice": _chosen(choice)}
+        said = fields.mapping(fields.mapping(body.get("text"), "text").get("format"), "text.format")
+        if said.get("type", "text") != "text":
+            forced["text.format"] = str(said["type"])[:60]
+        return Asked(
+            messages,
+            fields.text(body.get("model"), "model", default=""),
+            () if choice == "none" else shown,
+            fields.whole(body.get("max_output_tokens"), "max_output_tokens", least=1),
+            (),
+            fields.flag(body.get("stream"), "stream"),
+            _previous(fields.text(body.get("previous_response_id"), "previous_response_id", default="")),
+            forced,
+            noted(body, (*_KNOWN, "previous_response_id")),
+            {"origins": origins, "sealed": "reasoning.encrypted_content" in (body.get("include") or ())},
+        )
+
+    def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
+        return _response(answer, asked, _items(answer, asked))
+
+    def events(self, answer: Answer, asked: Asked) -> Iterator[bytes]:
+        numbers = count()
+
+        def told(kind: str, **data: Any) -> bytes:
+            return event({"type": kind, "sequence_number": next(numbers), **data}, kind)
+
+        begun = _response(answer, asked, ()) | {"status": "in_progress", "usage": None, "incomplete_details": None}
+        yield told("response.created", response=begun)
+        yield told("response.in_progress", response=begun)
+        items = _items(answer, asked)
+        for place, item in enumerate(items):
+            yield told("response.output_item.added", output_index=place, item=_begun(item))
+            for kind, data in _deltas(item):
+                yield told(kind, item_id=item["id"], output_index=place, **data)
+            yield told("response.output_item.done", output_index=place, item=item)
+        whole = _response(answer, asked, items)
+        yield told(f"response.{whole['status']}", response=whole)
+
+    def error(self, refusal: Refusal) -> Mapping[str, Any]:
+        return openai_error(refusal)
+
+    def error_event(self, refusal: Refusal, asked: Asked) -> bytes:
+        code = "context_length_exceeded" if refusal.fault is Fault.TOO_LONG else "server_error"
+        failed = _shell(asked, "resp_failed") | {
+            "status": "failed",
+            "error": {"code": code, "message": str(refusal)},
+        }
+        return event({"type": "response.failed", "sequence_number": 0, "response": failed}, "response.failed")
+
+
+def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mapping[str, Any]]]:
+    """Return the tools as the model is shown them, and what their calls are told as, by the name that is shown."""
+    shown: list[Mapping[str, Any]] = []
+    origins: dict[str, Mapping[str, Any]] = {}
+    pending = [(tool, f"tools[{place}]", "") for place, tool in enumerate(given)]
+    while pending:
+        tool, where, space = pending.pop(0)
+        match tool.get("type"):
+            case "function":
+                one = schema(tool, where)
+            case "custom":
+                # Its input is a text.
+                one = schema({**tool, "parameters": _INPUT}, where)
+            case "namespace" if not space:
+                name = fields.text(tool.get("name"), f"{where}.name")
+                inside = fields.objects(tool.get("tools"), f"{where}.tools")
+                pending[:0] = [(one, f"{where}.tools[{place}]", name) for place, one in enumerate(inside)]
+                continue
+            case other:
+                raise refusals.tool(other, f"{where}.type")
+        name = one["function"]["name"]
+        known = f"{space}__{name}" if space else name
+        origins[known] = {"type": tool["type"], "name": name, **({"namespace": space} if space else {})}
+        shown.append({**one, "function": {**one["function"], "name": known}})
+    return shown, origins
+
+
+_INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+
+
+def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]]) -> list[Told]:
+    if isinstance(body.get("input"), str):
+        return [Told("user", body["input"])]
+    shown = {(one.get("namespace"), one["name"]): name for name, one in origins.items()}
+    found: list[Told] = []
+    for place, item in enumerate(fields.objects(body.get("input"), "input")):
+        told = _told(item, f"input[{place}]", shown)
+        last = found[-1] if found else None
+        if last is not None and last.role == told.role == "assistant" and _one(last, told):
+            text = "\n".join(part for part in (last.text, told.text) if part)
+            thinking = "\n".join(part for part in (last.thinking, told.thinking) if part is not None) or None
+            handle = last.handle if last.handle is not None else told.handle
+            found[-1] = replace(last, text=text, calls=(*last.calls, *told.calls), thinking=thinking, handle=handle)
+        else:
+            found.append(told)
+    return found
+
+
+def _one(last: Told, told: Told) -> bool:
+    """Tell whether two items may be parts of one reply."""
+    return last.handle is None or told.handle is None or last.handle == told.handle
+
+
+def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str]) -> Told:
+    kind = item.get("type") or "message"
+    handle = _number(str(item.get("id") or item.get("encrypted_content") or ""))
+    match kind:
+        case "message":
+            role = ROLES.get(fields.text(item.get("role"), f"{where}.role"))
+            if role is None or role == "tool":
+                raise fields.wrong(f"{where}.role", "must be one of system, developer, user, assistant")
+            return Told(role, content(item.get("content"), f"{where}.content"), handle=handle)
+        case "function_call" | "custom_tool_call":
+            name = fields.text(item.get("name"), f"{where}.name")
+            said = fields.text(item.get(_CALLS[kind]), f"{where}.{_CALLS[kind]}")
+            call = ToldCall(
+                fields.text(item.get("call_id"), f"{where}.call_id"),
+                shown.get((item.get("namespace"), name), name),
+                said if kind == "function_call" else {"input": said},
+            )
+            return Told("assistant", calls=(call,), handle=handle)
+        case "function_call_output" | "custom_tool_call_output":
+            output = content(item.get("output"), f"{where}.output")
+            return Told("tool", output, call_id=fields.text(item.get("call_id"), f"{where}.call_id"))
+        case "reasoning":
+            parts = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
+            # The same text stands in both, where both are sent.
+            texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in parts))
+            return Told("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
+    raise refusals.part(kind, f"{where}.type")
+
+
+def _number(name: str) -> int | None:
+    """Return the answer's number of which an id of ours is made; None for other ids."""
+    parts = name.split("_")
+    known = len(parts) >= 3 and parts[1] == "gw" and parts[2].isdecimal() and len(parts[2]) < 10
+    return int(parts[2]) if known else None
+
+
+def _previous(name: str) -> int | None:
+    if name and _number(name) is None:
+        raise fields.wrong("previous_response_id", "is no response's id of this rollout")
+    return _number(name)
+
+
+def _chosen(choice: Any) -> str:
+    return str(choice if isinstance(choice, str) else fields.mapping(choice, "tool_choice").get("name"))[:60]
+
+
+def _items(answer: Answer, asked: Asked) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    state = "incomplete" if answer.finish_reason == "length" else "completed"
+    if answer.thinking is not None:
+        summary = [{"type": "summary_text", "text": answer.thinking}]
+        sealed = {"encrypted_content": f"rs_gw_{answer.number}"} if asked.extras["sealed"] else {}
+        items.append({"id": f"rs_gw_{answer.number}", "type": "reasoning", "summary": summary, **sealed})
+    if answer.content or not answer.calls:
+        part = {"type": "output_text", "text": answer.content, "annotations": [], "logprobs": []}
+        named = {"id": f"msg_gw_{answer.number}", "type": "message", "role": "assistant"}
+        items.append({**named, "status": state, "content": [part]})
+    for place, call in enumerate(answer.calls):
+        origin = asked.extras["origins"].get(call.name, {"type": "function", "name": call.name})
+        custom = origin["type"] == "custom"
+        kind, text = "function_call", call.text
+        if custom:
+            kind = "custom_tool_call"
+            text = str(call.call.arguments.get("input", "")) if call.call is not None else call.text
+        rest = {key: origin[key] for key in ("name", "namespace") if key in origin}
+        named = {"id": f"fc_gw_{answer.number}_{place}", "type": kind, "call_id": call.id}
+        items.append({**named, **rest, _CALLS[kind]: text, "status": state})
+    return items
+
+
+def _begun(item: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an item as it is told before its content."""
+    begun = {"summary": [], "content": [], "arguments": "", "input": "", "status": "in_progress"}
+    return {**item, **{key: value for key, value in begun.items() if key in item}}
+
+
+def _deltas(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the events that tell an item's content, with what is theirs alone."""
+    match item["type"]:
+        case "reasoning":
+            text = item["summary"][0]["text"]
+            at = {"summary_index": 0}
+            empty = {"type": "summary_text", "text": ""}
+            yield "response.reasoning_summary_part.added", {**at, "part": empty}
+            yield "response.reasoning_summary_text.delta", {**at, "delta": text}
+            yield "response.reasoning_summary_text.done", {**at, "text": text}
+            yield "response.reasoning_summary_part.done", {**at, "part": item["summary"][0]}
+        case "message":
+            (part,) = item["content"]
+            where = {"content_index": 0}
+            yield "response.content_part.added", {**where, "part": {**part, "text": ""}}
+            yield "response.output_text.delta", {**where, "delta": part["text"], "logprobs": []}
+            yield "response.output_text.done", {**where, "text": part["text"], "logprobs": []}
+            yield "response.content_part.done", {**where, "part": part}
+        case "function_call":
+            yield "response.function_call_arguments.delta", {"delta": item["arguments"]}
+            said = {"arguments": item["arguments"], "name": item["name"]}
+            yield "response.function_call_arguments.done", said
+        case "custom_tool_call":
+            yield "response.custom_tool_call_input.delta", {"delta": item["input"]}
+            yield "response.custom_tool_call_input.done", {"input": item["input"]}
+
+
+def _response(answer: Answer, asked: Asked, items: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    cut = answer.finish_reason == "length"
+    return _shell(asked, f"resp_gw_{answer.number}") | {
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": list(items),
+        "usage": {
+            "input_tokens": answer.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": answer.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": answer.prompt_tokens + answer.completion_tokens,
+        },
+    }
+
+
+def _shell(asked: Asked, name: str) -> dict[str, Any]:
+    """Return what every response holds."""
+    return {
+        "id": name,
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": asked.model,
+        "output": [],
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "parallel_tool_calls": True,
+        "temperature": None,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": None,
+        "usage": None,
+    }

@@ -1,0 +1,166 @@
+"""The gateway: an address for agents, at which every rollout has a key of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from atroposlib.envs.server_handling.server_baseline import APIServer
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway.app import UNTAKEN, Receive, Scope, Send, deny
+from atropos_agent.gateway.session import Session
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig
+
+HEAD_S = 20.0
+"""Seconds in which a request's head must have come."""
+CONNECTIONS = 4096
+"""Connections and requests at once; more are answered with 503."""
+
+
+class Gateway:
+    """Listens on loopback, or on a Unix socket, for the agents of many rollouts. Use it as `async with`.
+
+    path: of the Unix socket; None listens on a free port of 127.0.0.1.
+    address: where it listens, such as "http://127.0.0.1:41234"; "" before it is entered. On a Unix socket the host is a
+        name that means nothing.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self.address = ""
+        self._sessions: dict[bytes, Session] = {}
+
+    async def __aenter__(self) -> Gateway:
+        config = uvicorn.Config(
+            self.handle,
+            interface="asgi3",
+            http=_Connection,
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            timeout_keep_alive=120,
+            limit_concurrency=CONNECTIONS,
+        )
+        self._socket = _listening(self.path)
+        self.address = "http://gateway" if self.path else f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self._server = _Quiet(config)
+        self._serving = asyncio.create_task(self._server.serve([self._socket]))
+        await self._server.listening.wait()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._server.should_exit = self._server.force_exit = True
+        await self._serving
+        self._socket.close()
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    @contextlib.asynccontextmanager
+    async def session(
+        self,
+        server: APIServer,
+        template: ChatTemplate | None,
+        tool_format: FittedFormat,
+        config: AgentConfig | None = None,
+        **options: Any,
+    ) -> AsyncIterator[Session]:
+        """Open a rollout's session under a new key. The arguments are `Session`'s."""
+        key = secrets.token_urlsafe(24)
+        session = Session(server, template, tool_format, config, api_key=key, address=self.address, **options)
+        async with session:
+            self._sessions[key.encode()] = session
+            try:
+                yield session
+            finally:
+                del self._sessions[key.encode()]
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request of any session's agent, known by its key: the ASGI application that is served."""
+        session = self._session_of(scope)
+        if session is None:
+            await deny(scope, receive, send)
+        else:
+            await session.handle(scope, receive, send)
+
+    def _session_of(self, scope: Scope) -> Session | None:
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ").strip()
+        found = None
+        # All are compared, each in constant time, so that the time tells nothing of a key.
+        for key, session in self._sessions.items():
+            if hmac.compare_digest(key, given):
+                found = session
+        return found
+
+
+class _Connection(H11Protocol):
+    """A connection that must not take its time, and that tells when an answer was not taken.
+
+    A client that goes away with bytes unread resets the connection: then it has not had the last one."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        super().connection_made(transport)
+        self._late = self.loop.call_later(HEAD_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        begun = self.conn.their_state is not h11.IDLE
+        if begun and self._late is not None:
+            self._late.cancel()
+            self._late = None
+        elif not begun and self._late is None:
+            self._late = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+        if exc is not None and self.scope is not None:
+            extensions: Mapping[str, Callable[[], None]] = self.scope.get("extensions") or {}  # type: ignore[assignment]
+            if UNTAKEN in extensions:
+                extensions[UNTAKEN]()
+
+
+class _Quiet(uvicorn.Server):
+    """A server inside another program, which has signals of its own."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Any:
+        yield
+
+
+def _listening(path: Path | None) -> socket.socket:
+    if path is None:
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        listener.bind(("127.0.0.1", 0))
+        return listener
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    return listener

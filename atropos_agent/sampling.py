@@ -1,0 +1,200 @@
+"""A rollout's one way to sample: prompt ids in, checked ids and logprobs out, recorded, budgets and outages counted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from atroposlib.envs.server_handling.server_baseline import APIServer
+from tenacity import RetryError
+
+from atropos_agent import tracing
+from atropos_agent.engines.replies import sound, sound_chat
+from atropos_agent.tokens.chat import ChatLog
+from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.tokens.record import Record
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig, AgentError, Conditions, Counts, EngineError
+
+logger = logging.getLogger(__name__)
+
+SPARE_TOKENS = 8
+"""Left of an inference server's context window: some (SGLang) take no request that fills it to the last token."""
+GRACE_S = 15.0
+"""How long a request may still take, in seconds, that is under way when the rollout's time is over."""
+FAIR_REPLY_S, FAIR_TOKENS_PER_S = 1.0, 10.0
+"""What a reply takes from the rollout's time at most: seconds, and its tokens at this speed. An inference server that
+takes longer hangs or is slow, which is no fault of the model's."""
+CHARACTERS_OF_TOKEN = 4
+"""About as many, where an inference server returns text alone."""
+
+_TOLD = ("temperature", "top_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds", "history")
+"""Fields of `AgentConfig` that say how a model was sampled."""
+
+T = TypeVar("T")
+
+
+class Sampler:
+    """Samples a rollout's replies, several at once where it has several conversations.
+
+    server: an `APIServer` that takes token ids; one that takes messages where `template` is None.
+    config: how to sample, and the budgets. split: "train" or "eval", for atroposlib's statistics.
+
+    record: of every request and reply. counts: tokens and requests that were lost.
+    """
+
+    def __init__(self, server: APIServer, config: AgentConfig, template: ChatTemplate | None, split: str) -> None:
+        self.server = server
+        self.config = config
+        self.template = template
+        self.split = split
+        self.record = Record()
+        self.counts = Counts()
+        seconds = config.max_seconds
+        self.deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self._lost_before = self._lost_tokens
+        self._given_back_until = -math.inf
+        self._place = tracing.Place.here()
+        """Where a trace knows the rollout: a session's requests come from outside of it."""
+
+    async def sample(
+        self, conversation: Conversation | ChatLog, max_tokens: int, *, stop: Sequence[str] = ()
+    ) -> Completion:
+        """Sample one reply to a conversation's prompt, and check it against what was asked.
+
+        stop: strings that end this reply, beside the configuration's.
+        Raises EngineError, TokenMismatch, ContextOverflow."""
+        sent = list(conversation.prompt)
+        with self._place.unless_traced(), tracing.engine_call(self._model, self.config, len(sent), max_tokens) as asked:
+            completion = await self._sample(conversation, sent, max_tokens, stop)
+            tracing.tell_reply(asked, conversation.plain_messages, lambda: self._text(completion), completion)
+        return completion
+
+    def conditions(self, tools: Sequence[Mapping[str, Any]]) -> Conditions:
+        """Return under which conditions replies are sampled. tools: what the model is shown."""
+        sampling = {name: getattr(self.config, name) for name in _TOLD} | {"stop": list(self.config.stop)}
+        return Conditions(self._model, tuple(tools), sampling)
+
+    @property
+    def _model(self) -> str:
+        """What the inference server calls its model; "" for one that has no configuration."""
+        return str(getattr(getattr(self.server, "config", None), "model_name", "") or "")
+
+    def _text(self, completion: Completion) -> str:
+        return completion.text or ("" if self.template is None else self.template.decode(list(completion.ids)))
+
+    async def _sample(
+        self, conversation: Conversation | ChatLog, sent: list[int], max_tokens: int, stop: Sequence[str]
+    ) -> Completion:
+        logger.debug("prompt: %d tokens, up to %d more", len(sent), max_tokens)
+        options = {
+            "max_tokens": max_tokens,
+            "temperature": self.config.temperature,
+            "top_p": self.config.top_p,
+            "n": 1,
+            "stop": [*self.config.stop, *stop] or None,
+            "split": self.split,
+        }
+        began, outage_s = time.monotonic(), self._outage_s
+        try:
+            if self.template is None:
+                messages = conversation.plain_messages()
+                completion = sound_chat(await self._answer(self.server.chat_completion(messages=messages, **options)))
+                self._give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
+                return completion
+            answer = await self._answer(self.server.tokens_and_logprobs_completion(input_ids=sent, **options))
+            self._give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
+            completion = sound(answer, sent, self.template.unknown_id)
+            self._check_length(completion, max_tokens)
+        except AgentError as error:
+            self.counts += Counts(refused_tokens=error.lost_tokens)
+            raise
+        finally:
+            lost, self._lost_before = self._lost_tokens - self._lost_before, self._lost_tokens
+            self.counts += Counts(refused_tokens=lost)
+        self.record.add(sent, completion.ids, completion.logprobs)
+        return completion
+
+    def accept(self, completion: Completion) -> None:
+        """Tell a server that keeps replies that this one is part of its conversation now."""
+        if (accept := getattr(self.server, "accept", None)) is not None:
+            accept(completion.ids)
+
+    def remaining(self) -> float:
+        """Return seconds left."""
+        return self.deadline - time.monotonic()
+
+    def budget(self, prompt_tokens: int) -> int:
+        """Return tokens that the next reply may have."""
+        limits = [self.config.max_tokens]
+        total = self.config.max_total_tokens
+        limits += [limit - prompt_tokens for limit in (total, self.window) if limit is not None]
+        return min(limits)
+
+    @property
+    def window(self) -> int | None:
+        """Return the inference server's context window, as far as it is used; None where that is not known."""
+        window: int | None = getattr(self.server, "max_model_len", None)
+        return None if window is None else window - SPARE_TOKENS
+
+    def _check_length(self, completion: Completion, max_tokens: int) -> None:
+        """Raise EngineError for a reply that was cut off before its limit."""
+        if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
+            raise EngineError(
+                f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
+                "there is room: it has a smaller context window than it says, or a limit of its own",
+                lost_tokens=len(completion.ids),
+            )
+
+    async def _answer(self, asking: Coroutine[Any, Any, T]) -> T:
+        """Await the inference server's answer. One that has not come when the rollout's time is over proves nothing
+        against the model: it has `GRACE_S` more. Raises EngineError when it does not come."""
+        began, outage_s = time.monotonic(), self._outage_s
+        request = asyncio.ensure_future(asking)
+        try:
+            limit = self.config.request_timeout_s
+            await asyncio.wait({request}, timeout=min(limit, self.remaining()))
+            if not request.done() and self.remaining() <= 0 and self._outage_s == outage_s and await self._alive():
+                await asyncio.wait({request}, timeout=min(GRACE_S, began + limit - time.monotonic()))
+            if request.done():
+                return request.result()
+            self.counts += Counts(abandoned_requests=1)
+            raise EngineError(f"the inference server did not answer within {time.monotonic() - began:.0f} s")
+        except TimeoutError as error:
+            raise EngineError("the inference server did not answer in time") from error
+        except RetryError as error:
+            # atroposlib's own servers wrap the cause of their last attempt.
+            cause = error.last_attempt.exception()
+            raise EngineError(f"{type(cause).__name__}: {cause}") from cause
+        finally:
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
+
+    def _give_back(self, began: float, outage_s: float, tokens: int) -> None:
+        """Take from the rollout's time no more than a reply's fair share: what inference servers that fail, hang or
+        are slow have cost is not the model's. began, outage_s: when the request was sent, and the outage until then."""
+        now = time.monotonic()
+        # Time that several requests have spent side by side is given back once.
+        spent = now - max(began, self._given_back_until)
+        self._given_back_until = now
+        outage = self._outage_s - outage_s
+        self.deadline += outage + max(0.0, spent - outage - FAIR_REPLY_S - tokens / FAIR_TOKENS_PER_S)
+
+    @property
+    def _outage_s(self) -> float:
+        """Return the seconds that a `Route` has lost to servers that failed; 0 for other servers, which don't tell."""
+        return float(getattr(self.server, "outage_s", 0.0))
+
+    @property
+    def _lost_tokens(self) -> int:
+        """Return how many tokens of replies that it asked for again a `Route` has counted; 0 for other servers."""
+        return int(getattr(self.server, "lost_tokens", 0))
+
+    async def _alive(self) -> bool:
+        """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
+        ask = getattr(self.server, "alive", None)
+        return ask is None or bool(await ask())

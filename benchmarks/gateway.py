@@ -1,0 +1,161 @@
+"""What a turn through the gateway costs: our CPU, beside our own agent's, against an engine that answers at once.
+
+    python benchmarks/gateway.py [--turns 128] [--kilobytes 64] [--conversations 256]
+
+The agent is another process, which speaks Chat Completions over loopback: its CPU is not counted, reading its requests
+is. Three parts: turns at 4000 tokens of history, through the gateway and by our own agent; a conversation whose
+results are long, beside what rendering the whole history at every turn costs; many conversations at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from gateway_agent import OPENING, WORDS
+from transformers import AutoTokenizer
+
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.cpu_engine.model import locate
+from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway import Gateway
+from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig, AgentResult
+from tools import ToolRegistry
+
+CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+
+class InstantServer(TokenServer):
+    """Always samples the same reply, in no time. spent: CPU seconds of this process at each request."""
+
+    def __init__(self, ids: list[int]) -> None:
+        super().__init__(APIServerConfig(model_name="instant", base_url="", server_type="vllm"))
+        self.initialized = True
+        self.ids, self.logprobs = ids, [-0.5] * len(ids)
+        self.spent: list[float] = []
+
+    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> tuple[Any, ...]:
+        self.spent.append(time.process_time())
+        return kwargs["input_ids"], [list(self.ids)], [list(self.logprobs)], ["stop"]
+
+    @property
+    def turns_ms(self) -> list[float]:
+        """Return the CPU time between each request and the next, in milliseconds."""
+        return [1000 * (b - a) for a, b in zip(self.spent, self.spent[1:], strict=False)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=128)
+    parser.add_argument("--kilobytes", type=int, default=64, help="of each result in the long conversation")
+    parser.add_argument("--conversations", type=int, default=256)
+    options = parser.parse_args()
+    asyncio.run(measure(options.turns, options.kilobytes, options.conversations))
+
+
+async def measure(turns: int, kilobytes: int, conversations: int) -> None:
+    template = ChatTemplate(AutoTokenizer.from_pretrained(locate("tiny")))
+    fitted = FittedFormat.of("auto", template)
+    if template.close_id is None:
+        raise RuntimeError("the tiny model's template has an end of turn")
+    ids = [*template.encode(CALL, continues=True), template.close_id]
+    short, long = WORDS * 4, (WORDS * (kilobytes * 1024 // len(WORDS) + 1))[: kilobytes * 1024]
+
+    ours = await own_agent(template, fitted, ids, short, 64)
+    theirs, _ = await through_gateway(template, fitted, ids, short, 64)
+    print(f"at 4000 tokens of history, median of 63 turns: own agent {statistics.median(ours):.2f} ms of CPU a turn,")
+    print(f"through the gateway {statistics.median(theirs):.2f} ms")
+
+    own = await own_agent(template, fitted, ids, long, turns)
+    many, result = await through_gateway(template, fitted, ids, long, turns)
+    print(f"{turns} turns with results of {kilobytes} KB, {len(result.segments)} row(s), ms of CPU a turn:")
+    for end in sorted({8, 16, 32, turns // 2, turns}):
+        if end > turns:
+            continue
+        window = slice(max(0, end - 8), end - 1)
+        rendered = f"{render_ms(template, long, end):8.1f}" if end <= 32 else "       -"
+        print(
+            f"  up to turn {end:3d}: own agent {statistics.median(own[window]):7.1f}, "
+            f"gateway {statistics.median(many[window]):7.1f}, rendering all of it {rendered}"
+        )
+
+    await many_at_once(template, fitted, ids, short, conversations)
+
+
+async def own_agent(
+    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, turns: int
+) -> Sequence[float]:
+    async def look() -> str:
+        """Look around."""
+        return told
+
+    server = InstantServer(ids)
+    agent = AtroposAgent(
+        server, ToolRegistry([look]), AgentConfig(max_steps=turns), template=template, tool_format=fitted
+    )
+    await agent.run(OPENING)
+    return server.turns_ms
+
+
+async def through_gateway(
+    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, turns: int
+) -> tuple[Sequence[float], AgentResult]:
+    server = InstantServer(ids)
+    async with Gateway() as gateway, gateway.session(server, template, fitted, AgentConfig(max_steps=turns)) as session:
+        await run_agent([session.api_key], session.base_url, len(told), turns)
+        result = await session.result()
+    assert problems(result.segments, result.record) == [None] * len(result.segments)
+    return server.turns_ms, result
+
+
+async def many_at_once(
+    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, conversations: int
+) -> None:
+    turns = 8
+    async with Gateway() as gateway, AsyncExitStack() as opened:
+        sessions = [
+            await opened.enter_async_context(gateway.session(InstantServer(ids), template, fitted))
+            for _ in range(conversations)
+        ]
+        began, spent = time.monotonic(), time.process_time()
+        await run_agent([session.api_key for session in sessions], sessions[0].base_url, len(told), turns)
+        seconds, spent = time.monotonic() - began, time.process_time() - spent
+        results = [await session.result() for session in sessions]
+    assert all(len(result.segments) == 1 and result.segments[0].turns == turns for result in results)
+    each = 1000 * spent / (conversations * turns)
+    print(f"{conversations} conversations at once, {turns} turns each: {seconds:.1f} s, {each:.2f} ms of CPU a turn")
+
+
+def render_ms(template: ChatTemplate, told: str, turns: int) -> float:
+    """Return the CPU time of rendering and encoding a whole history, in milliseconds."""
+    messages = [{"role": "user", "content": OPENING}]
+    for _ in range(turns - 1):
+        messages += [{"role": "assistant", "content": CALL}, {"role": "user", "content": told}]
+    began = time.process_time()
+    template.encode(template.render(messages))
+    return 1000 * (time.process_time() - began)
+
+
+async def run_agent(keys: Sequence[str], url: str, length: int, turns: int) -> None:
+    """Run the agent's process to its end."""
+    script = Path(__file__).with_name("gateway_agent.py")
+    arguments = [sys.executable, str(script), url, str(length), str(turns)]
+    agent = await asyncio.create_subprocess_exec(*arguments, stdin=asyncio.subprocess.PIPE)
+    await agent.communicate(json.dumps(keys).encode())
+    assert agent.returncode == 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Anthropic's Messages as the model: what is sent, what is read, what passes and what doesn't."""
+
+import pytest
+from werkzeug import Response
+
+from atropos_agent.engines import anthropic
+from atropos_agent.engines.anthropic import AnthropicServer, read, request
+from atropos_agent.engines.errors import ContextOverflow, OddAnswer, Refused
+from atropos_agent.tokens.chat import read_chat
+from envs.options import EngineConfig
+
+ANSWER = {
+    "type": "message",
+    "content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "It is 4."}],
+    "stop_reason": "max_tokens",
+    "usage": {"input_tokens": 9, "output_tokens": 5},
+}
+
+
+@pytest.fixture
+async def server(httpserver, monkeypatch):
+    monkeypatch.setattr(anthropic, "wait_exponential", lambda **_: lambda _state: 0.0)
+    url = httpserver.url_for("/v1")
+    server = AnthropicServer(EngineConfig(base_url=url, server_type="anthropic", model_name="m", api_key="secret"))
+    yield server
+    await server.close()
+
+
+def ask(server):
+    return server.chat_completion(messages=[{"role": "user", "content": "2 + 2?"}], max_tokens=9, temperature=1.0)
+
+
+def test_a_request_says_what_openais_would():
+    messages = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "tool", "content": "c"},
+        {"role": "user", "content": "d"},
+    ]
+    assert request("m", {"messages": messages, "max_tokens": 7, "temperature": 1.5, "stop": ["x"]}) == {
+        "model": "m",
+        "max_tokens": 7,
+        "temperature": 1.0,
+        "system": "Be brief.",
+        "stop_sequences": ["x"],
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": "c\n\nd"},
+        ],
+    }
+
+
+async def test_a_reply_is_read_with_its_thinking(server, httpserver):
+    httpserver.expect_request("/v1/messages", headers={"x-api-key": "secret"}).respond_with_json(ANSWER)
+    completion = read_chat(await ask(server))
+    assert (completion.text, completion.finish_reason) == ("<think>\nHm.\n</think>\n\nIt is 4.", "length")
+    assert server.sampled == 1
+
+
+async def test_what_passes_is_asked_again(server, httpserver):
+    httpserver.expect_ordered_request("/v1/messages").respond_with_json({"error": {"message": "busy"}}, 529)
+    httpserver.expect_ordered_request("/v1/messages").respond_with_data("<html>", 200)
+    httpserver.expect_ordered_request("/v1/messages").respond_with_json(ANSWER)
+    assert read_chat(await ask(server)).text
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [(401, "invalid x-api-key", Refused), (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextOverflow)],
+)
+async def test_what_does_not_pass_is_said_at_once(server, httpserver, status, message, error):
+    requests = []
+
+    def answer(request):
+        requests.append(request)
+        return Response(message, status)
+
+    httpserver.expect_request("/v1/messages").respond_with_handler(answer)
+    with pytest.raises(error):
+        await ask(server)
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize("answer", [{}, [], {"content": [{"type": "text"}]}, {**ANSWER, "usage": None}])
+def test_what_is_no_message_is_refused(answer):
+    with pytest.raises(OddAnswer, match="no message"):
+        read(answer, "the endpoint")

@@ -1,0 +1,65 @@
+"""What agents send back of our answers, in a canonical form."""
+
+import pytest
+
+from atropos_agent.gateway.asked import Answer, SaidCall, Told, ToldCall
+from atropos_agent.gateway.echo import arguments_of, echoes, same_message, same_tools
+from tools.base import ToolCall
+
+SOUND = SaidCall("c1", "say", '{"text":  "a"}', ToolCall("say", {"text": "a"}, "c1"))
+BROKEN = SaidCall("c2", "say", '{"text": "a', None)
+
+
+def answer(*calls, content="Yes.", thinking="hm"):
+    return Answer(3, thinking, content, calls, "stop", 1, 1)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Told("assistant", " Yes.\n", [ToldCall("c1", "say", '{"text":"a"}')]),
+        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking=" hm "),
+        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})]),
+        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="a summary", handle=3),
+    ],
+)
+def test_what_means_the_same_is_an_echo(told):
+    assert echoes(told, answer(SOUND))
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        Told("user", "Yes.", [ToldCall("c1", "say", {"text": "a"})]),
+        Told("assistant", "No.", [ToldCall("c1", "say", {"text": "a"})]),
+        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "b"})]),
+        Told("assistant", "Yes.", [ToldCall("c1", "shout", {"text": "a"})]),
+        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="other"),
+        Told("assistant", "Yes."),
+    ],
+)
+def test_what_was_changed_is_none(told):
+    assert not echoes(told, answer(SOUND))
+
+
+def test_the_id_of_a_broken_call_tells_it_whatever_became_of_it():
+    assert echoes(Told("assistant", "Yes.", [ToldCall("c2", "invalid", {"error": "x"})]), answer(BROKEN))
+    assert echoes(Told("assistant", 'Yes.\n{"text": "a'), answer(BROKEN))
+    assert not echoes(Told("assistant", "Yes.", [ToldCall("c1", "invalid", {})]), answer(BROKEN, SOUND))
+
+
+def test_messages_are_compared_without_white_space_at_their_ends():
+    assert same_message(Told("tool", "a\n", call_id="c"), Told("tool", "a", call_id="c"))
+    assert not same_message(Told("tool", "a", call_id="c"), Told("tool", "a", call_id="d"))
+
+
+def test_tools_are_a_set():
+    one, two = ({"type": "function", "function": {"name": name}} for name in "ab")
+    assert same_tools([one, two], [two, one])
+    assert not same_tools([one], [one, two])
+
+
+def test_arguments_that_are_no_json_are_text():
+    assert arguments_of(ToldCall("c", "say", "")) == {}
+    assert arguments_of(ToldCall("c", "say", "{x")) == "{x"
+    assert arguments_of(ToldCall("c", "say", "[" * 100_000)) == "[" * 100_000

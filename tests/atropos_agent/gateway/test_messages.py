@@ -1,0 +1,61 @@
+"""Messages."""
+
+import json
+
+from agents import AGENTS, opened
+from native import DONE, Said, asks
+
+from atropos_agent.gateway.asked import Fault, Refusal, Told
+from atropos_agent.gateway.messages import Messages
+
+
+def test_a_message_is_told_in_parts_and_a_bill_is_left_out():
+    system = [
+        {"type": "text", "text": "x-anthropic-billing-header: cc_version=2"},
+        {"type": "text", "text": "Be good."},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "a", "content": "x", "cache_control": {"type": "ephemeral"}},
+        {"type": "tool_result", "tool_use_id": "b", "is_error": True},
+        {"type": "text", "text": "Go on."},
+    ]
+    asked = Messages().read({"system": system, "messages": [{"role": "user", "content": results}]})
+    assert list(asked.messages) == [
+        Told("system", "Be good."),
+        Told("tool", "x", call_id="a"),
+        Told("tool", "", call_id="b"),
+        Told("user", "Go on."),
+    ]
+
+
+async def test_why_a_reply_ended(fitted):
+    replies = [DONE, asks("one"), DONE, Said(content="a b"), Said(spoiled="malformed")]
+    async with opened(fitted, replies) as (client, _):
+        told = []
+        for number, more in enumerate(({}, {}, {"max_tokens": 1}, {"stop_sequences": ["b"]}, {})):
+            agent = AGENTS["messages"](client, **more)
+            agent.user(f"go {number}")
+            told.append(json.loads((await client.call(agent.path, agent.request()))[2]))
+    assert [one["stop_reason"] for one in told] == ["end_turn", "tool_use", "max_tokens", "stop_sequence", "end_turn"]
+    assert told[3]["stop_sequence"] == "b"
+    assert told[4]["content"][0]["type"] == "text"
+
+
+async def test_a_signature_tells_the_answer(fitted):
+    async with opened(fitted, [asks("one", thinking="hm"), DONE]) as (client, _):
+        agent = AGENTS["messages"](client)
+        agent.user("go")
+        reply = await agent.ask()
+        assert reply["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "gw-0"}
+        reply["content"][0]["thinking"] = ""
+        agent.results(reply)
+        await agent.ask()
+        assert len((await client.session.result()).segments) == 1
+
+
+def test_errors_are_anthropics():
+    assert Messages().error(Refusal("x", Fault.OURS)) == {
+        "type": "error",
+        "error": {"type": "api_error", "message": "x"},
+    }
+    assert Messages().error(Refusal("x", Fault.TOO_LONG))["error"]["type"] == "invalid_request_error"

@@ -1,0 +1,106 @@
+"""Random trees of requests: whatever agents do, each sampled token is in one row or counted."""
+
+import asyncio
+from copy import deepcopy
+
+from agents import ChatAgent, assert_every_token_is_accounted_for, opened
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from native import DONE, Said, asks
+
+REPLIES = [
+    asks("one"),
+    DONE,
+    Said((("say", {"text": "one"}), ("say", {"text": "two", "times": 2}))),
+    asks("one", thinking="hm", content="So."),
+    Said(spoiled="malformed"),
+    Said(),
+    asks("one"),
+    Said(spoiled="cut"),
+]
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["ask", "ask", "ask", "again", "cut", "away", "together", "fork", "edit", "drop", "title", "new"]
+        ),
+        st.integers(0, 7),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+@settings(max_examples=30)
+@given(STEPS)
+def test_whatever_agents_do_each_token_is_accounted_for(fitted, steps):
+    asyncio.run(play(fitted, steps))
+
+
+async def play(fitted, steps):
+    async with opened(fitted, REPLIES * 8) as (client, engine):
+        agents = [fresh(client, "go")]
+        for kind, number in steps:
+            await step(client, engine, agents, kind, number)
+        result = await client.session.result()
+    assert_every_token_is_accounted_for(result, engine)
+    told = result.metadata["gateway"]
+    assert sum(told["branches"].values()) == len(engine.exchanges) == len(result.steps)
+    assert sum(row.turns for row in result.segments) == len(engine.exchanges) - told["branches"].get(
+        "side call", 0
+    ) - told["branches"].get("untaken", 0)
+
+
+def fresh(client, question):
+    agent = ChatAgent(client)
+    agent.user(question)
+    return agent
+
+
+async def step(client, engine, agents, kind, number):
+    agent = agents[number % len(agents)]
+    match kind:
+        case "ask":
+            await go_on(agent, await agent.ask())
+        case "again":
+            await agent.ask(keep=False)
+            await go_on(agent, await agent.ask())
+        case "cut":
+            await agent.ask(cut=40 * number, keep=False)
+        case "away":
+            engine.gate.clear()
+            gone = asyncio.Event()
+            asking = asyncio.create_task(agent.ask(keep=False, gone=gone))
+            await asyncio.sleep(0)
+            gone.set()
+            await asking
+            engine.gate.set()
+            for _ in range(9):  # what is sampled is taken in
+                await asyncio.sleep(0)
+        case "together":
+            await asyncio.gather(*(one.ask(keep=False) for one in [*agents, agent]))
+        case "fork":
+            other = ChatAgent(client)
+            replies = [n for n, message in enumerate(agent.history) if message["role"] != "assistant"]
+            other.history = deepcopy(agent.history[: replies[number % len(replies)] + 1])
+            other.user("another way")
+            agents.append(other)
+        case "edit":
+            agent.history[number % len(agent.history)]["content"] = f"edited {number}"
+        case "drop":
+            last = max((n for n, message in enumerate(agent.history) if message["role"] == "assistant"), default=None)
+            if last is not None:
+                del agent.history[last:]
+                agent.user("once more")
+        case "title":
+            title = ChatAgent(client, system="Give a title.", tools=())
+            title.user(f"go {number}")
+            await title.ask()
+        case "new":
+            agents.append(fresh(client, f"task {number}"))
+
+
+async def go_on(agent, reply):
+    if agent.calls(reply):
+        agent.results(reply)
+    else:
+        agent.user("and now?")

@@ -1,0 +1,137 @@
+"""One rollout: budgets, failures, its end, and the journal."""
+
+import asyncio
+
+import pytest
+from agents import AGENTS, ChatAgent, Told, assert_every_token_is_accounted_for, opened
+from jinja2 import TemplateError
+from native import DONE, asks
+
+from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.types import EngineError, StopReason
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+@pytest.mark.parametrize(
+    ("reason", "options"),
+    [
+        (StopReason.MAX_STEPS, {"max_steps": 1}),
+        (StopReason.TIME, {"max_seconds": 0.05}),
+        (StopReason.MAX_TOKENS, {"max_total_tokens": 1}),
+    ],
+)
+async def test_a_budget_ends_with_the_error_at_which_agents_stop(fitted, kind, reason, options):
+    async with opened(fitted, [asks("one")] * 2, **options) as (client, _):
+        agent = AGENTS[kind](client)
+        agent.user("go")
+        with pytest.raises(Told) as caught:
+            agent.results(await agent.ask())
+            await asyncio.sleep(0.06)
+            await agent.ask()
+        result = await client.session.result()
+    assert caught.value.status == 400
+    assert "prompt is too long" in caught.value.body["error"]["message"]
+    assert (result.stop_reason, result.success) == (reason, False)
+
+
+async def test_a_full_context_window_is_a_budget(fitted):
+    async with opened(fitted, [asks("one")]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask())
+        engine.failing = ContextOverflow("the window is full")
+        with pytest.raises(Told, match="context_length_exceeded"):
+            await agent.ask()
+        result = await client.session.result()
+    assert result.stop_reason is StopReason.MAX_TOKENS
+    assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_a_failing_engine_is_no_result(fitted):
+    async with opened(fitted, [asks("one")]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask())
+        engine.failing = EngineError("it is gone")
+        for _ in range(2):
+            with pytest.raises(Told, match="it is gone") as caught:
+                await agent.ask()
+        assert caught.value.status == 500
+        engine.failing = None
+        with pytest.raises(Told, match="it is gone"):
+            await agent.ask()
+        with pytest.raises(EngineError) as failed:
+            await client.session.result()
+    partial = failed.value.partial
+    assert (len(partial.segments), partial.stop_reason) == (1, None)
+    assert_every_token_is_accounted_for(partial, engine)
+
+
+async def test_a_rollout_that_has_ended_answers_no_more(fitted):
+    async with opened(fitted, [DONE]) as (client, engine):
+        await client.session.result()
+        agent = ChatAgent(client)
+        agent.user("go")
+        with pytest.raises(Told, match="ended"):
+            await agent.ask()
+    assert not engine.options
+
+
+async def test_what_is_sampled_when_a_rollout_ends_is_abandoned_and_counted(fitted):
+    async with opened(fitted, [DONE]) as (client, engine):
+        engine.gate.clear()
+        agent = ChatAgent(client)
+        agent.user("go")
+        asking = asyncio.create_task(agent.ask())
+        for _ in range(9):
+            await asyncio.sleep(0)
+        assert engine.options
+        result = await client.session.result()
+        with pytest.raises(Told, match="ended"):
+            await asking
+    assert (result.counts.abandoned_requests, result.segments) == (1, ())
+
+
+async def test_an_agents_settings_are_not_followed_but_its_limit_is(fitted):
+    async with opened(fitted, [DONE, DONE], temperature=0.7, max_tokens=50) as (client, engine):
+        for wanted in (10, 500):
+            agent = ChatAgent(client, temperature=0.0, max_tokens=wanted)
+            agent.user(f"go {wanted}")
+            await agent.ask()
+        result = await client.session.result()
+    assert [one["max_tokens"] for one in engine.options] == [10, 50]
+    assert {one["temperature"] for one in engine.options} == {0.7}
+    assert result.metadata["gateway"]["not_followed"] == {"temperature": 2}
+
+
+async def test_results_and_calls_are_told_of_each_turn(fitted):
+    async with opened(fitted, [asks("one"), DONE]) as (client, _):
+        agent = ChatAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask(), "it is one")
+        await agent.ask()
+        result = await client.session.result()
+    assert [call.name for call in result.steps[0].calls] == ["say"]
+    assert [one.content for one in result.steps[0].results] == ["it is one"]
+    assert (result.final_response, result.stop_reason) == ("done", StopReason.ANSWERED)
+    assert [message["role"] for message in result.messages] == ["system", "user", "assistant", "user", "assistant"]
+
+
+async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitted, monkeypatch):
+    def refuses(*_, **__):
+        raise TemplateError("roles must alternate")
+
+    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        reply = await agent.ask()
+        agent.results(reply)
+        with monkeypatch.context() as patched:
+            patched.setattr(fitted.template, "continuation", refuses)
+            with pytest.raises(Told, match="roles must alternate") as caught:
+                await agent.ask()
+        assert caught.value.status == 400
+        await agent.ask()
+        result = await client.session.result()
+    assert len(result.segments) == 1
+    assert_every_token_is_accounted_for(result, engine)
