@@ -6,26 +6,25 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
-from tenacity import RetryError
 
+from atropos_agent import tracing
 from atropos_agent.engines.errors import ContextOverflow
-from atropos_agent.engines.replies import sound, sound_chat
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.hermes import Hermes
+from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.chat import ChatLog
-from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.tokens.record import Record
+from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import (
     AgentConfig,
@@ -33,7 +32,6 @@ from atropos_agent.types import (
     AgentResult,
     AgentStep,
     Counts,
-    EngineError,
     Message,
     Reply,
     SequenceData,
@@ -44,22 +42,10 @@ from tools.base import ToolCall, ToolRegistry, ToolResult
 
 logger = logging.getLogger(__name__)
 
-SPARE_TOKENS = 8
-"""Left of an inference server's context window: some (SGLang) take no request that fills it to the last token."""
-
-GRACE_S = 15.0
-"""How long a request may still take, in seconds, that is under way when the rollout's time is over."""
-FAIR_REPLY_S, FAIR_TOKENS_PER_S = 1.0, 10.0
-"""What a reply takes from the rollout's time at most: seconds, and its tokens at this speed. An inference server that
-takes longer hangs or is slow, which is no fault of the model's."""
 LATE_S = 5.0
 """How long a tool that is cut short may take to end, in seconds. One that takes longer stood still."""
-CHARACTERS_OF_TOKEN = 4
-"""About as many, where an inference server returns text alone."""
 
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
-
-T = TypeVar("T")
 
 
 class AtroposAgent:
@@ -176,37 +162,36 @@ class _Run:
         self.config = agent.config
         self.managed = managed
         self.conversation = conversation
-        self.record = Record()
+        self.sampler = Sampler(managed.server, agent.config, agent.template, agent.split)
         self.steps: list[AgentStep] = []
         self.counts = Counts()
         self.final = ""
-        seconds = self.config.max_seconds
-        self.deadline = math.inf if seconds is None else time.monotonic() + seconds
 
     async def loop(self, max_steps: int) -> StopReason:
         for index in range(max_steps):
-            reason = await self.step(index)
+            with tracing.turn(index):
+                reason = await self.step(index)
             if reason is not None:
                 return reason
         return StopReason.MAX_STEPS
 
     async def step(self, index: int) -> StopReason | None:
         """Sample one reply and run its calls. Returns why the run ends, or None."""
-        if self.remaining() <= 0:
+        if self.sampler.remaining() <= 0:
             return StopReason.TIME
         prompt = self.conversation.prompt
-        budget = self.budget(len(prompt))
+        budget = self.sampler.budget(len(prompt))
         if budget <= 0:
             return StopReason.MAX_TOKENS
         started = time.monotonic()
+        segment, start = len(self.conversation.segments) - 1, len(prompt)
         try:
-            completion = await self.sample(prompt, budget)
+            completion = await self.sampler.sample(self.conversation, budget)
         except ContextOverflow as error:
             logger.info("the run ends because the inference server's context window is full: %s", error)
             return StopReason.MAX_TOKENS
-        segment, start = len(self.conversation.segments) - 1, len(prompt)
         text = self.conversation.add_reply(completion)
-        _accept(self.managed.server)
+        self.sampler.accept(completion)
         logger.debug("reply (%s): %s", completion.finish_reason, text)
         step = AgentStep(
             index,
@@ -270,114 +255,26 @@ class _Run:
                 return results, StopReason.SUBMITTED
         return results, None
 
-    async def sample(self, prompt: list[int], max_tokens: int) -> Completion:
-        """Sample one reply to `prompt`, and check it against what was asked."""
-        logger.debug("prompt: %d tokens, up to %d more", len(prompt), max_tokens)
-        server = self.managed.server
-        options = {
-            "max_tokens": max_tokens,
-            "temperature": self.config.temperature,
-            "top_p": self.config.top_p,
-            "n": 1,
-            "stop": list(self.config.stop) or None,
-            "split": self.agent.split,
-        }
-        sent = list(prompt)
-        began, outage_s, lost_tokens = time.monotonic(), _outage_s(server), _lost_tokens(server)
-        try:
-            if self.agent.template is None:
-                messages = self.conversation.plain_messages()
-                completion = sound_chat(await self.answer(server.chat_completion(messages=messages, **options)))
-                self.give_back(began, outage_s, len(completion.text or "") // CHARACTERS_OF_TOKEN)
-                return completion
-            answer = await self.answer(server.tokens_and_logprobs_completion(input_ids=sent, **options))
-            self.give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
-            completion = sound(answer, sent, self.agent.template.unknown_id)
-            self.check_length(completion, max_tokens)
-        except AgentError as error:
-            self.counts += Counts(refused_tokens=error.lost_tokens)
-            raise
-        finally:
-            self.counts += Counts(refused_tokens=_lost_tokens(server) - lost_tokens)
-        self.record.add(sent, completion.ids, completion.logprobs)
-        return completion
-
-    def check_length(self, completion: Completion, max_tokens: int) -> None:
-        """Raise EngineError for a reply that was cut off before its limit."""
-        if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
-            raise EngineError(
-                f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
-                "there is room: it has a smaller context window than it says, or a limit of its own",
-                lost_tokens=len(completion.ids),
-            )
-
-    async def answer(self, asking: Coroutine[Any, Any, T]) -> T:
-        """Await the inference server's answer. One that has not come when the rollout's time is over proves nothing
-        against the model: it has `GRACE_S` more. Raises EngineError when it does not come."""
-        server, began = self.managed.server, time.monotonic()
-        outage_s = _outage_s(server)
-        request = asyncio.ensure_future(asking)
-        try:
-            limit = self.config.request_timeout_s
-            await asyncio.wait({request}, timeout=min(limit, self.remaining()))
-            if not request.done() and self.remaining() <= 0 and _outage_s(server) == outage_s and await _alive(server):
-                await asyncio.wait({request}, timeout=min(GRACE_S, began + limit - time.monotonic()))
-            if request.done():
-                return request.result()
-            self.counts += Counts(abandoned_requests=1)
-            raise EngineError(f"the inference server did not answer within {time.monotonic() - began:.0f} s")
-        except TimeoutError as error:
-            raise EngineError("the inference server did not answer in time") from error
-        except RetryError as error:
-            # atroposlib's own servers wrap the cause of their last attempt.
-            cause = error.last_attempt.exception()
-            raise EngineError(f"{type(cause).__name__}: {cause}") from cause
-        finally:
-            request.cancel()
-            await asyncio.gather(request, return_exceptions=True)
-
-    def give_back(self, began: float, outage_s: float, tokens: int) -> None:
-        """Take from the rollout's time no more than a reply's fair share: what inference servers that fail, hang or
-        are slow have cost is not the model's. began, outage_s: when the request was sent, and the outage until then."""
-        spent = time.monotonic() - began
-        outage = _outage_s(self.managed.server) - outage_s
-        self.deadline += outage + max(0.0, spent - outage - FAIR_REPLY_S - tokens / FAIR_TOKENS_PER_S)
-
     async def execute(self, call: ToolCall) -> ToolResult:
-        remaining = self.remaining()
+        remaining = self.sampler.remaining()
         if remaining <= 0:
             raise _OutOfTime
         try:
             async with asyncio.timeout(None if remaining == math.inf else remaining):
-                result = await self.agent._execute(call)
+                with tracing.tool_call(call) as called:
+                    result = await self.agent._execute(call)
+                    tracing.tell_result(called, result)
                 if self.config.tool_delay_s:
                     await asyncio.sleep(self.config.tool_delay_s)
         except TimeoutError as error:
-            if self.remaining() > 0:
+            if self.sampler.remaining() > 0:
                 raise
-            if self.remaining() < -LATE_S:
+            if self.sampler.remaining() < -LATE_S:
                 what = f"{call.name} did not end when it was cut short: what runs it stands still"
                 raise SandboxTimeout(what) from error
             raise _OutOfTime from error
         logger.debug("%s(%s) -> %s", call.name, call.arguments, result.content)
         return result
-
-    def remaining(self) -> float:
-        """Return seconds left."""
-        return self.deadline - time.monotonic()
-
-    def budget(self, prompt_tokens: int) -> int:
-        """Return tokens that the next reply may have."""
-        limits = [self.config.max_tokens]
-        total = self.config.max_total_tokens
-        limits += [limit - prompt_tokens for limit in (total, self.window) if limit is not None]
-        return min(limits)
-
-    @property
-    def window(self) -> int | None:
-        """Return the inference server's context window, as far as it is used; None where that is not known."""
-        window: int | None = getattr(self.managed.server, "max_model_len", None)
-        return None if window is None else window - SPARE_TOKENS
 
     @cached_property
     def rows(self) -> tuple[SequenceData, ...]:
@@ -398,10 +295,11 @@ class _Run:
             segments=self.rows,
             messages=tuple(self.conversation.plain_messages()),
             error=error,
-            record=tuple(self.record.exchanges),
-            counts=self.counts,
+            record=tuple(self.sampler.record.exchanges),
+            counts=self.counts + self.sampler.counts,
             carries_tokens=self.agent.template is not None,
             drift=self.drift,
+            conditions=self.sampler.conditions(self.agent.tools.schemas),
         )
 
     def publish(self) -> None:
@@ -433,28 +331,6 @@ async def _session(server: ServerManager | APIServer, template: ChatTemplate | N
     else:
         async with server.managed_server(tokenizer=template.tokenizer) as managed:
             yield managed
-
-
-def _outage_s(server: APIServer) -> float:
-    """Return the seconds that a `Route` has lost to servers that failed; 0 for other servers, which don't tell."""
-    return float(getattr(server, "outage_s", 0.0))
-
-
-def _accept(server: APIServer) -> None:
-    """Tell a server that keeps replies that the last one is part of the conversation now."""
-    if (accept := getattr(server, "accept", None)) is not None:
-        accept()
-
-
-def _lost_tokens(server: APIServer) -> int:
-    """Return how many tokens of replies that it asked for again a `Route` has counted; 0 for other servers."""
-    return int(getattr(server, "lost_tokens", 0))
-
-
-async def _alive(server: APIServer) -> bool:
-    """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
-    ask = getattr(server, "alive", None)
-    return ask is None or bool(await ask())
 
 
 def _first(server: ServerManager | APIServer) -> APIServer:

@@ -35,6 +35,8 @@ class StopReason(enum.StrEnum):
     MAX_TOKENS = "max_tokens"
     """Prompt and replies together reached the token budget."""
     TIME = "time"
+    BROKE_OFF = "broke_off"
+    """The agent's program ended in the middle of its work: it crashed, or could not go on from a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ class SequenceData:
     policy_version: of the oldest weights that had a part in a reply; None where the inference server
         does not say.
     thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
+    branch: of which kind of the rollout's conversations the row is (`atropos_agent.gateway.Branch`).
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -130,6 +133,7 @@ class SequenceData:
     turns: int = 0
     policy_version: int | None = None
     thinking_kept: bool = False
+    branch: str = "main"
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):
@@ -190,15 +194,19 @@ class AgentStep:
 class Exchange:
     """One request to the inference server and its reply, as they went over the wire.
 
-    extends: the prompt begins with all of the prompt before it and that one's reply.
+    extends: the prompt begins with all of an earlier prompt and that one's reply.
     given: the prompt's ids, without that beginning.
     ids, logprobs: the reply, of equal length.
+    back: how many exchanges earlier the one stands that is extended; normally it is the one before.
+    untrained: why the reply is in no row; "" where it is in one.
     """
 
     extends: bool
     given: Sequence[int]
     ids: Sequence[int]
     logprobs: Sequence[float]
+    back: int = 1
+    untrained: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +238,19 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Conditions:
+    """Under which conditions an agent worked.
+
+    model: what the inference server calls it. tools: what it was shown, in OpenAI's function format. sampling: what
+    every request said beside its prompt, and the budgets of the run, by `AgentConfig`'s names.
+    """
+
+    model: str = ""
+    tools: Sequence[Mapping[str, Any]] = ()
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class AgentResult:
     """What an agent did, from its first message to its last.
 
@@ -242,6 +263,7 @@ class AgentResult:
     drift: how the last prompt differs from what the chat template itself makes of the conversation (see
         `atropos_agent.tokens.drift`); None where it does not.
     metadata: what else a caller wants to keep with the result.
+    conditions: under which it worked.
     """
 
     success: bool
@@ -256,6 +278,7 @@ class AgentResult:
     counts: Counts = Counts()
     carries_tokens: bool = True
     drift: str | None = None
+    conditions: Conditions = Conditions()
 
     @property
     def sampled_tokens(self) -> int:

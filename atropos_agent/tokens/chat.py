@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from atropos_agent.tokens.conversation import Completion
+from atropos_agent.tokens.conversation import Completion, Place
 from atropos_agent.types import THINK, THINK_END, EngineError, Message, SequenceData
 
 
@@ -18,6 +18,14 @@ class ChatLog:
         self.prompt: list[int] = []
 
     thinking_open = False
+
+    def place(self) -> Place:
+        """Return where the conversation stands now."""
+        return Place(0, 0, len(self.messages), 0, None, False, ())
+
+    def fork(self, place: Place) -> ChatLog:
+        """Return a conversation that goes on from a place which this one has passed."""
+        return ChatLog(self.messages[: place.messages])
 
     def add_reply(self, completion: Completion) -> str:
         """Take in a reply; returns its text."""
@@ -32,7 +40,7 @@ class ChatLog:
         """Take in what comes before the next reply."""
         self.messages += messages
 
-    def rows(self) -> list[SequenceData]:
+    def rows(self, only: object = None) -> list[SequenceData]:
         """Return no rows: there are no token ids."""
         return []
 

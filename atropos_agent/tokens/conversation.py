@@ -8,7 +8,8 @@ trained in exactly one segment.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -28,6 +29,9 @@ class Literals(Protocol):
 
     def __call__(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]: ...
 
+
+_STATE = ("thinking_open", "_settled", "_last", "_answered", "_end", "_sent", "_written", "_kinds")
+"""What of a conversation changes with every turn, beside its messages and segments."""
 
 _TAGS = re.compile(f"{THINK}|{THINK_END}")
 
@@ -72,6 +76,21 @@ class _Segment:
         self.turns += 1
         known = [version for version in (self.version, completion.version) if version is not None]
         self.version = min(known, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A point that a conversation has passed, from which another can go on (`Conversation.fork`)."""
+
+    segment: int
+    """Number of the segment in which it lies."""
+    tokens: int
+    """Ids of that segment up to there."""
+    messages: int
+    turns: int
+    version: int | None
+    thinking_kept: bool
+    state: tuple[object, ...]
 
 
 @dataclass(slots=True)
@@ -182,12 +201,53 @@ class Conversation:
         else:
             self._start_segment(prompt)
 
-    def rows(self) -> list[SequenceData]:
-        """Return a row for each segment that holds a sampled token, cut behind its last sampled token."""
+    def place(self) -> Place:
+        """Return where the conversation stands now."""
+        last = self.segments[-1]
+        return Place(
+            len(self.segments) - 1,
+            len(last.tokens),
+            len(self.messages),
+            last.turns,
+            last.version,
+            last.thinking_kept,
+            (*(getattr(self, name) for name in _STATE[:-2]), tuple(self._written), frozenset(self._kinds)),
+        )
+
+    def fork(self, place: Place) -> Conversation:
+        """Return a conversation that goes on from a place which this one has passed. It shares nothing with this one
+        that changes; sampled tokens before the place stand in both."""
+        given = self.segments[place.segment]
+        last = _Segment(
+            given.tokens[: place.tokens],
+            given.masked[: place.tokens],
+            given.logprobs[: place.tokens],
+            place.turns,
+            place.version,
+            place.thinking_kept,
+            [called for called in given.called if called[1] <= place.tokens],
+        )
+        forked = copy(self)
+        forked.segments = [*self.segments[: place.segment], last]
+        forked.messages = self.messages[: place.messages]
+        for name, value in zip(_STATE, place.state, strict=True):
+            setattr(forked, name, value)
+        forked._written, forked._kinds = dict.fromkeys(forked._written), set(forked._kinds)
+        return forked
+
+    def rows(self, only: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> list[SequenceData]:
+        """Return a row for each segment that holds a trained token, cut behind its last one.
+
+        only: the replies that are trained, by segments, as (start, end); None trains all."""
         rows = []
         for index, segment in enumerate(self.segments):
-            end = len(segment.masked)
-            while end and segment.masked[end - 1] == IGNORED:
+            masked, logprobs = segment.masked, segment.logprobs
+            if only is not None:
+                masked, logprobs = [IGNORED] * len(masked), [NO_LOGPROB] * len(logprobs)
+                for start, stop in only.get(index, ()):
+                    masked[start:stop], logprobs[start:stop] = segment.masked[start:stop], segment.logprobs[start:stop]
+            end = len(masked)
+            while end and masked[end - 1] == IGNORED:
                 end -= 1
             if not end:
                 continue
@@ -195,8 +255,8 @@ class Conversation:
                 SequenceData(
                     self.template.decode(segment.tokens[:end]),
                     segment.tokens[:end],
-                    segment.masked[:end],
-                    segment.logprobs[:end],
+                    masked[:end],
+                    logprobs[:end],
                     segment=index,
                     turns=segment.turns,
                     policy_version=segment.version,

@@ -6,7 +6,8 @@ It is written where requests leave and replies arrive, apart from the bookkeepin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from atropos_agent.types import IGNORED, NO_LOGPROB, Exchange, SequenceData
@@ -14,24 +15,46 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, Exchange, SequenceData
 
 @dataclass(slots=True)
 class Record:
-    """Requests and replies of one run, in order."""
+    """Requests and replies of one run, in order: a forest, where a run has several conversations."""
 
     exchanges: list[Exchange] = field(default_factory=list)
-    _prompt: Sequence[int] = ()
-    _reply: Sequence[int] = ()
+    _tips: dict[int, Sequence[int]] = field(default_factory=dict)
+    """Prompts of the exchanges that none extends yet, by their numbers; the last one stands last."""
+    _following: dict[int | None, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Numbers of the exchanges that extend one; those that extend none stand at None."""
 
-    def add(self, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> None:
-        """Write down a request's prompt, which must not change afterwards, and the reply to it."""
-        middle, end = len(self._prompt), len(self._prompt) + len(self._reply)
-        extends = (
-            middle > 0
-            and list(prompt[middle:end]) == list(self._reply)
+    def add(self, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> int:
+        """Write down a request's prompt, which must not change afterwards, and the reply to it. Returns its number."""
+        number = len(self.exchanges)
+        extended, end = self._extended(prompt)
+        back = 1 if extended is None else number - extended
+        self.exchanges.append(Exchange(extended is not None, tuple(prompt[end:]), tuple(ids), tuple(logprobs), back))
+        if extended is not None:
+            self._tips.pop(extended, None)
+        self._tips[number] = prompt
+        self._following[extended].append(number)
+        return number
+
+    def _extended(self, prompt: Sequence[int]) -> tuple[int | None, int]:
+        """Return which exchange a prompt extends, the last one rather than others, and where its reply ends there."""
+        for number in reversed(self._tips):
+            known, reply = self._tips[number], self.exchanges[number].ids
+            middle, end = len(known), len(known) + len(reply)
             # The longest part last: comparing what is the same object costs next to nothing.
-            and prompt[:middle] == self._prompt
-        )
-        given = prompt[end:] if extends else prompt
-        self._prompt, self._reply = prompt, tuple(ids)
-        self.exchanges.append(Exchange(extends, tuple(given), self._reply, tuple(logprobs)))
+            if middle and tuple(prompt[middle:end]) == reply and prompt[:middle] == known:
+                return number, end
+        found, length = None, 0
+        pending = [(number, 0) for number in self._following[None]]
+        while pending:
+            number, start = pending.pop()
+            exchange = self.exchanges[number]
+            middle = start + len(exchange.given)
+            end = middle + len(exchange.ids)
+            if tuple(prompt[start:middle]) == exchange.given and tuple(prompt[middle:end]) == exchange.ids:
+                if end > length:
+                    found, length = number, end
+                pending += [(following, end) for following in self._following[number]]
+        return found, length
 
 
 def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> list[str | None]:
@@ -39,31 +62,24 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
 
     Rows are compared by content, wherever they were split. Each must be the beginning of one sequence of requests, in
     which each extends the one before and its reply, and train whole replies of it with their logprobs. No reply is
-    trained twice. Where none of the rows differs, all of them must train every reply.
+    trained twice, and none that is left out for a reason. Where none of the rows differs, all of them must train every
+    other reply.
     """
-    sequences = [sequence for sequence in _sequences(exchanges) if sequence.replies]
+    forest = _Forest.of(list(exchanges))
     found: list[str | None] = []
-    trained: set[_Place] = set()
+    trained: set[int] = set()
     for number, row in enumerate(rows):
         try:
-            of = _sequence_of(row, number, sequences)
-            places = [(of, start) for start in _trained(row, sequences[of])]
-            if twice := trained.intersection(places):
-                raise _Differs(f"the reply at place {min(twice)[1]} is trained in another row, too")
+            trained |= forest.trained(row, number, trained)
         except _Differs as difference:
             found.append(str(difference))
         else:
-            trained.update(places)
             found.append(None)
-    lost = sum(len(sequence.replies) for sequence in sequences) - len(trained)
+    lost = sum(1 for exchange in forest.exchanges if exchange.ids and not exchange.untrained) - len(trained)
     if lost and not any(found):
-        said = f"there are {len(rows)} rows of {len(sequences)} sequences of requests"
+        said = f"there are {len(rows)} rows of {len(forest.sequences)} sequences of requests"
         return [f"{lost} of the recorded replies are trained in no row: {said}"] * len(rows)
     return found
-
-
-_Place = tuple[int, int]
-"""A reply's: the number of its sequence, and where it starts there."""
 
 
 class _Differs(Exception):
@@ -72,59 +88,111 @@ class _Differs(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """Requests of which each extends the one before. ids: up to the last sampled one; replies: by where they start."""
+    """Requests of which each extends the one before. ids: up to the last sampled one; replies: numbers of exchanges
+    that say the same, by where their replies start."""
 
     ids: list[int]
-    replies: dict[int, Exchange]
+    replies: dict[int, list[int]]
 
 
-def _sequences(exchanges: Iterable[Exchange]) -> list[_Sequence]:
-    found: list[_Sequence] = []
+@dataclass(frozen=True, slots=True)
+class _Forest:
+    """Recorded exchanges, and a sequence for each reply that is followed by none."""
+
+    exchanges: Sequence[Exchange]
+    sequences: Sequence[_Sequence]
+
+    @classmethod
+    def of(cls, exchanges: Sequence[Exchange]) -> _Forest:
+        """Tell which exchanges extend which. Of several that say the same any may be the one that is extended."""
+        groups: list[tuple[int | None, list[int]]] = []
+        known: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], int] = {}
+        group_of: list[int] = []
+        for number, exchange in enumerate(exchanges):
+            before = group_of[number - exchange.back] if exchange.extends else None
+            group = known.setdefault((before, tuple(exchange.given), tuple(exchange.ids)), len(groups))
+            if group == len(groups):
+                groups.append((before, []))
+            groups[group][1].append(number)
+            group_of.append(group)
+        inner = {before for before, _ in groups}
+        sequences = []
+        for last in range(len(groups)):
+            if last not in inner and (sequence := _sequence(last, groups, exchanges)).replies:
+                sequences.append(sequence)
+        return cls(exchanges, sequences)
+
+    def trained(self, row: SequenceData, number: int, already: Collection[int]) -> set[int]:
+        """Return which exchanges' replies a row trains. already: those that others do. Raises _Differs."""
+        tokens = list(row.tokens)
+        # Normally the row's own; several may be alike up to the row's end.
+        ordered = sorted(range(len(self.sequences)), key=lambda of: of != number)
+        differences: list[_Differs] = []
+        for of in ordered:
+            if self.sequences[of].ids[: len(tokens)] == tokens:
+                try:
+                    return self._trained(row, self.sequences[of], already)
+                except _Differs as difference:
+                    differences.append(difference)
+        if differences:
+            raise differences[0]
+        if number < len(self.sequences):
+            raise _Differs(f"tokens: {first_difference(tokens, self.sequences[number].ids)}")
+        raise _Differs(f"tokens: there are only {len(self.sequences)} sequences of requests")
+
+    def _trained(self, row: SequenceData, sequence: _Sequence, already: Collection[int]) -> set[int]:
+        """Return which replies of a sequence a row trains. Raises _Differs where it trains anything else."""
+        mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
+        found: set[int] = set()
+        for start, alike in sequence.replies.items():
+            end = start + len(self.exchanges[alike[0]].ids)
+            if all(token == IGNORED for token in row.masked_tokens[start:end]):
+                continue
+            of = self._one_of(alike, list(row.logprobs[start:end]), start, already)
+            mask[start:end], logprobs[start:end] = self.exchanges[of].ids, self.exchanges[of].logprobs
+            found.add(of)
+        for name, ours, recorded in (
+            ("masked_tokens", list(row.masked_tokens), mask),
+            ("logprobs", list(row.logprobs), logprobs),
+        ):
+            if ours != recorded:
+                raise _Differs(f"{name}: {first_difference(ours, recorded)}")
+        if not found:
+            raise _Differs("masked_tokens: nothing is trained")
+        return found
+
+    def _one_of(self, alike: Sequence[int], logprobs: list[float], start: int, already: Collection[int]) -> int:
+        """Return which of exchanges that say the same a row trains at a place: one of its logprobs that may be."""
+        same = [of for of in alike if list(self.exchanges[of].logprobs) == logprobs]
+        if not same:
+            return alike[0]  # from which the row differs
+        kept = [of for of in same if not self.exchanges[of].untrained]
+        if not kept:
+            why = self.exchanges[same[0]].untrained
+            raise _Differs(f"masked_tokens: the reply at place {start} was to be left out: {why}")
+        free = [of for of in kept if of not in already]
+        if not free:
+            raise _Differs(f"the reply at place {start} is trained in another row, too")
+        return free[0]
+
+
+def _sequence(last: int, groups: Sequence[tuple[int | None, list[int]]], exchanges: Sequence[Exchange]) -> _Sequence:
+    """Return the sequence that ends with a group of exchanges that say the same."""
+    path: list[int] = []
+    at: int | None = last
+    while at is not None:
+        path.append(at)
+        at = groups[at][0]
+    sequence = _Sequence([], {})
     pending: list[int] = []
-    for exchange in exchanges:
-        if not exchange.extends:
-            found.append(_Sequence([], {}))
+    for group in reversed(path):
+        alike = groups[group][1]
+        pending += exchanges[alike[0]].given
+        if exchanges[alike[0]].ids:
+            sequence.replies[len(sequence.ids) + len(pending)] = alike
+            sequence.ids.extend([*pending, *exchanges[alike[0]].ids])
             pending = []
-        pending += exchange.given
-        if exchange.ids:
-            found[-1].replies[len(found[-1].ids) + len(pending)] = exchange
-            found[-1].ids.extend([*pending, *exchange.ids])
-            pending = []
-    return found
-
-
-def _sequence_of(row: SequenceData, number: int, sequences: Sequence[_Sequence]) -> int:
-    """Return the number of the sequence with which a row begins: normally the row's own. Raises _Differs."""
-    tokens = list(row.tokens)
-    for of in sorted(range(len(sequences)), key=lambda n: n != number):
-        if sequences[of].ids[: len(tokens)] == tokens:
-            return of
-    if number < len(sequences):
-        raise _Differs(f"tokens: {first_difference(tokens, sequences[number].ids)}")
-    raise _Differs(f"tokens: there are only {len(sequences)} sequences of requests")
-
-
-def _trained(row: SequenceData, sequence: _Sequence) -> list[int]:
-    """Return where the replies start that a row trains. Raises _Differs where it trains anything else."""
-    mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
-    starts = [
-        start
-        for start, reply in sequence.replies.items()
-        if any(token != IGNORED for token in row.masked_tokens[start : start + len(reply.ids)])
-    ]
-    for start in starts:
-        reply = sequence.replies[start]
-        mask[start : start + len(reply.ids)] = reply.ids
-        logprobs[start : start + len(reply.ids)] = reply.logprobs
-    for name, ours, recorded in (
-        ("masked_tokens", list(row.masked_tokens), mask),
-        ("logprobs", list(row.logprobs), logprobs),
-    ):
-        if ours != recorded:
-            raise _Differs(f"{name}: {first_difference(ours, recorded)}")
-    if not starts:
-        raise _Differs("masked_tokens: nothing is trained")
-    return starts
+    return sequence
 
 
 def first_difference(ours: Sequence[float], theirs: Sequence[float], *, around: int = 3) -> str:

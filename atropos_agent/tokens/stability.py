@@ -85,7 +85,9 @@ class Stability:
     def _following(self, message: Message, i: int) -> list[Message]:
         """Return what follows a reply: its results where it has calls, else marks in the shape of the new messages."""
         if "tool_calls" in message and (i < 401 or any("tool_call_id" in one for one in self.messages)):
-            return results_of(message, i)
+            results = results_of(message, i)
+            said = [one for one in self.messages if i >= 401 and "tool_call_id" not in one]
+            return results + shaped(said, i + len(results), self.frame)
         following = shaped(self.messages, i, self.frame)
         ids = [one["tool_call_id"] for one in following if "tool_call_id" in one]
         if not ids or self.template.takes_results_behind_text((ids[0], ids[-1])):

@@ -91,8 +91,10 @@ class ChatTemplate:
             raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
         self.folds_system = fold_system or not self._keeps([{"role": "system", "content": mark(0)}, user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
-        self.moves_late_system = not self._keeps(
-            [user(0), reply(1), {"role": "system", "content": mark(2)}, user(3), reply(4), user(5)]
+        late = {"role": "system", "content": mark(2)}
+        self.moves_late_system = not (
+            self._keeps([user(0), reply(1), late, user(3), reply(4), user(5)])
+            and self._keeps([user(0), reply(1), late])
         )
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         generation = opening[opening.index(mark(0)) :]

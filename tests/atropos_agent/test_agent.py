@@ -297,16 +297,16 @@ class Slow(ScriptedServer):
 
 
 async def test_the_time_of_a_slow_inference_server_is_not_the_rollouts(tokenizer, monkeypatch):
-    monkeypatch.setattr("atropos_agent.agent.FAIR_REPLY_S", 0.0)
-    monkeypatch.setattr("atropos_agent.agent.FAIR_TOKENS_PER_S", 1000.0)
+    monkeypatch.setattr("atropos_agent.sampling.FAIR_REPLY_S", 0.0)
+    monkeypatch.setattr("atropos_agent.sampling.FAIR_TOKENS_PER_S", 1000.0)
     server = Slow([*[call("add", a=1, b=2)] * 4, "done"], tokenizer)
-    server.pause_s = 0.4
-    result = await AtroposAgent(server, TOOLS, AgentConfig(max_seconds=1.0), tokenizer).run("Add.")
-    assert result.stop_reason is StopReason.ANSWERED, "two seconds, of which its tokens are worth a tenth"
+    server.pause_s = 1.0
+    result = await AtroposAgent(server, TOOLS, AgentConfig(max_seconds=3.0), tokenizer).run("Add.")
+    assert result.stop_reason is StopReason.ANSWERED, "five seconds, of which its tokens are worth a little"
 
 
 async def test_sampling_at_a_fair_speed_is_the_rollouts_time(tokenizer, monkeypatch):
-    monkeypatch.setattr("atropos_agent.agent.FAIR_REPLY_S", 0.3)
+    monkeypatch.setattr("atropos_agent.sampling.FAIR_REPLY_S", 0.3)
     server = Slow([*[call("add", a=1, b=2)] * 9, "done"], tokenizer)
     server.pause_s = 0.3
     result = await AtroposAgent(server, TOOLS, AgentConfig(max_seconds=1.0), tokenizer).run("Add.")
@@ -316,7 +316,7 @@ async def test_sampling_at_a_fair_speed_is_the_rollouts_time(tokenizer, monkeypa
 async def test_a_request_without_an_answer_is_the_inference_servers_failure_however_little_time_is_left(
     tokenizer, monkeypatch
 ):
-    monkeypatch.setattr("atropos_agent.agent.GRACE_S", 0.1)
+    monkeypatch.setattr("atropos_agent.sampling.GRACE_S", 0.1)
     server = Slow(["done"], tokenizer)
     server.pause_s = 60.0
     for limits in ({"max_seconds": 0.2}, {"request_timeout_s": 0.2}, {"max_seconds": 0.1, "request_timeout_s": 0.1}):

@@ -152,7 +152,7 @@ async def test_a_reply_that_comes_soon_after_the_end_is_the_last_and_in_a_row(to
 
 
 async def test_a_reply_that_does_not_come_is_in_no_row_is_told_and_is_our_failure(tokenizer, monkeypatch):
-    monkeypatch.setattr("atropos_agent.agent.GRACE_S", 0.05)
+    monkeypatch.setattr("atropos_agent.sampling.GRACE_S", 0.05)
     template = ChatTemplate(tokenizer)
     server = Late([sampled(template, call("one"), "stop"), sampled(template, "late", "stop")])
     with pytest.raises(EngineError) as caught:
@@ -329,3 +329,22 @@ async def test_a_system_prompt_that_moves_costs_a_row_a_turn_unless_it_is_folded
         assert_rows_are_the_truth(result, exchanges)
         rows[fold] = len(result.segments)
     assert rows == {False: 3, True: 1}
+
+
+def test_a_fork_goes_on_from_a_place_that_was_passed_and_shares_nothing_that_changes(tokenizer):
+    template = ChatTemplate(tokenizer)
+    reply = Completion([*template.encode("Yes.", continues=True), template.close_id], [-0.5] * 3, "stop")
+    whole = Conversation(template, [{"role": "user", "content": "go"}])
+    whole.add_reply(Completion(reply.ids, [-0.5] * len(reply.ids), "stop"))
+    place, before = whole.place(), list(whole.prompt)
+    whole.add_messages([{"role": "user", "content": "one"}])
+    whole.add_reply(Completion(reply.ids, [-0.25] * len(reply.ids), "stop"))
+    forked, kept = whole.fork(place), list(whole.prompt)
+    assert forked.prompt == before
+    forked.add_messages([{"role": "user", "content": "two"}])
+    again = Conversation(template, [{"role": "user", "content": "go"}])
+    again.add_reply(Completion(reply.ids, [-0.5] * len(reply.ids), "stop"))
+    again.add_messages([{"role": "user", "content": "two"}])
+    assert forked.prompt == again.prompt
+    assert whole.prompt == kept
+    assert [row.trained for row in whole.rows({0: [(len(before) - len(reply.ids), len(before))]})] == [len(reply.ids)]

@@ -2,6 +2,7 @@
 the field, put back in, makes them fail."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from families import REAL, TEMPLATES, family, real
@@ -12,7 +13,7 @@ from truth import Turn, assert_truth, play
 
 from atropos_agent.tokens.conversation import Completion, Conversation, _Segment
 from atropos_agent.tokens.encoding import Encoder
-from atropos_agent.tokens.record import problems
+from atropos_agent.tokens.record import Record, problems
 from atropos_agent.tokens.stability import Stability
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Exchange, SequenceData
@@ -61,7 +62,10 @@ def rollouts(draw):
 
 
 @pytest.mark.long(25)
-@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=4 * settings.default.max_examples,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(number=st.integers(0, 1000), rollout=rollouts())
 def test_any_conversation_makes_true_rows(families, number, rollout):
     tokenizer, template = list(families.values())[number % len(families)]
@@ -322,3 +326,62 @@ async def test_unquoted_content_would_write_control_tokens(smollm2_tokenizer, mo
     content_writes_control_tokens(monkeypatch)
     _, spoiled, _ = await rolled_out(smollm2_tokenizer, "plain", "control tokens in a result", "stop")
     assert written(spoiled) > written(clean)
+
+
+def trains(tokens, trained, logprob=-0.5):
+    """A row that trains the places from `trained` on."""
+    places = range(len(tokens))
+    return SequenceData(
+        "",
+        tokens,
+        [token if place in trained else IGNORED for place, token in zip(places, tokens, strict=True)],
+        [logprob if place in trained else NO_LOGPROB for place in places],
+    )
+
+
+def a_forest():
+    """A conversation with a branch behind its first reply, and another beside it."""
+    record = Record()
+    record.add([1, 2], [3], [-0.5])
+    record.add([9], [8], [-0.5])
+    record.add([1, 2, 3, 4], [5], [-0.5])
+    record.add([1, 2, 3, 6], [7], [-0.5])
+    record.add([1, 2, 3, 4, 5, 6], [7], [-0.5])
+    return record.exchanges
+
+
+def test_a_record_finds_what_each_request_goes_on_from():
+    exchanges = a_forest()
+    assert [(one.extends, one.back, list(one.given)) for one in exchanges] == [
+        (False, 1, [1, 2]),
+        (False, 1, [9]),
+        (True, 2, [4]),
+        (True, 3, [6]),
+        (True, 2, [6]),
+    ]
+
+
+def test_rows_of_branches_are_replayed_and_train_what_they_share_once():
+    main, branch, other = trains([1, 2, 3, 4, 5, 6, 7], {2, 4, 6}), trains([1, 2, 3, 6, 7], {4}), trains([9, 8], {1})
+    assert problems([main, branch, other], a_forest()) == [None] * 3
+    twice = trains([1, 2, 3, 6, 7], {2, 4})
+    assert problems([main, twice, other], a_forest())[1] == "the reply at place 2 is trained in another row, too"
+    assert "1 of the recorded replies" in problems([main, branch], a_forest())[0]
+
+
+def test_what_is_left_out_for_a_reason_is_in_no_row():
+    exchanges = a_forest()
+    exchanges[1] = replace(exchanges[1], untrained="side call")
+    rows = [trains([1, 2, 3, 4, 5, 6, 7], {2, 4, 6}), trains([1, 2, 3, 6, 7], {4})]
+    assert problems(rows, exchanges) == [None, None]
+    assert "side call" in problems([*rows, trains([9, 8], {1})], exchanges)[2]
+
+
+def test_replies_that_are_alike_are_told_apart_by_their_logprobs():
+    record = Record()
+    record.add([1], [2], [-0.5])
+    record.add([1], [2], [-0.25])
+    record.add([1, 2, 3], [4], [-0.5])
+    rows = [trains([1, 2, 3, 4], {1, 3}), trains([1, 2], {1}, -0.25)]
+    assert problems(rows, record.exchanges) == [None, None]
+    assert problems([rows[0], trains([1, 2], {1}, -0.125)], record.exchanges)[1].startswith("logprobs")

@@ -1,0 +1,265 @@
+"""Tell OpenTelemetry what a rollout does: its spans, and the names of everything that they say.
+
+Without a tracer nothing is recorded: OpenTelemetry's API alone does nothing. A run sets one by `--env.otlp_url`
+(`envs.running.telemetry`); a program of one's own that uses this package may set its global provider instead.
+
+    invoke_agent            a rollout, from the sandbox to the verdict
+      sandbox …             what is done with its sandbox
+      turn                  a reply and its calls
+        chat                one request to an inference server
+        execute_tool        one call
+      verifier
+
+Names are those of OpenTelemetry's semantic conventions for generative AI where they have one; ours begin with
+`atropos.`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opentelemetry import trace
+from opentelemetry.context import Context, attach, detach, get_current
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from atropos_agent.types import AgentConfig, AgentResult, Message
+from tools.base import ToolCall, ToolResult
+
+if TYPE_CHECKING:
+    from atropos_agent.tokens.conversation import Completion
+
+T = TypeVar("T")
+
+SCOPE = "atropos_agent"
+
+# Of the conventions
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+AGENT = "gen_ai.agent.name"
+CONVERSATION = "gen_ai.conversation.id"
+REQUEST_MODEL = "gen_ai.request.model"
+TEMPERATURE = "gen_ai.request.temperature"
+TOP_P = "gen_ai.request.top_p"
+MAX_TOKENS = "gen_ai.request.max_tokens"
+FINISH_REASONS = "gen_ai.response.finish_reasons"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+TOOL = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+TOOL_CALL = "gen_ai.tool.call.id"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
+EVALUATION = "gen_ai.evaluation.result"
+EVALUATION_NAME = "gen_ai.evaluation.name"
+EVALUATION_SCORE = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL = "gen_ai.evaluation.score.label"
+ERROR_TYPE = "error.type"
+
+# Ours
+TASK = "atropos.task.id"
+GROUP = "atropos.group"
+MEMBER = "atropos.member"
+STEP = "atropos.step"
+EVALUATING = "atropos.evaluating"
+REWARD = "atropos.reward"
+VERDICT = "atropos.verdict"
+SOLVED = "atropos.solved"
+STOP_REASON = "atropos.stop_reason"
+TURNS = "atropos.turns"
+TURN = "atropos.turn"
+POLICY_VERSION = "atropos.policy_version"
+IS_ERROR = "atropos.tool.is_error"
+
+MAX_TEXT = 16_384
+"""Characters of a message, an argument or a result that a span holds, where it may hold any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Where spans go. content: whether they hold what was said; else they hold how much."""
+
+    tracer: Tracer
+    content: bool = False
+
+
+_TELEMETRY: ContextVar[Telemetry | None] = ContextVar("telemetry", default=None)
+
+
+@contextmanager
+def telling(telemetry: Telemetry) -> Iterator[None]:
+    """Send the spans of this block, and of tasks that are begun in it, to `telemetry`."""
+    before = _TELEMETRY.get()
+    _TELEMETRY.set(telemetry)
+    try:
+        yield
+    finally:
+        _TELEMETRY.set(before)
+
+
+@contextmanager
+def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
+    """Record a span. told: its attributes, without those that are None. An exception makes it one of an error."""
+    telemetry = _TELEMETRY.get()
+    tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
+    # What OpenTelemetry itself notes of an exception quotes it as it is.
+    with tracer.start_as_current_span(
+        _clean(name), kind=kind, record_exception=False, set_status_on_exception=False
+    ) as found:
+        tell(found, told or {})
+        try:
+            yield found
+        except BaseException as error:
+            tell_failure(found, error)
+            raise
+
+
+@asynccontextmanager
+async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+    """Enter and leave what takes its time for that, and record both."""
+    async with AsyncExitStack() as stack:
+        with span(f"{what} open"):
+            value = await stack.enter_async_context(manager)
+        yield value
+        with span(f"{what} close"):
+            await stack.aclose()
+
+
+def tell(found: Span, told: Mapping[str, Any]) -> None:
+    """Add attributes to a span, without those that are None."""
+    if found.is_recording():
+        known = {key: value for key, value in told.items() if value is not None}
+        found.set_attributes({key: _clean(value) if isinstance(value, str) else value for key, value in known.items()})
+
+
+def trace_environment() -> dict[str, str]:
+    """Return the variables by which a program continues the current trace (W3C's Trace Context); none without one."""
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return {name.upper(): value for name, value in carrier.items()}
+
+
+@contextmanager
+def turn(index: int) -> Iterator[Span]:
+    """Record a turn, numbered from 0."""
+    with span(f"turn {index}", {TURN: index}) as found:
+        yield found
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in a trace, to which what is asked for from elsewhere belongs, such as a request to a server of ours."""
+
+    telemetry: Telemetry | None
+    context: Context
+
+    @classmethod
+    def here(cls) -> Place:
+        """Return where this is called."""
+        return cls(_TELEMETRY.get(), get_current())
+
+    @contextmanager
+    def unless_traced(self) -> Iterator[None]:
+        """Be here while the block runs, unless a span is open already."""
+        if trace.get_current_span().is_recording() or self.telemetry is None:
+            yield
+            return
+        token = attach(self.context)
+        try:
+            with telling(self.telemetry):
+                yield
+        finally:
+            detach(token)
+
+
+@contextmanager
+def engine_call(model: str, config: AgentConfig, prompt: int, most: int) -> Iterator[Span]:
+    """Record a request to an inference server. prompt: its tokens; most: how many it may answer with."""
+    told = {
+        OPERATION: "chat",
+        PROVIDER: "atropos",
+        REQUEST_MODEL: model or None,
+        TEMPERATURE: config.temperature,
+        TOP_P: config.top_p,
+        MAX_TOKENS: most,
+        INPUT_TOKENS: prompt or None,
+    }
+    with span(f"chat {model}".strip(), told, SpanKind.CLIENT) as found:
+        yield found
+
+
+def tell_reply(
+    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: Completion
+) -> None:
+    """Add a reply to the span of its request. messages: returns what it answers. text: returns it as text."""
+    reason = completion.finish_reason
+    told = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
+    tell(found, told)
+    if _holds_content(found):
+        said = {"role": "assistant", "parts": [_part(text())], "finish_reason": reason}
+        asked = [{"role": message["role"], "parts": [_part(str(message["content"]))]} for message in messages()]
+        tell(found, {INPUT_MESSAGES: json.dumps(asked), OUTPUT_MESSAGES: json.dumps([said])})
+
+
+@contextmanager
+def tool_call(call: ToolCall) -> Iterator[Span]:
+    """Record a call of a tool."""
+    told = {OPERATION: "execute_tool", TOOL: call.name, TOOL_TYPE: "function", TOOL_CALL: call.id or None}
+    with span(f"execute_tool {call.name[:100]}", told) as found:
+        if _holds_content(found):
+            tell(found, {TOOL_ARGUMENTS: json.dumps(call.arguments, default=str)[:MAX_TEXT]})
+        yield found
+
+
+def tell_result(found: Span, result: ToolResult) -> None:
+    """Add a result to the span of its call. An error of a tool is the model's affair: the span is no error."""
+    tell(found, {IS_ERROR: result.is_error})
+    if _holds_content(found):
+        tell(found, {TOOL_RESULT: result.content[:MAX_TEXT]})
+
+
+def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: float, verdict: float) -> None:
+    """Add to a rollout's span what became of it."""
+    told = {
+        CONVERSATION: rollout,
+        REQUEST_MODEL: result.conditions.model or None,
+        INPUT_TOKENS: sum(step.prompt_tokens for step in result.steps),
+        OUTPUT_TOKENS: sum(step.completion_tokens for step in result.steps),
+        TURNS: len(result.steps),
+        STOP_REASON: result.stop_reason and result.stop_reason.value,
+        REWARD: reward,
+        VERDICT: verdict,
+        SOLVED: verdict >= 1.0,
+    }
+    tell(found, told)
+    score: dict[str, str | float] = {EVALUATION_NAME: "verifier", EVALUATION_SCORE: verdict}
+    score[EVALUATION_LABEL] = "solved" if verdict >= 1.0 else "not solved"
+    found.add_event(EVALUATION, score)
+
+
+def tell_failure(found: Span, error: BaseException) -> None:
+    """Note on a span how it failed."""
+    found.set_status(Status(StatusCode.ERROR, _clean(str(error))[:MAX_TEXT]))
+    tell(found, {ERROR_TYPE: type(error).__name__})
+
+
+def _holds_content(found: Span) -> bool:
+    telemetry = _TELEMETRY.get()
+    return telemetry is not None and telemetry.content and found.is_recording()
+
+
+def _clean(text: str) -> str:
+    """Return text that UTF-8 can hold, which the protocol needs: a lone surrogate, which JSON lets a model write, would
+    cost the spans of everybody that are sent with it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _part(text: str) -> dict[str, str]:
+    return {"type": "text", "content": text[:MAX_TEXT]}
