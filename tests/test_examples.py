@@ -85,6 +85,28 @@ def test_an_environment_of_ones_own(run_example, program):
     assert group["scores"] == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("program", [["function.py"], ["-m", "envs", "function:products"]], ids=["file", "path"])
+def test_a_function_that_is_an_environment(run_example, program):
+    group, rollouts = run_example(program, multiplies)
+    assert group["scores"] == [1.0, 1.0]
+    assert [len(rollout.result.steps) for rollout in rollouts] == [2, 2]
+    assert len(group["tokens"]) == 2, "linear work is one row"
+
+
+def test_a_model_is_measured_without_a_trainer(smollm2_tokenizer, tmp_path):
+    def has_a_calculator_or_not(prompt):
+        return "no idea" if "alone." in prompt else multiplies(prompt)
+
+    smollm2_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    with ScriptedEngine(has_a_calculator_or_not, smollm2_tokenizer, root=str(tmp_path / "tokenizer")) as engine:
+        done = programs.run([EXAMPLES[0].parent / "notebook.py", engine.url], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "0.00 right; the last: no idea"
+    assert second.startswith("1.00 right; the last: ") and second.split()[-1].isdigit()
+    assert [sum(1 for _ in read_rollouts(run)) for run in (tmp_path / "runs").iterdir()] == [16, 16]
+
+
 @pytest.mark.docker
 def test_a_tool_of_ones_own(run_example, docker_backend):
     _, rollouts = run_example(SWE, runs_python, TASK, "--env.tools=submit,tool:python_tool")

@@ -1,0 +1,17 @@
+"""Functions that are environments: a rollout is a call of one, and what it returns is the reward.
+
+    @rollout(tasks=[...])
+    async def answers(task: Task, llm: LLM) -> float:
+        client = AsyncOpenAI(base_url=llm.base_url, api_key=llm.api_key)
+        ...
+
+    if __name__ == "__main__":
+        sys.exit(answers.main())      # serve, process, evaluate, doctor
+
+Importing this takes no time; `envs.functions.running` runs agents without a trainer.
+"""
+
+from envs.functions.decorated import Function, rollout, single_turn
+from envs.functions.given import LLM, Hooks, Prompt, Turn
+
+__all__ = ["LLM", "Function", "Hooks", "Prompt", "Turn", "rollout", "single_turn"]

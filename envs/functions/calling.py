@@ -1,0 +1,98 @@
+"""Call a function of the user's: on the event loop, in a thread, or in a process of its own; until it has hung."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from envs.functions.child import Child
+from envs.functions.decorated import Work
+from envs.functions.given import LLM
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ENDING_S = 5.0
+"""How long a function that is cancelled may take to end."""
+
+
+class Hung(RuntimeError):
+    """A function was not over in its time."""
+
+
+async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s: Callable[[], float]) -> Any:
+    """Return what the function returns. Raises what it raises, and Hung.
+
+    given: its parameters. limit_s: seconds that it may take, beside those for which it waited for replies
+    (`sampling_s` says how many so far). One that hangs in a thread can't be ended: it is left behind, and its model
+    does not answer any more. One in a process of its own is killed with all that it has started."""
+    child: Child | None = None
+    if work.process:
+        llm: LLM = given["llm"]
+        child = Child(work.function, given)
+        running: asyncio.Future[Any] = _in_thread(lambda: child.run(llm.reward))
+    elif inspect.iscoroutinefunction(work.function):
+        running = asyncio.ensure_future(work.function(**given))
+    else:
+        running = _in_thread(lambda: work.function(**given))
+    began = time.monotonic()
+    try:
+        while not running.done():
+            left = limit_s - (time.monotonic() - began - sampling_s())
+            if left <= 0:
+                where = "it was killed" if work.process else "give the decorator process=True, so that it can be killed"
+                raise Hung(f"{work.name} was not over after {limit_s:g} s of its own time; {where}")
+            await asyncio.wait({running}, timeout=None if left == math.inf else left)
+        result = running.result()
+        # A sync function may have called an async one.
+        return await result if inspect.isawaitable(result) else result
+    finally:
+        if child is not None:
+            child.kill()
+        await _end(running, work.name)
+
+
+async def _end(running: asyncio.Future[Any], name: str) -> None:
+    """End what is still running, and wait for it if it can be."""
+    if running.done():
+        return
+    running.cancel()
+    await asyncio.wait({running}, timeout=ENDING_S)
+    if not running.done():
+        logger.warning("%s does not end although it was cancelled; it is left behind", name)
+
+
+def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
+    """Call a function in a thread that is nobody's: one that hangs holds up neither others nor the process's end."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def tell(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(result)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
+    def work() -> None:
+        result: T | None = None
+        problem: Exception | None = None
+        try:
+            result = function()
+        except StopIteration as error:  # which a future can't hold
+            problem = RuntimeError(f"StopIteration: {error}")
+        except BaseException as error:
+            problem = error if isinstance(error, Exception) else RuntimeError(f"{type(error).__name__}: {error}")
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(tell, result, problem)
+
+    threading.Thread(target=work, daemon=True, name="function").start()
+    return future

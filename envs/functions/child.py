@@ -1,0 +1,116 @@
+"""A function in a process of its own, which can be killed.
+
+The process is forked from one that has imported the program's main module (multiprocessing's fork server), so that
+it costs milliseconds. It leads a session: what it starts ends with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import inspect
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+from envs.functions.given import LLM
+
+Give = Callable[..., None]
+
+
+class FunctionFailed(RuntimeError):
+    """A function raised in its process, or the process died; the message says what, with the traceback."""
+
+
+class Child:
+    """A call of a function in a process of its own.
+
+    function: found there under its name in its module. given: its parameters, which are pickled.
+    """
+
+    def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
+        llm: LLM = given["llm"]
+        address = (llm.base_url, llm.anthropic_url, llm.api_key, llm.model)
+        others = {name: value for name, value in given.items() if name != "llm"}
+        self._ours, theirs = multiprocessing.get_context("forkserver").Pipe()
+        self._theirs: Connection | None = theirs
+        self._process = multiprocessing.get_context("forkserver").Process(
+            target=_work, args=(theirs, function.__module__, function.__name__, address, others), daemon=True
+        )
+        self._killed = False
+
+    def run(self, reward: Give) -> Any:
+        """Return what the function returns. Blocks; `kill` ends it. reward: of the parent's `LLM`. Raises
+        FunctionFailed."""
+        self._process.start()
+        if self._killed:
+            self.kill()
+        if self._theirs is not None:
+            self._theirs.close()
+        try:
+            while True:
+                kind, said = self._ours.recv()
+                if kind == "reward":
+                    self._ours.send(_told(reward, said))
+                elif kind == "returned":
+                    return said
+                else:
+                    raise FunctionFailed(said)
+        except (EOFError, ConnectionResetError):
+            self._process.join(timeout=5)
+            what = f"its process ended with status {self._process.exitcode} before it returned"
+            raise FunctionFailed(what) from None
+        finally:
+            self._ours.close()
+
+    def kill(self) -> None:
+        """End the process, and all that it has started. Doesn't wait for that: `run` does."""
+        self._killed = True
+        if (pid := self._process.pid) is None:
+            return
+        for kill in (os.killpg, os.kill):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+
+
+def _told(reward: Give, said: tuple[float, int | None]) -> str:
+    """Pass a reward on. Returns what is wrong with it."""
+    try:
+        reward(*said)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _work(
+    pipe: Connection, module: str, name: str, address: tuple[str, str, str, str], given: Mapping[str, Any]
+) -> None:
+    """Call the function, and tell what it returned: the process's main function."""
+    os.setsid()
+    try:
+        # The main module of the program has another name in processes of its own.
+        found = sys.modules["__main__"] if module == "__main__" else importlib.import_module(module)
+        function = getattr(found, name)
+
+        def give(value: float, turn: int | None) -> None:
+            pipe.send(("reward", (value, turn)))
+            if problem := pipe.recv():
+                raise ValueError(problem)
+
+        result = getattr(function, "work", function)
+        result = getattr(result, "function", result)(**given, llm=LLM(*address, give))
+        if inspect.isawaitable(result):
+            result = asyncio.run(_awaited(result))
+        pipe.send(("returned", result))
+    except BaseException as error:
+        pipe.send(("raised", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+
+
+async def _awaited(awaitable: Any) -> Any:
+    return await awaitable

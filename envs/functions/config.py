@@ -1,0 +1,22 @@
+"""Options of environments that are made of functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from envs.config import AgentEnvConfig
+
+
+class FunctionConfig(AgentEnvConfig):
+    """Options of an environment that is made of a function."""
+
+    prompts: dict[str, Path] = Field(
+        default={}, description="Files in place of the function's prompt templates, as name=file"
+    )
+    sandbox: str = Field(
+        default="docker",
+        description="What makes the sandboxes of functions that take one: docker, local (without isolation), or "
+        "package.module:factory of a backend",
+    )

@@ -1,0 +1,184 @@
+"""Make an environment of a function. What takes seconds to import is imported when a command needs it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from envs.functions.config import FunctionConfig
+from envs.functions.given import Hooks, Prompt
+from envs.functions.judging import check_score, parameters_of
+from envs.functions.tasks import Tasks, read_tasks
+from envs.types import Task
+from sandboxes.naming import meant
+
+if TYPE_CHECKING:
+    from envs.functions.environment import FunctionEnv
+
+GIVEN = ("task", "llm", "sandbox", "seat", "config")
+"""What a function may ask for by the names of its parameters, beside its resources."""
+TRAINED = ("main", "sub-agent", "summary", "retry", "side call")
+"""The kinds of conversations that are trained by default."""
+ONE_TURN = ("task", "prompt")
+"""The same of a function that returns messages."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What makes a rollout. See `rollout` and `single_turn`.
+
+    parameters: names of what the function is given. score: judges the reply to messages; None where the function
+        itself says what it is worth.
+    """
+
+    function: Callable[..., Any]
+    parameters: Sequence[str]
+    tasks: Tasks
+    eval_tasks: Tasks | None = None
+    prompts: Mapping[str, Prompt] = field(default_factory=dict)
+    hooks: Sequence[Hooks] = ()
+    process: bool = False
+    over_budget: float | None = 0.0
+    trained: Collection[str] = TRAINED
+    tolerates: Collection[str] = ()
+    score: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what the environment is called."""
+        return self.function.__name__.replace("_", "-").strip("-") or "function"
+
+    def load_tasks(self, config: FunctionConfig) -> tuple[Sequence[Task], Sequence[Task]]:
+        """Return the tasks to train on and those to evaluate on. Raises BadTask."""
+        train = read_tasks(self.tasks)
+        return train, train if self.eval_tasks is None else read_tasks(self.eval_tasks)
+
+    def prompts_with(self, config: FunctionConfig) -> Mapping[str, Prompt]:
+        """Return the prompt templates, those from files in place of the function's own. Raises ValueError."""
+        found = dict(self.prompts)
+        for name, path in config.prompts.items():
+            if name not in found:
+                known = ", ".join(found) or "no prompt templates"
+                raise ValueError(f"--env.prompts.{name}: {self.name} has {known}{meant(name, found)}")
+            try:
+                found[name] = Prompt.from_file(path)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"--env.prompts.{name} {path}: {error}; give a file with a prompt template") from error
+            if set(found[name].names) != set(self.prompts[name].names):
+                names = ", ".join(self.prompts[name].names)
+                raise ValueError(f"--env.prompts.{name} {path}: it must have the names of the function's own: {names}")
+        return found
+
+
+class Function:
+    """A function that is an environment, and still what it was: called, it does as it was written.
+
+    work: the function, and what the decorator was told.
+    """
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        functools.update_wrapper(self, work.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.work.function(*args, **kwargs)
+
+    @functools.cached_property
+    def environment(self) -> type[FunctionEnv]:
+        """Return the environment's class."""
+        from envs.functions.environment import environment_of  # takes seconds
+
+        return environment_of(self.work)
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
+        from envs.cli import Program, called_as, run
+
+        return run(Program(called_as(), FunctionConfig, lambda: self.environment), argv)
+
+
+def rollout(
+    *,
+    tasks: Tasks,
+    eval_tasks: Tasks | None = None,
+    resources: Mapping[str, Prompt] | None = None,
+    hooks: Sequence[Hooks] = (),
+    process: bool = False,
+    over_budget: float | None = 0.0,
+    trained: Collection[str] = TRAINED,
+    tolerates: Collection[str] = (),
+) -> Callable[[Callable[..., Any]], Function]:
+    """Make an environment of a function, sync or async: `(task, llm, …) -> float | Verdict`.
+
+    The names of its parameters say what it is given: `task`, `llm`, `sandbox` (open for this rollout), `seat`,
+    `config`, and each resource by its name. What it raises is a failure of ours and retried; where it returns None,
+    there is no reward.
+
+    tasks, eval_tasks: tasks, or a function that returns them. Evaluated on are the tasks trained on, without others.
+    resources: prompt templates by name.
+    process: call it in a process of its own, which is killed when it hangs or the run ends. It is given no sandbox
+        there, and must be found under its name in its module.
+    over_budget: the reward where the function raises after the rollout's tokens, turns or time were over, which its
+        client was told as an error; None retries that, too.
+    trained: which of its conversations are (`atropos_agent.gateway.branches.Branch`); normally all whose replies it
+        has had whole.
+    tolerates: what its client may want forced on the model, though it is not, such as "tool_choice"; else it is refused
+        (see `atropos_agent.gateway.Session`).
+    Raises TypeError for a function that can't be called so.
+    """
+    prompts = dict(resources or {})
+
+    def decorated(function: Callable[..., Any]) -> Function:
+        parameters = parameters_of(function, (*GIVEN, *prompts), "the function of a rollout")
+        _check(function, parameters, process=process)
+        work = Work(
+            *(function, parameters, tasks, eval_tasks, prompts, tuple(hooks)),
+            process=process,
+            over_budget=over_budget,
+            trained=trained,
+            tolerates=tolerates,
+        )
+        return Function(work)
+
+    if clash := sorted(set(prompts) & set(GIVEN)):
+        raise TypeError(f"resources: {clash[0]!r} is what a function is given in any case; choose another name")
+    if wrong := [name for name, prompt in prompts.items() if not isinstance(prompt, Prompt)]:
+        raise TypeError(f"resources: {wrong[0]!r} is no Prompt; write Prompt(text)")
+    return decorated
+
+
+def single_turn(
+    *, tasks: Tasks, score: Callable[..., Any], eval_tasks: Tasks | None = None
+) -> Callable[[Callable[..., Any]], Function]:
+    """Make an environment of a function that returns messages, to which there is one reply: the simplest case.
+
+    The function is given `prompt`, the task's instruction, or `task`. It returns chat messages, or a text, which is
+    the user's message. score: judges the reply; it is given `task`, `answer` (the reply's text), `result` (the
+    `AgentResult`), by the names of its parameters. Raises TypeError for functions that can't be called so.
+    """
+    check_score(score)
+
+    def decorated(function: Callable[..., Any]) -> Function:
+        parameters = parameters_of(function, ONE_TURN, "the function that makes messages")
+        return Function(Work(function, parameters, tasks, eval_tasks, score=score))
+
+    return decorated
+
+
+def _check(function: Callable[..., Any], parameters: Sequence[str], *, process: bool) -> None:
+    """Check that a rollout can be made with a function. Raises TypeError."""
+    name = function.__name__
+    if "llm" not in parameters:
+        raise TypeError(f"{name}: without a parameter `llm` it can't ask the model anything; add one")
+    if "sandbox" not in parameters:
+        pass
+    elif process:
+        raise TypeError(f"{name}: in a process of its own it can't have the sandbox; leave `process` or `sandbox` out")
+    elif not inspect.iscoroutinefunction(function):
+        raise TypeError(f"{name}: what a sandbox does is awaited; make it an async function")
+    if process and (function.__qualname__ != function.__name__ or function.__module__ not in sys.modules):
+        raise TypeError(f"{name}: a process of its own finds it by its name; define it at the top of a module")

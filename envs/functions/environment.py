@@ -1,0 +1,197 @@
+"""The environment that a function is: its session of the gateway, a call, and what it returned as the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from atropos_agent.gateway import Gateway, Session
+from atropos_agent.gateway.asked import Asked, Refusal, Told
+from atropos_agent.types import StopReason
+from envs.base import AgentEnv
+from envs.functions.calling import Hung, call
+from envs.functions.config import FunctionConfig
+from envs.functions.decorated import Work
+from envs.functions.given import LLM
+from envs.functions.judging import judged, verdict_of
+from envs.functions.turns import TurnRewards, Turns
+from envs.judging.specs import agent_spec
+from envs.types import RESOURCES, Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
+from sandboxes.base import Backend
+from sandboxes.registry import load_backend, named_factory
+
+BUDGETS = (StopReason.MAX_TOKENS, StopReason.MAX_STEPS, StopReason.TIME)
+TURN_REWARDS = "turn_rewards"
+"""Where an `AgentResult`'s metadata say what `llm.reward` was told, by turn."""
+
+
+class FunctionEnv(AgentEnv[FunctionConfig]):
+    """An environment whose rollouts are calls of a function. Made by `environment_of`."""
+
+    name: ClassVar[str] = "function"
+    env_config_cls = FunctionConfig
+    function: ClassVar[Work]
+
+    @classmethod
+    def load_tasks(cls, config: FunctionConfig) -> tuple[Sequence[Task], Sequence[Task]]:
+        return cls.function.load_tasks(config)
+
+    @classmethod
+    async def preflight(cls, config: FunctionConfig) -> None:
+        problems: list[Exception] = []
+        try:
+            await super().preflight(config)
+        except ExceptionGroup as group:
+            problems += group.exceptions
+        for check in (cls.function.prompts_with, cls._check_sandbox):
+            try:
+                check(config)
+            except ValueError as error:
+                problems.append(error)
+        if problems:
+            raise ExceptionGroup("the environment can't be used as it is", problems)
+
+    @classmethod
+    def _check_sandbox(cls, config: FunctionConfig) -> None:
+        if "sandbox" in cls.function.parameters:
+            named_factory(config.sandbox)
+
+    async def setup(self, resources: AsyncExitStack) -> None:
+        self.prompts = self.function.prompts_with(self.config)
+        self.gateway = await resources.enter_async_context(Gateway())
+        if "sandbox" in self.function.parameters:
+            self.backend: Backend = await resources.enter_async_context(load_backend(self.config.sandbox))
+
+    async def attempt(self, task: Task, seat: Seat) -> Outcome:
+        async with AsyncExitStack() as stack:
+            sandbox = None
+            if "sandbox" in self.function.parameters:
+                image = await self.backend.ensure_image(task.image, task.context)
+                sandbox = await stack.enter_async_context(self.backend.open(agent_spec(task, image)))
+            config, split = self._sampling(seat, {"max_seconds": self._seconds(task)})
+            turns = Turns(self._serving(seat), None if self.template is None else self.template.decode)
+            opened = self.gateway.session(
+                *(turns, self.template, self.tool_format, config),
+                split=split,
+                trained=self.function.trained,
+                tolerates=self.function.tolerates,
+            )
+            session = await stack.enter_async_context(opened)
+            rewards = TurnRewards(turns)
+            model = str(self.servers[0].config.model_name)
+            llm = LLM(session.base_url, session.anthropic_url, session.api_key, model, rewards.add)
+            seat = replace(seat, recording=None)  # which is the session's
+            given = {"task": task, "llm": llm, "sandbox": sandbox, "seat": seat, "config": self.config, **self.prompts}
+            return await self._told(task, seat, llm, turns, self._called(task, given, session, turns, rewards))
+
+    async def _told(
+        self, task: Task, seat: Seat, llm: LLM, turns: Turns, calling: Coroutine[Any, Any, Outcome]
+    ) -> Outcome:
+        """Await the outcome, with the hooks told of what happens."""
+        hooks = self.function.hooks
+        if hooks:
+            turns.tell(
+                lambda tokens: _all(hook.turn_started(task, llm, tokens) for hook in hooks),
+                lambda turn: _all(hook.turn_ended(task, llm, turn) for hook in hooks),
+            )
+        try:
+            await _all(hook.rollout_started(task, llm, seat) for hook in hooks)
+            outcome = await calling
+        except Exception as error:
+            await _all(hook.rollout_ended(task, llm, error) for hook in hooks)
+            raise
+        finally:
+            calling.close()
+        await _all(hook.rollout_ended(task, llm, outcome) for hook in hooks)
+        return outcome
+
+    async def _called(
+        self, task: Task, given: Mapping[str, Any], session: Session, turns: Turns, rewards: TurnRewards
+    ) -> Outcome:
+        """Call the function and return what came of it. Raises what it raises, and AgentError where the inference
+        server failed, whatever the function made of that."""
+        work, began = self.function, time.monotonic()
+        chosen = {name: given[name] for name in work.parameters}
+        try:
+            value, problem = await call(work, chosen, self._seconds(task), lambda: turns.sampling_s), None
+        except Exception as error:
+            value, problem = None, error
+        result = await session.result()
+        await turns.told()
+        if problem is None:
+            verdict = verdict_of(work.name, value)
+        elif work.over_budget is not None and result.stop_reason in BUDGETS and not isinstance(problem, Hung):
+            verdict = Verdict(work.over_budget, f"{result.stop_reason}: then it raised {problem!r}"[:500])
+        else:
+            raise problem
+        more: dict[str, object] = (
+            {RESOURCES: {name: prompt.about for name, prompt in self.prompts.items()}} if self.prompts else {}
+        )
+        if rewards.given:
+            more[TURN_REWARDS] = rewards.of(result)
+        result = replace(result, metadata={**result.metadata, **more})
+        return Outcome(result, verdict, {"function": time.monotonic() - began})
+
+    def _seconds(self, task: Task) -> float:
+        """Return how long the function may take, beside inference servers that are slow."""
+        own = self.config.rollout_timeout_s
+        return own if task.timeout_s is None else min(own, task.timeout_s)
+
+    def reward(self, task: Task, outcome: Outcome) -> float | Reward:
+        worth = super().reward(task, outcome)
+        own = outcome.result.metadata.get(TURN_REWARDS, ())
+        if isinstance(worth, Reward) or not own:
+            return worth
+        return Reward(worth, tuple(own))
+
+
+class MessagesEnv(FunctionEnv):
+    """An environment whose rollouts are one reply each, to the messages that a function returns."""
+
+    score: ClassVar[Callable[..., Any]]
+
+    async def attempt(self, task: Task, seat: Seat) -> Outcome:
+        work = self.function
+        known = {"task": task, "prompt": task.instruction}
+        given = {name: known[name] for name in work.parameters}
+        messages = await call(work, given, self._seconds(task), lambda: 0.0)
+        told = [Told("user", messages)] if isinstance(messages, str) else [_told(work.name, one) for one in messages]
+        async with self.session(seat, max_seconds=self._seconds(task)) as session:
+            try:
+                turn = session.ask(Asked(told))
+                if turn.work is not None:
+                    await turn.work
+                turn.taken = True
+            except Refusal as refusal:
+                if (await session.result()).stop_reason not in BUDGETS:
+                    raise InfraError(Failure.ENVIRONMENT, f"{work.name}: {refusal}") from refusal
+            result = await session.result()
+        return Outcome(result, await judged(self.score, task, result))
+
+
+def environment_of(work: Work) -> type[FunctionEnv]:
+    """Return the environment that a function is."""
+    about: dict[str, object] = {"name": work.name, "function": work}
+    if work.score is None:
+        return type(work.function.__name__, (FunctionEnv,), about)
+    return type(work.function.__name__, (MessagesEnv,), {**about, "score": staticmethod(work.score)})
+
+
+def _told(name: str, message: Mapping[str, Any]) -> Told:
+    """Return a message of a function's. Raises InfraError for one that is none."""
+    try:
+        role, content = message["role"], message["content"]
+    except (TypeError, KeyError):
+        role, content = None, None
+    if role not in ("system", "user", "assistant") or not isinstance(content, str):
+        what = f"{name} returned {message!r}; a message is {{'role': 'system', 'user' or 'assistant', 'content': text}}"
+        raise InfraError(Failure.ENVIRONMENT, what[:500])
+    return Told(role, content)
+
+
+async def _all(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    for one in calls:
+        await one

@@ -1,0 +1,66 @@
+"""What a function's value is worth, and what a score makes of a reply."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from atropos_agent.types import AgentResult
+from envs.types import Failure, InfraError, Task, Verdict
+from sandboxes.base import Sandbox
+from sandboxes.naming import meant
+
+JUDGING = ("task", "answer", "result")
+"""What a score may ask for by the names of its parameters."""
+
+
+async def judged(score: Callable[..., Any], task: Task, result: AgentResult, sandbox: Sandbox | None = None) -> Verdict:
+    """Return what a score says of a reply. Raises what it raises, and InfraError for a value that is no reward."""
+    known = {"task": task, "answer": result.final_response, "result": result, "sandbox": sandbox}
+    taken = inspect.signature(score).parameters
+    value = await value_of(score(**{name: given for name, given in known.items() if name in taken}))
+    return verdict_of(getattr(score, "__name__", "the score"), value)
+
+
+def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Return the names of what a function is to be given, of those that are known. what: it is called in messages.
+    Raises TypeError for one that can't be called so."""
+    if not callable(function) or isinstance(function, type):
+        raise TypeError(f"{what} must be a function, not {function!r}")
+    name = getattr(function, "__name__", repr(function))
+    found = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise TypeError(f"{name}: {parameter} can't be given by name; name what it needs of {', '.join(known)}")
+        if parameter.name in known:
+            found.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            raise TypeError(
+                f"{name}: nothing is known as {parameter.name!r}{meant(parameter.name, known)}; "
+                f"{what} is given {', '.join(known)}; or give the parameter a default"
+            )
+    return tuple(found)
+
+
+def check_score(score: Callable[..., Any], *, sandbox: bool = False) -> None:
+    """Check that a score can be called. Raises TypeError."""
+    parameters_of(score, (*JUDGING, "sandbox") if sandbox else JUDGING, "the function that scores")
+
+
+async def value_of(value: Any) -> Any:
+    """Return a value that may have to be awaited."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def verdict_of(name: str, value: object) -> Verdict:
+    """Return what a function's value says. Raises InfraError for one that is no reward."""
+    if isinstance(value, Verdict):
+        return value
+    if value is None:
+        raise InfraError(Failure.VERIFIER, f"{name} returned nothing: there is no reward; return a number or a Verdict")
+    try:
+        return Verdict(float(value), f"{name} returned {value!r}"[:500])  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        what = f"{name} returned a {type(value).__name__}; return a number or a Verdict"
+        raise InfraError(Failure.VERIFIER, what) from None

@@ -1,0 +1,40 @@
+"""A Python function as the model: messages in, text out."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from atropos_agent.engines.chat import ChatServer
+from atropos_agent.types import EngineError
+from envs.options import EngineConfig
+
+
+def function_server(function: Callable[..., Any]) -> Callable[..., FunctionServer]:
+    """Return what makes the server of a model that is a function of the chat messages, sync or async."""
+
+    def make(config: EngineConfig, reasoning_config: Any = None) -> FunctionServer:
+        return FunctionServer(function, config)
+
+    return make
+
+
+class FunctionServer(ChatServer):
+    """A model that is a function: of chat messages, it returns the reply's text. There are no ids, and so no rows."""
+
+    def __init__(self, function: Callable[..., Any], config: EngineConfig) -> None:
+        super().__init__(config)
+        self._function = function
+
+    async def chat_completion(self, **options: Any) -> SimpleNamespace:
+        """Return the function's reply in OpenAI's shape. Raises EngineError for one that is no text."""
+        text = self._function([dict(message) for message in options["messages"]])
+        text = await text if inspect.isawaitable(text) else text
+        if not isinstance(text, str):
+            name = getattr(self._function, "__name__", "the model")
+            raise EngineError(f"{name} returned a {type(text).__name__}; a model returns a text")
+        self.sampled += 1
+        message = SimpleNamespace(content=text)
+        return SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason="stop")], usage=None)

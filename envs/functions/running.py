@@ -1,0 +1,204 @@
+"""Run an agent or a function on tasks without a trainer, from a script or a notebook.
+
+rollouts = await run(answers, ["What is 6 * 7?"], llm=EngineConfig(base_url="http://localhost:9001/v1"))
+rollouts.frame()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from envs.base import AgentEnv
+from envs.functions.decorated import Function, rollout
+from envs.functions.models import function_server
+from envs.functions.presets import Agent
+from envs.functions.tasks import Tasks, read_tasks
+from envs.options import EngineConfig, Options, UsageError
+from envs.records.atif import Place
+from envs.records.flat import rollout_row
+from envs.records.metrics import Metrics
+from envs.records.read import SavedRollout, read_at
+from envs.running.rollouts import Rollouts
+from envs.running.run import cancel, follow_load, open_rollouts
+from envs.starting import check, open_env
+from envs.types import InfraError, Seat, Task
+
+logger = logging.getLogger(__name__)
+
+CONNECT_S = 60.0
+"""How long an inference server is waited for that does not answer."""
+
+
+@dataclass(frozen=True)
+class Ran(Sequence[SavedRollout]):
+    """The rollouts of `run`, in the order of the tasks, as `read_rollouts(run_dir)` reads them.
+
+    failed: what is missing, by our fault: the task's id, the number of its sample, and the last failure.
+    """
+
+    rollouts: Sequence[SavedRollout]
+    failed: Sequence[tuple[str, int, InfraError]]
+    run_dir: Path
+
+    @overload
+    def __getitem__(self, place: int) -> SavedRollout: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[SavedRollout]: ...
+    def __getitem__(self, place: int | slice) -> SavedRollout | Sequence[SavedRollout]:
+        return self.rollouts[place]
+
+    def __len__(self) -> int:
+        return len(self.rollouts)
+
+    def __iter__(self) -> Iterator[SavedRollout]:
+        return iter(self.rollouts)
+
+    @property
+    def mean_reward(self) -> float:
+        """Return the mean reward of the rollouts that were made. Raises ValueError where there are none."""
+        if not self.rollouts:
+            raise ValueError("no rollout was made; see `failed`")
+        return sum(one.verdict.reward for one in self.rollouts) / len(self.rollouts)
+
+    def table(self) -> list[dict[str, object]]:
+        """Return a row of plain values for each rollout, as `export` writes them."""
+        return [rollout_row(one) for one in self.rollouts]
+
+    def frame(self) -> Any:
+        """Return them as a pandas data frame. Raises ImportError where pandas is not installed."""
+        try:
+            import pandas  # takes its time, and may not be there
+        except ImportError as error:
+            raise ImportError("a data frame needs pandas: pip install pandas; `table` needs nothing") from error
+        return pandas.DataFrame(self.table())
+
+
+async def run(
+    agent: Callable[..., Any] | type[AgentEnv[Any]] | Agent,
+    tasks: Tasks,
+    *,
+    llm: EngineConfig | str | Callable[..., Any],
+    concurrency: int = 8,
+    samples: int = 1,
+    progress: bool = True,
+    **options: object,
+) -> Ran:
+    """Have an agent work on tasks, and return the rollouts, which are saved as well.
+
+    agent: a function `(task, llm, …) -> float | Verdict`, decorated or not; a preset of `envs.functions.presets`; or an
+    `AgentEnv`. tasks: see `read_tasks`.
+    llm: the address of an inference server that gives token ids, or an `EngineConfig`, of which the `server_type` may
+    be "openai" or "anthropic" (no ids, and so no rows); or a function, of chat messages to a text, as the model.
+    concurrency: rollouts at the same time. samples: rollouts of each task. options: of the environment, such as
+    `max_steps`, `temperature`, `run_dir` or `attempts`.
+
+    A rollout that fails by our fault is tried again; one that never succeeds is left out and listed. Raises UsageError
+    for what can't be used, NothingWorks when no rollout ever succeeds.
+    """
+    env_cls = _environment(agent, read_tasks(tasks), llm)
+    settings = {"max_concurrent_rollouts": concurrency, **options}
+    try:
+        engine = _engine(llm)
+        config = env_cls.env_config_cls.model_validate(settings)
+    except ValidationError as error:
+        raise UsageError(f"these options are wrong: {error}") from error
+    if config.run_dir is None:
+        config.run_dir = new_run_dir(env_cls.name)
+    given = Options(env=config, openai=[engine])
+    await check(env_cls, given)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            env = await open_env(env_cls, "evaluate", given)
+    except TimeoutError:
+        raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
+    wanted = [(task, number) for task in env.tasks()[0] for number in range(samples)]
+    async with open_rollouts(env, Metrics(), len(env.tasks()[0])) as (rollouts, _):
+        following = asyncio.create_task(follow_load(env, rollouts.limiter))
+        try:
+            made, failed = await _make(rollouts, wanted, env.name, shown=progress)
+        finally:
+            await cancel([following])
+    saved = await asyncio.to_thread(lambda: [read_at(env.run_dir, place) for place in made])
+    return Ran(tuple(saved), tuple(failed), env.run_dir)
+
+
+def new_run_dir(name: str) -> Path:
+    """Return a directory that is not there yet: runs of a script may begin in the same second."""
+    first = path = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    number = 1
+    while path.exists():
+        number += 1
+        path = first.with_name(f"{first.name}-{number}")
+    path.mkdir(parents=True)
+    return path
+
+
+async def _make(
+    rollouts: Rollouts, wanted: Sequence[tuple[Task, int]], name: str, *, shown: bool
+) -> tuple[list[Place], list[tuple[str, int, InfraError]]]:
+    """Make rollouts. Returns the places of those that were made, and which were not."""
+    places: dict[int, Place] = {}
+    failed: dict[int, tuple[str, int, InfraError]] = {}
+    rewards: list[float] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=not shown) as bar:
+        line = bar.add_task(name, total=len(wanted))
+
+        async def make(at: int, task: Task, number: int) -> None:
+            try:
+                rollout, places[at] = await rollouts.make(task, Seat(member=number))
+                rewards.append(rollout.verdict.reward)
+            except InfraError as error:
+                failed[at] = task.id, number, error
+            said = f"{name}  reward {sum(rewards) / len(rewards):.3f}" if rewards else name
+            bar.update(line, advance=1, description=f"{said}  failed {len(failed)}" if failed else said)
+
+        making = {asyncio.create_task(make(at, *one)) for at, one in enumerate(wanted)}
+        try:
+            await asyncio.wait(making, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            await cancel(making)
+        for one in making:
+            if not one.cancelled():
+                one.result()
+    return [places[at] for at in sorted(places)], [failed[at] for at in sorted(failed)]
+
+
+def _environment(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[Any]]:
+    """Return the environment of an agent and these tasks."""
+    if isinstance(agent, Agent):
+        env_cls: type[AgentEnv[Any]] = agent.environment
+    elif isinstance(agent, type) and issubclass(agent, AgentEnv):
+        env_cls = agent
+    elif isinstance(agent, Function):
+        env_cls = agent.environment
+    elif callable(agent):
+        env_cls = rollout(tasks=tasks)(agent).environment
+    else:
+        raise UsageError(f"{agent!r} is no agent; give a function, a preset, or a subclass of AgentEnv")
+    more: dict[str, object] = {"load_tasks": classmethod(lambda cls, config: (tasks, tasks))}
+    if callable(llm):
+        more["server_cls"] = staticmethod(function_server(llm))
+    return type(env_cls.__name__, (env_cls,), more)
+
+
+def _engine(llm: object) -> EngineConfig:
+    """Return how the model is reached that is given as an address or as a function."""
+    if isinstance(llm, EngineConfig):
+        return llm
+    if isinstance(llm, str):
+        return EngineConfig(base_url=llm)
+    if callable(llm):
+        # Never asked for: the function is the model.
+        return EngineConfig(server_type="openai", model_name=getattr(llm, "__name__", "function"), api_key="none")
+    raise UsageError(f"llm: {llm!r} is no model; give an address, an EngineConfig, or a function")

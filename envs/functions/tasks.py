@@ -1,0 +1,44 @@
+"""Tasks as scripts have them: texts, mappings or `Task`s."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from envs.types import BadTask, Task
+
+Tasks = Iterable[Task | str | Mapping[str, Any]] | Callable[[], Iterable[Task | str | Mapping[str, Any]]]
+"""Tasks, or a function that returns them."""
+
+_FIELDS = frozenset(field.name for field in fields(Task))
+
+
+def read_tasks(given: Tasks) -> Sequence[Task]:
+    """Return tasks as `Task`s. A text is an instruction. A mapping holds fields of `Task`; what it holds beside them
+    becomes the task's `metadata`. Without ids they are numbered.
+
+    Raises BadTask, which names the place."""
+    found = [_read(one, place) for place, one in enumerate(given() if callable(given) else given)]
+    if not found:
+        raise BadTask("there are no tasks; give at least one")
+    twice = [name for name, count in Counter(task.id for task in found).items() if count > 1]
+    if twice:
+        raise BadTask(f"{len(twice)} ids stand for several tasks, the first of them is {twice[0]!r}; give each its own")
+    return found
+
+
+def _read(one: object, place: int) -> Task:
+    if isinstance(one, Task):
+        return one
+    if isinstance(one, str):
+        return Task(f"task-{place}", one)
+    if not isinstance(one, Mapping):
+        raise BadTask(f"tasks[{place}] is a {type(one).__name__}; give a Task, a text, or a mapping")
+    if not isinstance(one.get("instruction"), str):
+        raise BadTask(f"tasks[{place}].instruction: {one.get('instruction')!r} is no text; tell the model what to do")
+    own = {name: value for name, value in one.items() if name in _FIELDS}
+    more = {name: value for name, value in one.items() if name not in _FIELDS}
+    own["metadata"] = {**dict(own.get("metadata") or {}), **more}
+    return Task(**{**own, "id": str(own.get("id", f"task-{place}"))})

@@ -1,0 +1,71 @@
+"""A function in a process of its own: it works as elsewhere, and can be killed."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import asking
+import pytest
+
+from envs.functions import LLM
+from envs.functions.calling import Hung, call
+from envs.types import Failure, Task
+
+
+def alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for_end(pids):
+    deadline = time.monotonic() + 20
+    while any(map(alive, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+async def test_it_asks_and_rewards_from_its_process(attempted):
+    tasks = [{"instruction": "What is 2 + 2?", "parent": os.getpid()}]
+    (saved,) = await attempted(asking.in_a_process, tasks, says=lambda prompt: "four")
+    assert saved.verdict.reward == 2.0, "the answer was right, and the process was another"
+    assert list(saved.reward.turn_advantages) == [0.25]
+
+
+async def test_an_async_function_may_be_in_a_process_too(attempted):
+    (saved,) = await attempted(asking.async_in_a_process, says=lambda prompt: "four", max_steps=3)
+    assert saved.verdict.reward == 1.0 + 0 + 3
+
+
+async def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path):
+    file, began, since = tmp_path / "pids", time.monotonic(), []
+
+    def waited():
+        """Its time begins when it runs."""
+        if not (file.exists() and file.read_text()):
+            return time.monotonic() - began
+        since.append(time.monotonic() - began)
+        return since[0]
+
+    task = Task("a", "?", metadata={"pids": str(file)})
+    with pytest.raises(Hung, match="it was killed"):
+        await call(asking.hangs_in_a_process.work, {"task": task, "llm": LLM("", "", "", "m", print)}, 0.5, waited)
+    pids = [int(pid) for pid in file.read_text().split()]
+    await asyncio.to_thread(wait_for_end, pids)
+    assert not any(map(alive, pids))
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (asking.dies_in_a_process, "its process ended with status 7"),
+        (asking.raises_in_a_process, "KeyError: 'nothing of that name'"),
+        (asking.rewards_too_early, "there is no turn -1 to reward"),
+    ],
+    ids=["dies", "raises", "wrong"],
+)
+async def test_what_goes_wrong_there_is_told_here(attempted, function, said):
+    found = await attempted(function)
+    ((_, _, error),) = found.failed
+    assert error.kind is Failure.ENVIRONMENT and said in str(error)

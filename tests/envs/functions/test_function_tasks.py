@@ -1,0 +1,33 @@
+"""Tasks as scripts have them."""
+
+import pytest
+
+from envs.functions.tasks import read_tasks
+from envs.types import BadTask, Task
+
+
+def test_texts_mappings_and_tasks_become_tasks():
+    given = [
+        "Do it.",
+        {"instruction": "Add.", "answer": 4},
+        {"id": 7, "instruction": "x", "tags": ["a"]},
+        Task("t", "y"),
+    ]
+    first, second, third, last = read_tasks(lambda: iter(given))
+    assert (first.id, first.instruction) == ("task-0", "Do it.")
+    assert (second.id, second.metadata) == ("task-1", {"answer": 4})
+    assert (third.id, third.tags, last) == ("7", ["a"], Task("t", "y"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "there are no tasks"),
+        ([{"question": "?"}], r"tasks\[0\].instruction"),
+        ([3], r"tasks\[0\] is a int"),
+        ([Task("a", "x"), Task("a", "y")], "'a'; give each its own"),
+    ],
+)
+def test_what_is_no_task_is_named(given, said):
+    with pytest.raises(BadTask, match=said):
+        read_tasks(given)
