@@ -1,0 +1,85 @@
+"""The door of an agent's sandbox: HTTP that is answered by the session of whatever works there now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Protocol
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from atropos_agent.gateway.app import UNTAKEN
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_FIRST_S = 60.0
+"""How long a connection may take to its first byte."""
+_KEEP_ALIVE_S = 600
+"""How long a connection may rest between two requests: agents run commands meanwhile."""
+
+
+class _Connection(H11Protocol):
+    """A connection that tells when its client was cut off before it had the last answer, and that begins in time."""
+
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        super().connection_made(transport)
+        self._late = self.loop.call_later(_FIRST_S, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+        extensions: Any = (self.scope or {}).get("extensions") or {}
+        untaken = extensions.get(UNTAKEN)
+        if exc is not None and untaken is not None:
+            untaken()
+
+
+class Answers(Protocol):
+    """What answers the requests of one conversation: `atropos_agent.gateway.Session`."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class Entrance:
+    """A sandbox's door for HTTP. Calling it makes the protocol of one connection.
+
+    session: whose requests these are; None while nothing works in the sandbox, when they are turned away."""
+
+    def __init__(self) -> None:
+        self.session: Answers | None = None
+        self._config = uvicorn.Config(
+            self.handle,
+            interface="asgi3",
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+        )
+        self._config.load()
+        self._state = ServerState()
+
+    def __call__(self) -> asyncio.Protocol:
+        return _Connection(config=self._config, server_state=self._state, app_state={})
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request: an ASGI application."""
+        if self.session is not None:
+            await self.session.handle(scope, receive, send)
+            return
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 410, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})

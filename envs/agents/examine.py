@@ -1,0 +1,100 @@
+"""What `doctor` says of a foreign agent: the real one works through a scripted conversation, in a sandbox."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, Reply
+from envs.agents.foreign import ForeignAgent
+from envs.agents.guests import Guests
+from envs.agents.watched import WatchedSession
+from envs.checks import Check, Status
+from envs.types import Failure, InfraError
+from sandboxes.base import Backend, SandboxError, SandboxSpec
+from tools.base import ToolCall
+
+TASK = "Print one, then two."
+_COMMANDS = ("echo one", "echo two")
+_WINDOW = 200_000
+"""Tokens that it may use here, so that an opening that is too long is measured all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was seen of an agent. opening: tokens of its first prompt that shows tools."""
+
+    result: AgentResult
+    opening: int
+
+
+async def examine_agent(
+    agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, budgets: AgentConfig
+) -> AsyncIterator[Check]:
+    """Check that an agent can be trained with a template and these budgets, in a sandbox like this."""
+    try:
+        seen = await _examined(agent, backend, spec, fitted)
+    except (InfraError, SandboxError, AgentError) as error:
+        yield Check("agent", Status.WRONG, f"{agent.name}: {error}")
+        return
+    result, told = seen.result, seen.result.metadata["agent"]
+    began = f"{agent.name} ({agent.licence}) asked first after {told['start_s']:.1f} s"
+    most = budgets.max_total_tokens
+    data = {"opening": seen.opening, "max_token_length": most, "start_s": told["start_s"]}
+    if most is not None and seen.opening + budgets.max_tokens > most:
+        text = f"{began}; its opening has {seen.opening} tokens and a reply {budgets.max_tokens}, which is more than "
+        yield Check("agent", Status.WRONG, f"{text}--env.max_token_length {most}: raise that", data)
+    else:
+        yield Check("agent", Status.OK, f"{began}; its opening has {seen.opening} of {most} tokens", data)
+    yield _conversation(result)
+
+
+async def _examined(agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat) -> Examined:
+    guest = await Guests(agent, backend).invite(spec)
+    if fitted.template is None:
+        raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
+    server = ScriptedServer(_policy(agent, fitted), fitted.template.tokenizer)
+    config = AgentConfig(max_steps=20, max_total_tokens=_WINDOW, max_seconds=300.0)
+    async with (
+        backend.open(guest.spec) as sandbox,
+        WatchedSession(server, fitted.template, fitted, config) as session,
+    ):
+        result = await guest.work(session, sandbox, TASK)
+    main = min((step.prompt_tokens for step in result.steps if step.calls), default=0)
+    return Examined(result, main)
+
+
+def _policy(agent: ForeignAgent, fitted: FittedFormat) -> Callable[[Sequence[int]], str]:
+    """Return what is replied: the commands to prompts that show the agent's shell, a title to others."""
+    left = [agent.runs(command) for command in _COMMANDS]
+    if agent.submits:
+        left.append(agent.runs(f"echo {agent.submits}"))
+    shows = re.compile(rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
+
+    def reply(prompt: Sequence[int]) -> str:
+        template = fitted.template
+        if template is None or not shows.search(template.decode(list(prompt))):
+            return "A title"
+        if not left:
+            return "Done."
+        name, arguments = left.pop(0)
+        return fitted.format.turn(Reply(None, "", [ToolCall(name, arguments, "call_0")], []))
+
+    return reply
+
+
+def _conversation(result: AgentResult) -> Check:
+    """Say how many rows a conversation without detours made, and what was sent beside it."""
+    told = result.metadata["gateway"]
+    branches = {str(kind): count for kind, count in told["branches"].items()}
+    data = {"rows": len(result.segments), "branches": branches, "changes": told["changes"]}
+    beside = ", ".join(f"{count} {kind}" for kind, count in branches.items() if kind != "main")
+    rewrites = ", ".join(f"{what} ({count})" for what, count in told["changes"].items())
+    text = f"{len(result.segments)} row of linear work" + (f"; beside it {beside}" if beside else "")
+    if len(result.segments) == 1 and result.success:
+        return Check("agent's rows", Status.OK, text + (f"; it changes: {rewrites}" if rewrites else ""), data)
+    why = f"it changes what it was answered: {rewrites or 'not known how'}; it ended as {result.stop_reason}"
+    return Check("agent's rows", Status.NOTE, f"{len(result.segments)} rows of linear work: {why}", data)

@@ -1,0 +1,173 @@
+"""Foreign agents in sandboxes: what their sandbox needs, and one of them at work."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from atropos_agent.types import AgentResult, StopReason
+from envs.agents.entrance import Entrance
+from envs.agents.foreign import HOME, PACK, ForeignAgent, Place
+from envs.agents.packs import pack_of
+from envs.agents.recipes import Platform
+from envs.agents.watched import WatchedSession
+from envs.types import Failure, InfraError
+from sandboxes.base import Backend, Door, ExecResult, Sandbox, SandboxEnded, SandboxSpec
+
+DOOR = "gateway"
+_LOOK = """
+uname -m
+if ls /lib/ld-musl-* >/dev/null 2>&1; then echo musl; else echo glibc; fi
+python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null
+"""
+_LOOK_S = 60.0
+_CPUS = {"x86_64": "x64", "aarch64": "arm64"}
+_DONE_S = 10.0
+"""How long an agent may live on after its last reply."""
+_TICK_S = 0.25
+_WINDOW = 200_000
+"""Tokens that an agent is told to have where no budget says so."""
+_ENDING_S = 10.0
+_KEPT = 64 << 10
+"""Bytes of an agent's output, errors with it."""
+_BEGIN = f'mkdir -p {HOME} && echo $$ >{HOME}/pid && exec "$@"'
+_END = f"""
+p=$(cat {HOME}/pid); kill -TERM "$p"
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do kill -0 "$p" || exit 0; sleep 0.1; done
+kill -KILL "$p"
+"""
+
+
+class Guests:
+    """A foreign agent in the sandboxes of a run. root: where packs are kept; None for the user's cache."""
+
+    def __init__(self, agent: ForeignAgent, backend: Backend, root: Path | None = None) -> None:
+        self.agent = agent
+        self._backend = backend
+        self._root = root
+        self._packs: dict[str, asyncio.Task[tuple[Platform, Path | None]]] = {}
+
+    async def invite(self, spec: SandboxSpec) -> Guest:
+        """Make the agent ready for a sandbox of its own. Raises InfraError where it can't run there, SandboxError."""
+        finding = self._packs.get(spec.image)
+        if finding is None or (finding.done() and (finding.cancelled() or finding.exception() is not None)):
+            finding = self._packs[spec.image] = asyncio.create_task(self._find(spec))
+        platform, pack = await asyncio.shield(finding)
+        return Guest(self.agent, platform, pack, spec)
+
+    async def _find(self, spec: SandboxSpec) -> tuple[Platform, Path | None]:
+        """Look what the image runs, and install what the agent is made of."""
+        async with self._backend.open(spec) as sandbox:
+            looked = await sandbox.exec(_LOOK, timeout=_LOOK_S)
+        machine, libc, python = (*looked.output.split(), "", "", "")[:3]
+        if machine not in _CPUS:
+            raise InfraError(Failure.TASK, f"agent {self.agent.name}: none is made for the processor {machine!r}")
+        platform = Platform(_CPUS[machine], libc, python)
+        recipe = self.agent.recipe
+        pack = await pack_of(self.agent.name, recipe, platform, self._root) if recipe.npm or recipe.pypi else None
+        return platform, pack
+
+
+class Guest:
+    """A foreign agent for one sandbox. spec: of that sandbox, with the agent's pack and the door."""
+
+    def __init__(self, agent: ForeignAgent, platform: Platform, pack: Path | None, spec: SandboxSpec) -> None:
+        self._agent = agent
+        self._platform = platform
+        self._entrance = Entrance()
+        doors: dict[str, Door] = {**spec.doors, DOOR: self._entrance}
+        mounts = {} if pack is None else {PACK: pack}
+        self.spec = replace(spec, doors=doors, mounts={**spec.mounts, **mounts})
+
+    async def work(self, session: WatchedSession, sandbox: Sandbox, instruction: str) -> AgentResult:
+        """Let the agent work until it is done, or a budget is over. Raises InfraError where it did not even begin,
+        AgentError for the session's failures."""
+        budgets = session.config
+        place = Place(
+            instruction,
+            f"http://{sandbox.door(DOOR)}",
+            sandbox.workdir,
+            self._platform.cpu,
+            self._platform.musl,
+            budgets.max_total_tokens or _WINDOW,
+            budgets.max_tokens,
+            budgets.max_steps,
+        )
+        start = self._agent.start(place)
+        for path, text in start.files.items():
+            await sandbox.write_file(path, text.encode())
+        began = time.monotonic()
+        self._entrance.session = session
+        try:
+            ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
+        finally:
+            self._entrance.session = None
+        if not session.requests:
+            raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} did not start: {_told(ran)}")
+        return await self._result(session, ran, (session.first_s or began) - began)
+
+    async def _run(
+        self, session: WatchedSession, sandbox: Sandbox, argv: Sequence[str], env: dict[str, str]
+    ) -> ExecResult | None:
+        """Run it to its end, or end it. Returns what it did, None where that is not known."""
+        # Its time is the session's, which grows by what slow and failing inference servers have cost.
+        command = ["/bin/sh", "-c", _BEGIN, "sh", *argv]
+        running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
+        try:
+            while not running.done() and session.rests_s() < _DONE_S and session.remaining_s() > 0:
+                await asyncio.wait({running}, timeout=_TICK_S)
+            if not running.done():
+                await sandbox.exec(_END, timeout=_ENDING_S)
+                await asyncio.wait({running}, timeout=_ENDING_S)
+            return running.result() if running.done() else None
+        except SandboxEnded as ended:  # by what ran in it: that is the agent's outcome
+            return ExecResult(137, str(ended).encode())
+        finally:
+            running.cancel()
+            await asyncio.wait({running})
+
+    async def _result(self, session: WatchedSession, ran: ExecResult | None, start_s: float) -> AgentResult:
+        result = await session.result(StopReason.TIME if session.remaining_s() <= 0 else None)
+        reason, error = result.stop_reason, None
+        if reason is StopReason.ANSWERED and session.last is not None and session.last.sampled is not None:
+            answer = session.last.sampled.answer
+            if self._agent.submits and any(self._agent.submits in call.text for call in answer.calls):
+                reason = StopReason.SUBMITTED
+            elif self._agent.submits or answer.calls or answer.finish_reason == "length":
+                reason = StopReason.BROKE_OFF
+                code = None if ran is None else ran.exit_code
+                meant = self._agent.failures.get(code or 0, "it went on no more")
+                error = f"{self._agent.name} ended with status {code}: {meant}"
+        packages = self._agent.recipe.on(self._platform, self._agent.name)
+        told = {
+            "name": self._agent.name,
+            "package": next(iter(packages), "in the image"),
+            "exit_code": None if ran is None else ran.exit_code,
+            "output": "" if ran is None else ran.output,
+            "start_s": round(start_s, 3),
+            "requests": session.requests,
+        }
+        return replace(
+            result,
+            stop_reason=reason,
+            success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
+            error=error or result.error,
+            metadata={**result.metadata, "agent": told},
+        )
+
+
+def _without_proxy(spec: SandboxSpec) -> dict[str, str]:
+    """Return variables that keep an image's own proxy, which can't be reached, from the way to the door."""
+    if spec.limits.network or spec.limits.allowed_hosts:
+        return {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    return {name: "" for upper in names for name in (upper, upper.lower())}
+
+
+def _told(ran: ExecResult | None) -> str:
+    if ran is None:
+        return "it said nothing"
+    return f"it ended with status {ran.exit_code} and said: {ran.output.strip()[-2000:]}"

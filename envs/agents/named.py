@@ -1,0 +1,43 @@
+"""Agents by name: ours, those of this room, anybody else's by a dotted path or a file."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from atropos_agent.agent import AtroposAgent
+from envs.agents import claude_code, codex, mini_swe_agent, opencode, pi, qwen_code
+from envs.agents.foreign import ForeignAgent
+from sandboxes.naming import resolve
+
+FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType(
+    {module.AGENT.name: module.AGENT for module in (claude_code, codex, mini_swe_agent, opencode, pi, qwen_code)}
+)
+
+Agent = ForeignAgent | type[AtroposAgent]
+
+
+def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
+    """Return what `--env.agent` names. Raises ValueError with the remedy.
+
+    name: one of `ours` or of this room, package.module:name, or the path of a file that defines `AGENT`."""
+    found = _of_file(Path(name)) if name.endswith(".py") else resolve("--env.agent", name, {**ours, **FOREIGN})
+    if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, AtroposAgent)):
+        return found
+    what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"
+    raise ValueError(f"--env.agent {name}: this is neither {what}")
+
+
+def _of_file(path: Path) -> object:
+    if not path.is_file():
+        raise ValueError(f"--env.agent {path}: there is no such file")
+    spec = importlib.util.spec_from_file_location(path.stem.replace("-", "_"), path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"--env.agent {path}: this is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "AGENT"):
+        raise ValueError(f"--env.agent {path}: it defines no AGENT; see docs/agents.md")
+    return module.AGENT

@@ -1,0 +1,86 @@
+"""Recipes: of which packages an agent is made, and how they are installed for an image."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.types import Failure, InfraError
+
+NODE = "node-linux-{cpu}@24.21.0"
+"""Node.js from npm, for agents that need one. It is built for glibc."""
+
+
+@dataclass(frozen=True, slots=True)
+class Platform:
+    """What runs in an image. cpu: npm's name of it. libc: "glibc" or "musl". python: "3.11", "" for none."""
+
+    cpu: str
+    libc: str
+    python: str = ""
+
+    @property
+    def musl(self) -> str:
+        return "-musl" if self.libc == "musl" else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a pack is made of: packages of one registry, with their versions. Of none for an agent that is in the image.
+
+    npm: "{cpu}" stands for npm's name of the processor, "{musl}" for "-musl" in images of that C library.
+    pypi: requirements, installed for the image's own Python.
+    libc: what it needs ("glibc"), "" for any. least_python: the oldest that runs it.
+    """
+
+    npm: Sequence[str] = ()
+    pypi: Sequence[str] = ()
+    libc: str = ""
+    least_python: str = "3.10"
+
+    def on(self, platform: Platform, agent: str) -> tuple[str, ...]:
+        """Return the packages for a platform. Raises InfraError where the agent can't run there."""
+        if self.libc and platform.libc != self.libc:
+            raise InfraError(
+                Failure.TASK,
+                f"agent {agent} is built for {self.libc} and the task's image has {platform.libc}: use an image "
+                "such as debian or ubuntu",
+            )
+        if self.pypi and not platform.python:
+            raise InfraError(
+                Failure.TASK,
+                f"agent {agent} is a Python program and the task's image has no python3: install it in the image",
+            )
+        if self.pypi and _version(platform.python) < _version(self.least_python):
+            raise InfraError(
+                Failure.TASK,
+                f"agent {agent} needs Python {self.least_python} and the task's image has {platform.python}",
+            )
+        return tuple(name.format(cpu=platform.cpu, musl=platform.musl) for name in self.npm) or tuple(self.pypi)
+
+    def command(self, platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
+        """Return the command that installs packages into a folder. No script of theirs is run."""
+        return _npm(platform, packages, folder) if self.npm else _pip(platform, packages, folder)
+
+
+def _npm(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
+    quiet = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--force", "--loglevel=error")
+    target = (f"--prefix={folder}", "--os=linux", f"--cpu={platform.cpu}", f"--libc={platform.libc}")
+    return ["npm", "install", *quiet, *target, *packages]
+
+
+def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
+    abi, newest = ("musllinux_1", 2) if platform.libc == "musl" else ("manylinux_2", 34)
+    machine = {"x64": "x86_64", "arm64": "aarch64"}[platform.cpu]
+    tags = [f"--platform={abi}_{minor}_{machine}" for minor in range(newest, 0, -1)]
+    if platform.libc == "glibc":
+        tags.append(f"--platform=manylinux2014_{machine}")
+    quiet = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp")
+    target = (f"--target={folder / 'python'}", f"--python-version={platform.python}")
+    return [sys.executable, "-m", "pip", "install", *quiet, *target, *tags, *packages]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

@@ -1,0 +1,100 @@
+"""`python -m envs.swe agents RUN_DIR RUN_DIR…`: agents side by side, from evaluations of the same tasks and model.
+
+Each row is a directory in which `evaluate` ran: how much was solved, and what it took, as means over rollouts.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envs.records.read import SavedRollout, read_rollouts
+from envs.records.stats import pass_at_k, percent, share_interval
+from sandboxes.arguments import Parser
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An agent's rollouts, by task. agent: its name and version. about: of the evaluation, what must be the same."""
+
+    agent: str
+    about: object
+    rollouts: Sequence[SavedRollout]
+
+    def solved(self) -> dict[str, list[bool]]:
+        """Return of each task which rollouts solved it."""
+        found: dict[str, list[bool]] = {}
+        for one in self.rollouts:
+            found.setdefault(one.task_id, []).append(one.verdict.solved)
+        return found
+
+    def passes(self, k: int) -> str:
+        """Return pass@k over the tasks with as many rollouts, with its 95% interval."""
+        rates = [pass_at_k(len(all_), sum(all_), k) for all_ in self.solved().values() if len(all_) >= k]
+        if not rates:
+            return "—"
+        spread = share_interval(rates)
+        return percent(statistics.fmean(rates)) + ("" if spread is None else f" {spread}")
+
+
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+    """Print the table. Returns 0, or 2 when a directory holds no evaluation or one of other tasks or another model."""
+    parser = Parser(prog=f"{prog} agents", description=__doc__)
+    parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of evaluations")
+    parser.add_argument("-k", type=int, default=1, help="the k of pass@k (default: 1)")
+    options = parser.parse_args(argv)
+    try:
+        rows = [read_row(path) for path in options.run_dirs]
+    except (OSError, ValueError, LookupError) as error:
+        print(f"{prog} agents: {error}", file=sys.stderr)
+        return 2
+    console = Console()
+    if not console.is_terminal:
+        console.width = 200
+    console.print(table(rows, options.k))
+    return 0
+
+
+def read_row(run_dir: Path) -> Row:
+    """Read the rollouts of an evaluation. Raises OSError, ValueError where there are none."""
+    about = orjson.loads((run_dir / "eval-0.json").read_bytes()).get("about") or {}
+    rollouts = [one for one in read_rollouts(run_dir) if one.seat.evaluating]
+    if not rollouts:
+        raise ValueError(f"{run_dir} holds no rollouts of an evaluation")
+    name = str((about.get("sampling") or {}).get("agent", "atropos"))
+    return Row(name, {"models": about.get("models"), "tasks": sorted({one.task_id for one in rollouts})}, rollouts)
+
+
+def table(rows: Sequence[Row], k: int) -> Table:
+    """Return a row for each agent; the caption says what keeps them from being compared."""
+    made = Table("agent", f"pass@{k}", "rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
+    for row in rows:
+        results = [one.result for one in row.rollouts]
+        starts = [one.metadata["agent"]["start_s"] for one in results if "agent" in one.metadata]
+        cells = (
+            row.agent,
+            row.passes(k),
+            str(len(results)),
+            _mean([len(one.steps) for one in results]),
+            _mean([one.sampled_tokens for one in results]),
+            _mean([max((len(part.tokens) for part in one.segments), default=0) for one in results]),
+            _mean([len(one.segments) for one in results]),
+            _mean([one.timings_s.get("agent", 0.0) for one in row.rollouts]),
+            _mean(starts) + " s" if starts else "—",
+        )
+        made.add_row(*map(Text, cells))
+    if any(row.about != rows[0].about for row in rows):
+        made.caption = "not of the same tasks and model: these figures are not to be compared"
+    return made
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{statistics.fmean(values):.1f}" if values else "—"

@@ -1,0 +1,100 @@
+"""Foreign agents at work in containers: how they begin, end, and fail."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from real_agents import NamingServer, Says
+from small_agent import AGENT, SCRIPT, start
+
+from atropos_agent.types import AgentConfig, StopReason
+from envs.agents import guests
+from envs.agents.guests import Guests
+from envs.agents.watched import WatchedSession
+from envs.types import InfraError
+from sandboxes.base import SandboxSpec
+
+
+def agent(end="", begin="", **more):
+    """The small agent. begin, end: what its program does before and after its work."""
+    return replace(AGENT, start=partial(start, script=begin + SCRIPT + end), **more)
+
+
+@pytest.fixture
+def works(docker_backend, base_image, hermes):
+    """Let an agent work through a script of the model's. Returns its result, the exchanges, and what /app holds."""
+
+    async def work(agent, *script, **budgets):
+        guest = await Guests(agent, docker_backend).invite(SandboxSpec(base_image, workdir="/app"))
+        server = NamingServer(agent, hermes, list(script))
+        config = AgentConfig(**({"max_seconds": 60.0} | budgets))
+        async with (
+            docker_backend.open(guest.spec) as sandbox,
+            WatchedSession(server, hermes.template, hermes, config) as session,
+        ):
+            result = await guest.work(session, sandbox, "Do it.")
+            return result, server.exchanges, (await sandbox.exec("cat /app/*")).output
+
+    return work
+
+
+_EATS = "pkill -9 python3; kill -9 -1"
+WRITES = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi >/app/f"}}\n</tool_call>')
+
+
+@pytest.mark.docker
+class TestAnAgent:
+    async def test_works_and_answers_in_one_row_that_is_the_engines(self, works):
+        result, exchanges, files = await works(agent(), WRITES, Says("Done."))
+        assert files == "hi\n"
+        assert (result.success, result.stop_reason, result.final_response) == (True, StopReason.ANSWERED, "Done.")
+        (row,) = result.segments
+        last = exchanges[-1]
+        assert list(row.tokens) == [*last.prompt, *last.ids]
+        assert result.sampled_tokens == sum(len(exchange.ids) for exchange in exchanges)
+        told = result.metadata["agent"]
+        assert (told["name"], told["exit_code"], told["output"], told["requests"]) == ("small", 0, "began\n", 2)
+
+    async def test_that_lives_on_is_ended_and_its_output_kept(self, works, monkeypatch):
+        monkeypatch.setattr(guests, "_DONE_S", 0.5)
+        result, _, _ = await works(agent(end="time.sleep(600)"), Says("Done."))
+        assert (result.stop_reason, result.metadata["agent"]["output"]) == (StopReason.ANSWERED, "began\n")
+
+    async def test_that_crashes_is_graded(self, works):
+        crashes = SCRIPT_THAT_CRASHES
+        result, _, files = await works(crashes, WRITES, Says("Done."))
+        assert (result.success, result.stop_reason, files) == (False, StopReason.BROKE_OFF, "hi\n")
+        assert result.error == "small ended with status 3: no more will"
+        assert len(result.segments) == 1
+
+    async def test_that_brings_its_sandbox_down_is_graded(self, works):
+        kills = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "' + _EATS + '"}}\n</tool_call>')
+        result, _, _ = await works(agent(), WRITES, kills, max_seconds=20.0)
+        assert result.stop_reason in (StopReason.BROKE_OFF, StopReason.TIME)
+        assert not result.success
+
+    async def test_that_does_not_begin_is_our_failure_and_says_why(self, works):
+        with pytest.raises(
+            InfraError, match=r"small did not start: it ended with status 7 and said: no door"
+        ) as caught:
+            await works(agent(begin="import sys; print('no door', file=sys.stderr); sys.exit(7)\n"))
+        assert caught.value.kind == "sandbox"
+
+    async def test_that_runs_out_of_turns_or_time_is_graded(self, works, monkeypatch):
+        result, _, _ = await works(agent(), WRITES, WRITES, max_steps=1)
+        assert (result.stop_reason, len(result.steps)) == (StopReason.MAX_STEPS, 1)
+        sleeps = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "sleep 600"}}\n</tool_call>')
+        result, _, _ = await works(agent(), sleeps, max_seconds=2.0)
+        assert (result.stop_reason, result.success) == (StopReason.TIME, False)
+
+    async def test_that_submits_with_a_call_has_not_answered_by_text(self, works):
+        submits = replace(agent(), submits="SUBMIT")
+        call = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo SUBMIT"}}\n</tool_call>')
+        result, _, _ = await works(replace(submits, start=SCRIPT_THAT_CRASHES.start), call)
+        assert (result.success, result.stop_reason) == (True, StopReason.SUBMITTED)
+        result, _, _ = await works(submits, Says("Done."))
+        assert (result.success, result.stop_reason) == (False, StopReason.BROKE_OFF)
+
+
+DIES = SCRIPT.replace("    message = ask()\n", "    if len(messages) > 1: sys.exit(3)\n    message = ask()\n")
+SCRIPT_THAT_CRASHES = replace(AGENT, start=partial(start, script=DIES), failures={3: "no more will"})

@@ -1,0 +1,51 @@
+"""Agents side by side."""
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from atropos_agent.types import AgentResult, StopReason
+from envs.agents.table import Row, main, table
+from envs.records.read import SavedRollout
+from envs.types import Reward, Verdict
+
+
+def rollout(task, reward, **metadata):
+    result = AgentResult(True, "", (), StopReason.ANSWERED, (), (), metadata=metadata)
+    return SavedRollout("r", task, result, Verdict(reward, ""), Reward(reward), timings_s={"agent": 4.0})
+
+
+def text(*rows, k=1):
+    console = Console(width=200, record=True, file=Path("/dev/null").open("w"))  # noqa: SIM115
+    console.print(table(rows, k))
+    console.file.close()
+    return console.export_text()
+
+
+def test_each_agent_has_a_row_of_its_means():
+    told = {"agent": {"start_s": 1.5}}
+    ours = Row("atropos", 1, [rollout("a", 1.0), rollout("b", 0.0)])
+    theirs = Row("codex", 1, [rollout("a", 1.0, **told), rollout("b", 1.0, **told)])
+    lines = text(ours, theirs).splitlines()
+    assert any("atropos" in line and "50%" in line and "4.0" in line for line in lines)
+    assert any("codex" in line and "100%" in line and "1.5 s" in line for line in lines)
+    assert "not to be compared" not in text(ours, theirs)
+
+
+def test_what_is_not_of_the_same_tasks_and_model_is_not_to_be_compared():
+    one = [rollout("a", 1.0)]
+    assert "not to be compared" in text(Row("a", {"models": ["x"]}, one), Row("b", {"models": ["y"]}, one))
+
+
+def test_pass_at_k_is_over_tasks_with_as_many_rollouts():
+    row = Row("a", 1, [rollout("a", 1.0), rollout("a", 0.0), rollout("b", 1.0)])
+    assert row.passes(2) == "100%"
+    assert row.passes(3) == "—"
+
+
+def test_a_directory_without_an_evaluation_is_told(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 2
+    assert "eval-0.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([])

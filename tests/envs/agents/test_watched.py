@@ -1,0 +1,95 @@
+"""Whether an agent that asks a session has anything left to do."""
+
+import asyncio
+
+import pytest
+from native_families import fitted_family
+
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.gateway.asked import Asked, Refusal, Told, ToldCall
+from atropos_agent.types import AgentConfig
+from envs.agents import watched
+from envs.agents.watched import WatchedSession
+
+TOOL = {"type": "function", "function": {"name": "run", "parameters": {"type": "object", "properties": {}}}}
+CALL = '<tool_call>\n{"name": "run", "arguments": {}}\n</tool_call>'
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(watched, "time", clock)
+    return clock
+
+
+def session(smollm2_tokenizer, *replies, **budgets):
+    fitted = fitted_family(smollm2_tokenizer, None, "smollm2")
+    server = ScriptedServer(replies, smollm2_tokenizer)
+    return WatchedSession(server, fitted.template, fitted, AgentConfig(**budgets))
+
+
+def asked(text, tools=(TOOL,)):
+    return Asked([Told("user", text)], tools=tools)
+
+
+async def answered(one, request):
+    turn = one.ask(request)
+    await turn.work
+    await asyncio.sleep(0)
+    return turn
+
+
+def after(turn, *more):
+    """The history behind a turn, with the results of its calls."""
+    answer = turn.sampled.answer
+    calls = [ToldCall(call.id, call.name, call.text) for call in answer.calls]
+    results = [Told("tool", "fine", call_id=call.id) for call in calls]
+    return Asked([*turn.asked.messages, Told("assistant", answer.content, calls), *results, *more], tools=(TOOL,))
+
+
+async def test_it_rests_since_the_last_reply_that_asks_for_nothing(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, "Done.") as one:
+        assert (one.requests, one.last, one.rests_s()) == (0, None, 0.0)
+        first = await answered(one, asked("a"))
+        clock.now += 60
+        assert (one.requests, one.rests_s()) == (1, 0.0), "its tool runs"
+        await answered(one, after(first))
+        clock.now += 7
+        assert one.rests_s() == 7
+
+
+async def test_it_does_not_rest_while_a_tool_runs_beside_a_title_or_a_sub_agent(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, "A title", "The sub-agent is done.", "Done.") as one:
+        main = await answered(one, asked("a"))
+        await answered(one, asked("t", tools=()))
+        await answered(one, asked("sub"))
+        clock.now += 60
+        assert one.rests_s() == 0.0
+        await answered(one, after(main))
+        clock.now += 1
+        assert one.rests_s() == 1
+
+
+async def test_a_title_is_no_answer(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, "A title", CALL, "Another title") as one:
+        await answered(one, asked("t", tools=()))
+        main = await answered(one, asked("a"))
+        await answered(one, asked("u", tools=()))
+        assert one.last is main
+
+
+async def test_it_rests_when_it_is_refused_however_often_it_asks(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, max_steps=1) as one:
+        await answered(one, asked("a"))
+        for _ in range(3):
+            with pytest.raises(Refusal):
+                await answered(one, asked("b"))
+            clock.now += 4
+        assert one.rests_s() == 12
