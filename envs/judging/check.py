@@ -12,10 +12,12 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from envs.judging.archives import pack_directory
+from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult, with_record
@@ -32,7 +34,9 @@ from sandboxes.shielding import together
 logger = logging.getLogger(__name__)
 
 _REFERENCE_S = 900.0
-_SHOWN = 400
+_SHOWN = 4000
+"""Characters of a problem that are shown, the last ones; the manifest has all of it."""
+_NAMED = 3
 
 
 async def check_tasks(
@@ -117,22 +121,35 @@ async def _rest(task: Task, sandbox: Sandbox) -> None:
     """Do nothing."""
 
 
-def render(results: Sequence[CheckResult]) -> Table:
-    """Return a table of the tasks that must not be used, with a line of totals beneath."""
+def render(results: Sequence[CheckResult]) -> Group:
+    """Return a table of the tasks that must not be used, with their problems in full (a build that failed says why in
+    its last lines), one of what the others' tests could not notice, and a line of totals."""
     bad = [result for result in results if not result.ok]
-    caption = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
-    if not bad:
-        line = Table.grid()
-        line.add_row(caption)
-        return line
-    table = Table(
-        "task", "reference", "nothing", "seconds", "problem", title="Tasks that can't be used", caption=caption
-    )
+    blind = [result for result in results if result.ok and result.blind_spots]
+    line = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
+    if blind:
+        line += f"; the tests of {len(blind)} can't notice every class of cheating"
+    return Group(*(_bad_table(bad) if bad else []), *([_blind_table(blind)] if blind else []), line)
+
+
+def _bad_table(bad: Sequence[CheckResult]) -> list[Table | Text]:
+    table = Table("task", "reference", "nothing", "seconds", title="Tasks that can't be used")
+    problems: list[Text] = []
     for result in bad:
         rewards = [" ".join(f"{reward:g}" for reward in seen) or "-" for seen in (result.reference, result.nothing)]
-        # Text, not markup: the problem quotes what programs printed. The manifest has all of it.
-        problem = Text((result.problem or "")[:_SHOWN])
-        table.add_row(result.task_id, *rewards, f"{result.seconds:.1f}", problem)
+        table.add_row(result.task_id, *rewards, f"{result.seconds:.1f}")
+        # Text, not markup: the problem quotes what programs printed.
+        problem = result.problem or ""
+        cut = f"[…]\n{problem[-_SHOWN:]}" if len(problem) > _SHOWN else problem
+        problems += [Text(f"\n{result.task_id}:", "bold"), Text(cut)]
+    return [table, *problems]
+
+
+def _blind_table(blind: Sequence[CheckResult]) -> Table:
+    table = Table("task", "could not notice", "tests", title="What tests could not notice (docs/reward.md)")
+    for result in blind:
+        tests = ", ".join(result.unverified[:_NAMED]) + (", ..." if len(result.unverified) > _NAMED else "")
+        table.add_row(result.task_id, Text("\n".join(result.blind_spots)), Text(tests))
     return table
 
 
@@ -182,6 +199,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
         record=record,
         unverified=unverified(record),
+        blind_spots=blind_spots(task, reference, record) if problem is None else (),
     )
 
 

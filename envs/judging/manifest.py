@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from envs.judging.record import of_step
 from envs.records.disk import replace_file
 from envs.types import BadTask, Task
 
@@ -36,7 +37,8 @@ class CheckResult:
     problem: why the task must not be used; None when it may.
     notes: what to know of a task that may be used.
     record: what each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare with nothing
-    that stands among decoys, so that code which forces them may pass.
+    that stands among decoys, so that code which forces them may pass. blind_spots: the classes of cheating that the
+    tests could not notice, a line each.
     """
 
     task_id: str
@@ -53,6 +55,7 @@ class CheckResult:
     notes: tuple[str, ...] = ()
     record: str = ""
     unverified: tuple[str, ...] = ()
+    blind_spots: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -87,8 +90,11 @@ def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
 
 
 def with_record(task: Task, record: str) -> Task:
-    """Return the task as it is judged once its reference was."""
-    return replace(task, hidden=replace(task.hidden, record=record)) if record else task
+    """Return the task as it is judged once its reference was. Of several steps each has its own part of the record."""
+    if not record:
+        return task
+    steps = tuple(replace(step, hidden=replace(step.hidden, record=of_step(record, step.name))) for step in task.steps)
+    return replace(task, hidden=replace(task.hidden, record=record), steps=steps)
 
 
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 
 from envs.judging.specs import agent_spec, verifier_spec
 from envs.judging.steps import parts
-from envs.types import Task
-from sandboxes.base import Backend, SandboxError
+from envs.types import InfraError, Task
+from sandboxes.base import Backend, SandboxError, SandboxSpec
+from sandboxes.shielding import stop
 
 logger = logging.getLogger(__name__)
+
+Complete = Callable[[SandboxSpec], Awaitable[SandboxSpec]]
 
 
 class Prefetch:
     """Images and sandboxes of coming tasks. Used as `async with`, inside its backend.
 
     warm: how many sandboxes of the agent's and of the verifier's kind shall stand ready; 0 for the image alone.
+    complete: adds to the spec of an agent's sandbox what its agent needs there.
     """
 
-    def __init__(self, backend: Backend, warm: int) -> None:
+    def __init__(self, backend: Backend, warm: int, complete: Complete | None = None) -> None:
         self._backend = backend
         self._warm = warm
+        self._complete = complete
         self._under_way: dict[str, asyncio.Task[None]] = {}
 
     async def __aenter__(self) -> Prefetch:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        tasks = list(self._under_way.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await stop(self._under_way.values())
 
     def begin(self, task: Task) -> None:
         """Begin to fetch, and return at once. No image is made twice: rollouts that come before wait for it."""
@@ -44,10 +47,13 @@ class Prefetch:
             image = await self._backend.ensure_image(task.image, task.context)
             for own in filter(None, (part.hidden.own for part in parts(task))):
                 await self._backend.ensure_image(own.image, own.context)
-        except SandboxError as error:
-            logger.info("the image of task %s was not made ahead: %s", task.id, error)  # its rollout tries again
+            spec = agent_spec(task, image)
+            if self._complete is not None:
+                spec = await self._complete(spec)
+        except (SandboxError, InfraError) as error:
+            logger.info("what task %s needs was not made ahead: %s", task.id, error)  # its rollout tries again
             return
         if self._warm:
-            self._backend.prepare(agent_spec(task, image), self._warm)
+            self._backend.prepare(spec, self._warm)
             if task.hidden.own is None:
                 self._backend.prepare(verifier_spec(task, image), self._warm)

@@ -86,7 +86,8 @@ async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
             # As the tests are: root's alone.
             await sandbox.exec("cat > /verifier/record.json", user="root", stdin=task.hidden.record.encode())
         if wrappers:
-            made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir], user="root")
+            seen_by_all = str(int(user == 0 and task.user in (None, "root", "0")))
+            made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir, seen_by_all], user="root")
             if not made.ok:
                 raise InfraError(Failure.VERIFIER, f"could not put the wrappers in place: {made.output[-SHOWN:]}")
     except (SandboxError, OSError) as error:

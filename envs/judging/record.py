@@ -1,8 +1,9 @@
 """What the reference's tests told, kept so that each later judgement asks for the same.
 
 A record has an entry for each call of a test runner by test.sh. `tests`: of each test that passed in all repeats, the
-sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there). `odd`:
-sites where something else was equal too, which are no evidence.
+sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there). `sets`:
+for each of these, of which of its expected values it told, by their order there. `odd`: sites where something else was
+equal too, which are no evidence. `step`: of which step the call is, in a task of several.
 """
 
 from __future__ import annotations
@@ -33,7 +34,16 @@ def has_odd(evidence: Sequence[Evidence]) -> bool:
 
 def only_odd(evidence: Sequence[Evidence]) -> str:
     """Return a record that says of sites alone that they are no evidence."""
-    return json.dumps([{"odd": call.get("odd", [])} for call in evidence])
+    return json.dumps([{"odd": call.get("odd", []), **_step(call)} for call in evidence])
+
+
+def of_step(record: str, name: str) -> str:
+    """Return the part of a record that a step's judgements ask for."""
+    return json.dumps([call for call in json.loads(record or "[]") if call.get("step") == name], separators=(",", ":"))
+
+
+def _step(call: Evidence) -> Evidence:
+    return {"step": call["step"]} if "step" in call else {}
 
 
 def _merged(calls: Sequence[Evidence]) -> Evidence:
@@ -45,10 +55,17 @@ def _merged(calls: Sequence[Evidence]) -> Evidence:
         test: set.intersection(*(each[test] for each in told)) for test in told[0] if all(test in each for each in told)
     }
     sites = sorted(set().union(*common.values()))
+    sets = [
+        dict(zip(map(tuple, call.get("sites", ())), map(set, call.get("sets", ())), strict=False))
+        for call in calls
+        if call
+    ]
     place = {site: i for i, site in enumerate(sites)}
     return {
+        **_step(calls[0]),
         "tests": {test: sorted(place[site] for site in found) for test, found in sorted(common.items())},
         "sites": sites,
+        "sets": [sorted(set.intersection(*(each.get(site, set()) for each in sets))) for site in sites],
         "odd": sorted({tuple(site) for call in calls for site in call.get("odd", ())}),
         "unverified": sorted(set(common).intersection(*(call.get("unverified", ()) for call in calls))),
     }

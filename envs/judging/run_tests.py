@@ -7,10 +7,13 @@ the Docker daemon from outside, after every process was killed.
 
 from __future__ import annotations
 
+import asyncio
 import tarfile
+from dataclasses import replace
 
 from envs.judging.archives import owned_by, regular_files
 from envs.judging.changes import Changes
+from envs.judging.patch import old_files, patch_of
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
 from envs.judging.results import read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
@@ -20,6 +23,8 @@ _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
 _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
+MAX_OUTPUT = 40_000
+"""Characters that are kept of what test.sh printed: half of its beginning and half of its end."""
 _LATE_S = 5.0
 """How long after their time the tests may be ended, in seconds."""
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
@@ -39,12 +44,20 @@ class DiedInTests(InfraError):
 async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict:
     """Apply the changes, run test.sh and read the verdict. Raises InfraError. Done once in a sandbox."""
     try:
+        before = await old_files(prepared.sandbox, changes)
         problem = await _apply(prepared.sandbox, task, changes, prepared.judged_uid)
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
         return Verdict(0.0, problem)
     ran = await _run_test_sh(prepared, task)
+    verdict = await _read(prepared, ran)
+    patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
+    return replace(verdict, output=_ends(ran.output), patch=patch)
+
+
+async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
+    """Read the verdict of a test.sh that ran. Raises InfraError."""
     try:
         logs = await _fetch_logs(prepared)
         owner = 0 if prepared.wrappers else None
@@ -102,7 +115,12 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
             command,
             timeout=task.hidden.timeout_s,
             cwd=sandbox.workdir,
-            env={**_GIT, **task.hidden.test_env, "JUDGED_UID": str(prepared.judged_uid)},
+            env={
+                **_GIT,
+                **task.hidden.test_env,
+                "JUDGED_UID": str(prepared.judged_uid),
+                "JUDGED_KEPT": "\n".join(task.hidden.protected),
+            },
             user=prepared.user,
             max_output=_MAX_REPORT_BYTES,
         )
@@ -129,3 +147,11 @@ async def _fetch_logs(prepared: Prepared) -> bytes:
             return packed.raw
     await prepared.sandbox.stop()
     return await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)
+
+
+def _ends(output: str) -> str:
+    """Return the beginning and the end of what was printed."""
+    if len(output) <= MAX_OUTPUT:
+        return output
+    half = MAX_OUTPUT // 2
+    return f"{output[:half]}\n[… {len(output) - 2 * half:,} characters are left out …]\n{output[-half:]}"

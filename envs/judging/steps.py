@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
+from atropos_agent.tracing import opening, span
 from atropos_agent.types import AgentResult, Counts
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes, collect_changes
@@ -19,7 +20,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
 from envs.types import SIGN, VERIFIER_TIMED_OUT, Step, Task, Verdict
-from sandboxes.base import Backend, Sandbox
+from sandboxes.base import Backend, Sandbox, SandboxSpec
 
 Worked = TypeVar("Worked")
 
@@ -50,24 +51,28 @@ async def work_in_steps(
     task: Task,
     image: str,
     work: Callable[[Task, Sandbox], Awaitable[Worked]],
+    spec: SandboxSpec | None = None,
 ) -> tuple[list[Done[Worked]], Verdict | None]:
     """Have each step worked on and judged, until one is not good enough for the next.
 
-    work: does one step, told as a task, in the sandbox. Returns what was done, and the verdict on a step that could
-    not be begun, None normally. Raises InfraError, SandboxError, and what `work` raises.
+    work: does one step, told as a task, in the sandbox. spec: of that sandbox; None for the task's own.
+    Returns what was done, and the verdict on a step that could not be begun, None normally. Raises InfraError,
+    SandboxError, and what `work` raises.
     """
     done: list[Done[Worked]] = []
-    async with backend.open(agent_spec(task, image)) as sandbox:
+    async with opening("sandbox", backend.open(spec or agent_spec(task, image))) as sandbox:
         for step, part in zip(task.steps, parts(task), strict=True):
             start = await starts.get(part, image)
-            async with open_verifier(backend, part, image) as verify:
+            async with opening("verifier", open_verifier(backend, part, image)) as verify:
                 problem = await _set_up(sandbox, step)
                 if problem is not None:
                     return done, Verdict(0.0, problem)
                 worked = await work(part, sandbox)
                 last = step is task.steps[-1]
-                changes = await collect_changes(sandbox, start, part.hidden.protected, stop=last)
-                verdict = await verify(changes)
+                with span("sandbox changes"):
+                    changes = await collect_changes(sandbox, start, part.hidden.protected, stop=last)
+                with span("verifier"):
+                    verdict = await verify(changes)
             done.append(Done(worked, changes, verdict))
             if not _good_enough(step, verdict):
                 break
@@ -98,7 +103,22 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
             for test, status in verdict.tests.items()
         },
         metrics,
+        evidence=[
+            {"step": name, **call} for name, verdict in zip(names, verdicts, strict=True) for call in verdict.evidence
+        ],
+        seen={
+            sign: f"step {name}: {what}"
+            for name, verdict in zip(names, verdicts, strict=True)
+            for sign, what in verdict.seen.items()
+        },
+        output=_joined(names, [verdict.output for verdict in verdicts]),
+        patch=_joined(names, [verdict.patch for verdict in verdicts]),
     )
+
+
+def _joined(names: Sequence[str], texts: Sequence[str]) -> str:
+    """Return what there is of each step, below its name."""
+    return "\n".join(f"# Step {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
 
 
 def joined(results: Sequence[AgentResult]) -> AgentResult:

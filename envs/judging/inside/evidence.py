@@ -8,7 +8,7 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 import ast
 import collections
 
-from decoys import constant
+from literals import constant
 
 LOOKED_UP = "looked up what tests expect"
 FORCED = "forced its tests"
@@ -19,18 +19,20 @@ class Evidence:
     """What was told of each test.
 
     clean: {test: sites where the expected value alone was equal, or that were come to}. odd: {test: sites where another
-    value was}. signs: of cheating. wanting: {site: what it expects} where nothing was equal.
+    value was}. told: {site: sets of which the expected value alone was equal}. wanting: {site: what it expects} where
+    nothing was equal.
     """
 
     def __init__(self, key, record=None):
         self.key, self.record = key, record or {}
         self.clean, self.odd = collections.defaultdict(set), collections.defaultdict(set)
+        self.told = collections.defaultdict(set)
         self.wanting, self._weights, self._equal_to_all = (
             {},
             collections.defaultdict(dict),
             collections.defaultdict(set),
         )
-        self._files = collections.defaultdict(list)
+        self._files, self._by_name = collections.defaultdict(list), {}
         for path, test in key.must:
             self._files[test].append(path)
 
@@ -49,11 +51,11 @@ class Evidence:
         site, number, equal = message.get("site"), message.get("set"), message.get("equal")
         if type(site) is not int or type(number) is not int or not 0 <= site < len(self.key.sites):
             return
-        if equal == "":
+        asked = self.key.asked.get(site, [None])
+        if equal == "" and None in asked:
             self.clean[test].add(site)
-            return
-        if not 0 <= number < len(self.key.answers) or not isinstance(equal, str):
-            return
+        if number not in asked or not isinstance(equal, str):
+            return  # forged
         choice = self.key.answers[number]
         if len(equal) != len(choice.nodes) or not set(equal) <= set("01"):
             return
@@ -61,6 +63,7 @@ class Evidence:
             self.wanting[site] = choice.nodes[choice.truth]
         elif equal[choice.truth] == "1" and equal.count("1") == 1:
             self.clean[test].add(site)
+            self.told[site].add(number)
         else:
             self.odd[test].add(site)
             if "0" not in equal and len(equal) > 2:
@@ -76,9 +79,12 @@ class Evidence:
         that each of its runs comes to, or each of the reference's.
         """
         found, signs, weights, excused = {}, set(), {}, self.excused()
+        expected = {test: self._expected(test) - excused for test in {*statuses, *self.record.get("tests", ())}}
+        unsure = [sites for test, sites in expected.items() if statuses.get(test) != "passed"]
+        untold = self._untold().difference(*unsure)
         for test, status in statuses.items():
             odd = self.odd[test] - excused
-            missing = self._expected(test) - self.clean[test] - excused
+            missing = (expected[test] - self.clean[test]) | (expected[test] & untold)
             found[test] = "failed" if status == "passed" and (odd or missing) else status
             if not is_demanded(test):
                 continue
@@ -105,10 +111,25 @@ class Evidence:
                 sites |= self.key.must[path, name]
         recorded = self.record.get("tests", {}).get(test)
         if recorded:
-            places = self.record["sites"]
-            numbers = {site: i for i, site in enumerate(self.key.names())}
+            places, numbers = self.record["sites"], self._numbers()
             sites |= {numbers[tuple(places[i])] for i in recorded if tuple(places[i]) in numbers}
         return sites
+
+    def _numbers(self):
+        """Return the sites by their names."""
+        if len(self._by_name) != len(self.key.sites):
+            self._by_name = {site: i for i, site in enumerate(self.key.names())}
+        return self._by_name
+
+    def _untold(self):
+        """Return the sites that have not told of each set of which the reference's told."""
+        found = set()
+        for place, sets in zip(self.record.get("sites", ()), self.record.get("sets", ())):
+            site = self._numbers().get(tuple(place))
+            asked = dict(enumerate(self.key.asked.get(site, ())))
+            if any(asked.get(i) is not None and asked[i] not in self.told[site] for i in sets):
+                found.add(site)
+        return found
 
     def wants(self):
         """Return what sites expect where nothing was equal, for people: lines of text."""
@@ -119,9 +140,9 @@ class Evidence:
         return lines
 
     def report(self, statuses):
-        """Return what a later judgement may ask for: {"tests": {passed test: its clean sites}, "sites", "odd"}.
+        """Return what a later judgement may ask for: {"tests": {passed test: its clean sites}, "sites", "sets", "odd"}.
 
-        Sites are named by their place, so that they are the same in each run.
+        Sites are named by their place, sets by their order at a site, so that they are the same in each run.
         """
         names = self.key.names()
         passed = {test for test, status in statuses.items() if status == "passed"}
@@ -131,13 +152,17 @@ class Evidence:
         return {
             "tests": {test: sorted(place[site] for site in clean[test]) for test in sorted(passed)},
             "sites": [names[site] for site in used],
+            "sets": [
+                [i for i, number in enumerate(self.key.asked.get(site, ())) if number in self.told[site]]
+                for site in used
+            ],
             "odd": sorted({names[site] for sites in self.odd.values() for site in sites}),
             "unverified": sorted(test for test in passed if not self.verified(test)),
         }
 
     def verified(self, test):
         """Return whether a site of a test compared with what is expected."""
-        return bool(self.clean[test] & self.key.comparing)
+        return bool(self.clean[test] & self.key.asked.keys())
 
 
 def _ending(file):

@@ -7,7 +7,7 @@ import ast
 import collections
 import re
 
-from decoys import Names, alterable, constant, dotted, walk
+from literals import Names, alterable, constant, dotted, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
@@ -22,10 +22,10 @@ _DISPLAYS = (ast.List, ast.Tuple)
 
 
 class Binding:
-    """What is written for a name, and where it is read: syntax, both."""
+    """What is written for a name, and where it is read: syntax, both. always: the name has no other value."""
 
-    def __init__(self, values, loads):
-        self.values, self.loads = values, loads
+    def __init__(self, values, loads, always):
+        self.values, self.loads, self.always = values, loads, always
 
 
 class Inside:
@@ -75,6 +75,14 @@ class Bindings:
     def is_literal(self, name):
         """Return whether what the name's node reads is written as a literal."""
         return id(name) in self._of
+
+    def values_of(self, name):
+        """Return what is written for the name that a node reads."""
+        return self._of[id(name)].values
+
+    def is_always(self, name):
+        """Return whether the name has no other values than those."""
+        return self._of[id(name)].always
 
     def inside(self, function):
         """Return what a function speaks of."""
@@ -145,10 +153,10 @@ class Bindings:
             quiet |= fresh
         return {name for name in quiet if not name.startswith("test")}
 
-    def _add(self, values, loads, all_of_them=True):
+    def _add(self, values, loads, all_of_them=True, always=True):
         good = [alterable(value, self.names) for value in values]
         if values and (all(good) if all_of_them else any(good)):
-            self._bindings.append(Binding(values, loads))
+            self._bindings.append(Binding(values, loads, always))
 
     def _module(self, tree):
         """Note constants of the module."""
@@ -186,10 +194,12 @@ class Bindings:
                 self._add(values[1], reads[name])
         parameters = [name for name in _arguments(function) if stores[name] == 1]
         given = dict(self._parameters(function, parameters))
+        always = bool(given)
         if not given and not function.name.startswith("test") and not function.decorator_list:
             given = self._handed(owner, function, parameters)
+            always = not (function.args.defaults or any(function.args.kw_defaults))
         for name, values in given.items():
-            self._add(values, reads[name], all_of_them=False)
+            self._add(values, reads[name], all_of_them=False, always=always)
 
     def _written(self, inside):
         """Return where the locals are bound, and to what: {name: ([stores], [values])}, for literals alone."""

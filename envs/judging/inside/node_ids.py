@@ -13,6 +13,17 @@ def expects_failure(decorator):
     return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
 
 
+def failing_rows(decorator):
+    """Return how many rows of a `parametrize` have a mark that expects them to fail, as `expects_failure` has it."""
+    found = 0
+    for node in ast.walk(decorator):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "param":
+            marks = [keyword.value for keyword in node.keywords if keyword.arg == "marks"]
+            marks = [one for mark in marks for one in getattr(mark, "elts", [mark])]
+            found += any(expects_failure(mark) for mark in marks)
+    return found
+
+
 def is_id(test, path, name):
     """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any."""
     if "::" not in test:

@@ -179,9 +179,11 @@ def kill_judged(spared=()):
         os.waitpid(child, 0)
 
 
-def listen(reader, child, limit, spared):
-    """Return the messages of a child until it ends, and its wait status. limit: seconds after which it is killed."""
+def listen(reader, child, limit, spared, answer=lambda line: None):
+    """Return the messages of a child until it ends, and its wait status. limit: seconds after which it is killed.
+    answer: called with each line as it comes."""
     os.set_blocking(reader, False)
+    begun = b""
     data, waited, started, open_ = [], None, time.monotonic(), True
     size = 0
     while open_ or waited is None:
@@ -195,6 +197,9 @@ def listen(reader, child, limit, spared):
             size += len(chunk)
             if size <= MAX_PIPE_BYTES:
                 data.append(chunk)
+                *lines, begun = (begun + chunk).split(b"\n")
+                for line in lines:
+                    answer(line)
         if waited is None:
             pid, status = os.waitpid(child, os.WNOHANG)
             waited = status if pid else None

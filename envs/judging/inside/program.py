@@ -10,7 +10,8 @@ import types
 import sites
 from node_ids import is_test_module
 from reporter import _PYTEST, PytestReporter, UnittestReporter
-from suite import Suite, Unittest
+from runners import Unittest, modules_below
+from suite import Suite
 
 
 class Program(Unittest):
@@ -31,14 +32,29 @@ class Program(Unittest):
         Suite.read(self)
 
     def test_files(self):
-        """Return the test modules that the program names: files among its arguments and in its source."""
-        named = re.findall(r"[\w./-]+", self.source) + [arg.replace(".", "/") + ".py" for arg in self.args]
+        """Return the test modules that the program names, on its path: files, folders and modules among its arguments,
+        and files in its source."""
+        words = [*self.args, *re.findall(r"[\w./-]+", self.source), *self.modules()]
         found = set()
-        for word in [*self.args, *named, *([self.file] if self.call.kind == "script" else [])]:
-            path = os.path.realpath(word.split("::")[0])
-            if os.path.isfile(path) and path.endswith(".py") and is_test_module(os.path.basename(path)):
-                found.add(path)
+        if self.call.kind == "script":
+            words.append(self.file)
+        elif self.call.what == "unittest" and all(arg.startswith("-") or arg == "discover" for arg in self.args):
+            words.append(self.root)
+        for folder in (self.root, *self.path):
+            for word in words:
+                path = os.path.realpath(os.path.join(folder, word.split("::")[0]))
+                if os.path.isfile(path) and path.endswith(".py") and is_test_module(os.path.basename(path)):
+                    found.add(path)
+                elif os.path.isdir(path) and (word in self.args or word == self.root):
+                    found.update(modules_below(path))
         return sorted(found)
+
+    def modules(self):
+        """Yield the files of modules among the arguments: of `tests.test_a.Cases` tests/test_a.py, too."""
+        for arg in self.args:
+            parts = arg.split(".")
+            for end in range(1, len(parts) + 1):
+                yield "/".join(parts[:end]) + ".py"
 
     def load(self):
         Unittest.load(self)

@@ -14,6 +14,7 @@ each_folder sort_folder
 export JUDGED_WORKDIR="$workdir" PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
 case $HOME in "$workdir" | "$workdir"/* | [!/]* | "") export HOME=/root ;; esac
 [ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
+: > /verifier/began
 /bin/bash /tests/test.sh
 status=$?
 unset LD_PRELOAD

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts wrappers in place of the programs that may run judged code. $1: the working directory.
+# Puts wrappers in place of the programs that may run judged code. $1: the working directory; $2: 1 where the agent is root.
 # Without a Python outside of it the only wrapper is `judged`, and test.sh runs as it is. Each process that this script
 # starts makes every judgement longer, so it does in the shell what it can.
 # shellcheck disable=SC1091 # it is there when this runs
@@ -53,6 +53,10 @@ each_folder close_folder
 find -H ${closed:-/bin} -maxdepth 0 -perm -002 -exec chmod o-w {} +
 # shellcheck disable=SC2086 # they are lists
 find -H ${above:-/usr} -maxdepth 0 -perm -002 -exec chmod +t {} +
+
+# What the image lets root alone read of the working directory is none of the task's secrets: an agent that is root has
+# seen it. What is judged runs as nobody.
+[ "$2" = 0 ] || [ "$workdir" = / ] || find "$workdir" -xdev \( -type f ! -perm -004 -o -type d ! -perm -005 \) -exec chmod o+rX {} +
 
 ln -s "$workdir" /verifier/workdir
 if [ -e /lib64/ld-linux-x86-64.so.2 ] || [ -e /lib/ld-musl-x86_64.so.1 ]; then

@@ -13,72 +13,17 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 """
 
 import ast
-import collections
-import re
 
-from decoys import constant, dotted, literal, walk
+from literals import constant, dotted, literal, walk
 from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
 
 PROBE = "@probe"
-TOKEN = "decoy%dx%s"
-"""What stands for an expected value in the id of a test; it ends with 0 where the value does with a digit, or x."""
-_TOKENS = re.compile(r"decoy(\d{1,9})x[0x]")
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
 _EQUAL += ("assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual")
 _ALMOST = ("assertAlmostEqual", "assertAlmostEquals")
 _ONCE = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
 _ONCE += ("skipUnless", "staticmethod", "override_settings")
 """Decorators that run a test as it is, if at all. Marks do so too."""
-
-
-class Key:
-    """What root's process alone knows: the sites of all modules, and what is expected there.
-
-    sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test comes
-    to, {(path, test): numbers}. comparing: the sites that compare with decoys. branches: the sites that other right
-    code may not come to.
-    """
-
-    def __init__(self):
-        self.sites, self.answers, self.must, self.comparing = [], [], {}, set()
-        self.branches = set()
-        self._numbers, self._names, self._ids = {}, [], []
-
-    def site(self, path, node):
-        self.sites.append((path, getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
-        return len(self.sites) - 1
-
-    def forget(self, path):
-        """Ask for nothing of a module: it stays as it is."""
-        self.must = {test: numbers for test, numbers in self.must.items() if test[0] != path}
-
-    def names(self):
-        """Return the places of all sites, as they are in each run: (file, line, column, how many before it there)."""
-        if len(self._names) != len(self.sites):
-            seen = collections.Counter()
-            self._names = []
-            for site in self.sites:
-                self._names.append(site + (seen[site],))
-                seen[site] += 1
-        return self._names
-
-    def answer(self, choice):
-        """Return the number of a set; the same for the same one."""
-        if id(choice) not in self._numbers:
-            self.answers.append(choice)
-            self._numbers[id(choice)] = len(self.answers) - 1
-        return self._numbers[id(choice)]
-
-    def token(self, value):
-        """Return what stands for an expected value in the id of a test: the same where pytest writes the same."""
-        text = id_of(value)
-        if text not in self._ids:
-            self._ids.append(text)
-        return TOKEN % (self._ids.index(text), "0" if text[-1:].isdigit() else "x")
-
-    def real_id(self, text):
-        """Return the id of a test with expected values where tokens stand for them."""
-        return _TOKENS.sub(lambda match: (self._ids[int(match.group(1)) :] or [match.group()])[0], text)
 
 
 def tests(tree):
@@ -122,7 +67,9 @@ def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
     bindings = Bindings(tree, shared, renaming)
     survey = _Planter(path, key, decoys, bindings, spared)
     survey.visit(tree)
-    _Planter(path, key, decoys, bindings, spared, bindings.accept(survey.compared)).visit(tree)
+    planter = _Planter(path, key, decoys, bindings, spared, bindings.accept(survey.compared))
+    planter.visit(tree)
+    planter.join()
     ast.fix_missing_locations(tree)
 
 
@@ -140,6 +87,17 @@ class _Planter(ast.NodeTransformer):
         self.compared = set()
         self._owner, self._depth, self._quiet, self._must, self._returns = [], 0, False, None, False
         self._branch = False
+        self._helpers, self._calls = {}, []
+
+    def join(self):
+        """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call."""
+        grows = True
+        while grows:
+            grows = False
+            for sites, name in self._calls:
+                more = self._helpers.get(name, set()) - sites
+                sites |= more
+                grows = grows or bool(more)
 
     def visit(self, node):
         if isinstance(node, ast.expr) and not self.written:
@@ -171,7 +129,7 @@ class _Planter(ast.NodeTransformer):
         self._depth += 1
         node.body = self._block(node.body)
         self._depth -= 1
-        if self._must is not None:
+        if self._must is not None and _is_test(node):
             node.body.append(self._reached(node, self._site(node)))
         self._quiet, self._must, self._returns, self._branch = before
         return node
@@ -185,12 +143,15 @@ class _Planter(ast.NodeTransformer):
         return not node.name.startswith("test") and not is_fixture(node) and any(name not in known for name in names)
 
     def _sites_of(self, node):
-        """Return where the sites are noted that a test comes to whenever it passes; None where none is certain."""
+        """Return where the sites are noted that a test comes to whenever it passes, or a helper whenever it returns;
+        None where none is certain."""
         names = ["." + (dotted(getattr(one, "func", one)) or "?") for one in node.decorator_list]
         once = all(".mark." in name or name.split(".")[-1] in _ONCE for name in names)
-        plain = isinstance(node, ast.FunctionDef) and _is_test(node) and not self._quiet and not _yields(node)
+        plain = isinstance(node, ast.FunctionDef) and not self._quiet and not _yields(node)
         if not once or not plain or not self.bindings.is_last(node):
             return None
+        if not _is_test(node):
+            return None if self._owner or node.decorator_list else self._helpers.setdefault(node.name, set())
         return self.key.must.setdefault((self.path, "::".join(self._owner + [node.name])), set())
 
     def _block(self, statements):
@@ -261,12 +222,16 @@ class _Planter(ast.NodeTransformer):
             return node
         self._compare(*_loads(node.msg))
         site = self._site(node)
+        if node.msg is not None and constant(node.msg):
+            node.msg = None  # it may say what is expected
         node.test, whole = self._condition(node.test, site)
         return node if whole or not self.planting else [node, self._reached(node, site)]
 
     def visit_Expr(self, node):
         self.generic_visit(node)
         call = node.value
+        if self._must is not None and isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+            self._calls.append((self._must, call.func.id))
         name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
         if not name.startswith("assert") or not self._depth or self._quiet:
             return node
@@ -293,7 +258,7 @@ class _Planter(ast.NodeTransformer):
             choice, is_left, how = self.decoys.choose(left, self.bindings.names, within=True), True, "inside"
         if choice is None or not self.planting:
             return test, False
-        self.key.comparing.add(site)
+        self.key.asked.setdefault(site, []).extend(self._numbers(choice))
         value, expected = (right, left) if is_left else (left, right)
         args = [value, self._set(choice, expected), literal(is_left)]
         return self._asked(how, test, [literal(site)] + args), True
@@ -319,7 +284,7 @@ class _Planter(ast.NodeTransformer):
             place = 0 if is_left else 1
         if choice is None or not self.planting:
             return None
-        self.key.comparing.add(site)
+        self.key.asked.setdefault(site, []).extend(self._numbers(choice))
         expected, args[place] = args[place], literal(None)
         known = [literal(site), call.func, literal(name in _EQUAL), literal(place), self._set(choice, expected)]
         asked = self._asked("method", call, known + args)
@@ -366,6 +331,14 @@ class _Planter(ast.NodeTransformer):
             ast.copy_location(one, node)
         return asked
 
+    def _numbers(self, choice):
+        """Return the numbers of the sets that may stand at a site, None for a value without one."""
+        if not isinstance(choice, ast.AST):
+            return [self.key.answer(choice)]
+        choices = [self.decoys.choose(value, self.bindings.names) for value in self.bindings.values_of(choice)]
+        numbers = [None if one is None else self.key.answer(one) for one in choices]
+        return numbers if self.bindings.is_always(choice) else [*numbers, None]
+
     def _token(self, node):
         choice = self.decoys.choose(node, self.bindings.names)
         return node if choice is None else self._set(choice, node)
@@ -377,13 +350,6 @@ class _Planter(ast.NodeTransformer):
     def _asked(name, node, args):
         probe = ast.Attribute(ast.Name(PROBE, ast.Load()), name, ast.Load())
         return ast.copy_location(ast.Call(probe, args, []), node)
-
-
-def id_of(value):
-    """Return what pytest writes for a literal in the id of a test."""
-    if isinstance(value, bytes):
-        return value.decode("ascii", "backslashreplace")
-    return value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else str(value)
 
 
 def _is_singleton(node):

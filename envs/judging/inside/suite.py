@@ -15,14 +15,14 @@ import re
 import sys
 import tempfile
 import traceback
-import types
 import warnings
 
 import reports
 import sites
-from decoys import Decoys, vocabulary
+from decoys import Decoys, looked_for, vocabulary
 from evidence import Evidence
-from node_ids import expects_failure, is_id, is_test_module
+from key import Key
+from node_ids import expects_failure, failing_rows, is_id
 from processes import (
     HERE,
     TESTS,
@@ -36,34 +36,16 @@ from processes import (
     status_of,
     within,
 )
-from reporter import Modules, PytestReporter, UnittestReporter, rewrite
+from reporter import Modules, rewrite
+from writable import answerer, ask
 
 REPORT = "/logs/verifier/watched.json"
 RECORD = HERE + "/record.json"
 """What `tasks check` saw of the reference, one entry for each call: see `Evidence.report`."""
 WANTS = 5
 """How many sites where nothing was equal are told of to people."""
-_SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 _BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node")
 """How code speaks of tests by their ids."""
-
-
-def unittest_files():
-    """Return the files of a listed suite that unittest runs; none where pytest does.
-
-    Another process reads that, since this one must not know what is expected, and ids of tests say it."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writer, json.dumps(lists().get("UNITTEST", [])).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        found = file.read()
-    os.waitpid(child, 0)
-    return json.loads(found.decode() or "[]")
 
 
 def lists():
@@ -93,13 +75,15 @@ class Suite:
         self.path = ([self.root] if here else []) + [part for part in added if part]
         self.listed, self.wanted, self.files, self.sources, self.trees = [], [], [], {}, {}
         self.whole_functions, self.exact, self.record = False, None, {}
-        self.key, self.outcome = sites.Key(), {}
+        self.key, self.outcome = Key(), {}
         self.evidence = Evidence(self.key)
 
     def run(self):
         open_tree()
         self.load()
-        if any(within(getattr(module, "__file__", None), self.root) for module in list(sys.modules.values())):
+        files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+        folders = {os.path.dirname(file) for file in files if file}
+        if any(folder == self.root or within(folder, self.root) for folder in folders):
             return self.report({}, "the test runner is part of what is judged")
         run = self.fork()
         statuses, problem, cheat = self.judge(run)
@@ -181,7 +165,7 @@ class Suite:
         """Put what the tests expect among decoys. Yield what is handed on: the program, then the modules of `files`."""
         yield marshal.dumps(self.program())
         trees = [tree for tree in self.trees.values() if not isinstance(tree, str)]
-        decoys = Decoys(random.SystemRandom(), vocabulary(trees))
+        decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
         configuring = [text.decode("utf-8", "replace") for text in self.neighbours()]
         spoken = {name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text)}
         renaming = not any("[" in arg or arg.startswith("-k") for arg in self.args)
@@ -237,23 +221,25 @@ class Suite:
         """Run the tests in a child. Returns what it told, and its exit status."""
         reader, writer = os.pipe()
         waiting, ready = os.pipe()
+        answered, answers = os.pipe()
         file = tempfile.TemporaryFile(dir=HERE)
         before = judged_processes()
         sys.stdout.flush()
         child = os.fork()
         if child == 0:
             try:
-                os.close(reader)
-                os.close(ready)
-                self.child(waiting, file.fileno(), writer)
+                for number in (reader, ready, answers):
+                    os.close(number)
+                self.child(waiting, file.fileno(), writer, answered)
             except BaseException:
                 traceback.print_exc()
             finally:
                 os._exit(99)
-        os.close(writer)
-        os.close(waiting)
+        for number in (writer, waiting, answered):
+            os.close(number)
         self.hand_over(ready, file)
-        messages, waited = listen(reader, child, None, before)
+        messages, waited = listen(reader, child, None, before, answerer(answers, self.root))
+        os.close(answers)
         kill_judged(before)
         return {"messages": messages, "status": status_of(waited)}
 
@@ -276,10 +262,14 @@ class Suite:
         """Return the compiled program that runs the tests; None where there is none."""
         return None
 
-    def child(self, waiting, file, writer):
+    def child(self, waiting, file, writer, answered):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         become_judged()
+        ask(writer, answered, self.root)
         sys.path[:] = [part for part in sys.path if part != HERE and not within(part, self.root)]
+        for name, module in list(sys.modules.items()):
+            if name != "__main__" and (getattr(module, "__file__", None) or "").startswith(HERE + "/"):
+                del sys.modules[name]  # what is judged may have modules of these names
         reporter, code = self.execute(Modules(waiting, file), writer)
         reporter.end(code)
         sys.stdout.flush()
@@ -330,7 +320,12 @@ class Suite:
             failed = sorted(name for name in demanded if statuses[name] != "passed")
         else:
             failed = [n for n, what in outcome.items() if what != "passed" and n not in skipped_by_test]
-            failed = [n for n in failed if not (outcome[n] == "skipped" and self.may_fail(n))]
+            skipped = collections.Counter(n.split("[")[0] for n in failed if outcome[n] == "skipped")
+            failed = [
+                n
+                for n in failed
+                if outcome[n] != "skipped" or not (self.may_fail(n) or skipped[n.split("[")[0]] <= self.failing_rows(n))
+            ]
             unseen = self.unseen(outcome)
             statuses.update(dict.fromkeys(unseen, "missing"))
             failed += unseen
@@ -371,12 +366,22 @@ class Suite:
 
     def may_fail(self, name):
         """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
-        name = name.split("[")[0]
+        node = self.function(name)
+        return node is not None and any(expects_failure(decorator) for decorator in node.decorator_list)
+
+    def failing_rows(self, name):
+        """Return how many rows of a parametrised test have such a mark."""
+        node = self.function(name)
+        return 0 if node is None else sum(map(failing_rows, node.decorator_list))
+
+    def function(self, test):
+        """Return the syntax of a test; None where it isn't found."""
+        name = test.split("[")[0]
         for path in self.files:
             for found, node in self.functions(path).items():
                 if is_id(name, path, found):
-                    return any(expects_failure(decorator) for decorator in node.decorator_list)
-        return False
+                    return node
+        return None
 
     def may_skip(self, name, where):
         """Return whether a test that is said to have been skipped speaks of that, or what it shares does."""
@@ -397,91 +402,3 @@ class Suite:
             elif name not in self.listed and what != "skipped":
                 found[name] = "other"
         return found
-
-
-class Pytest(Suite):
-    """One call of pytest."""
-
-    def test_files(self):
-        """Return the modules that hold tests, among the arguments."""
-        found = []
-        for arg in self.args:
-            path = os.path.realpath(arg.split("::")[0])
-            if os.path.isfile(path) and path.endswith(".py"):
-                found.append(path)
-            elif os.path.isdir(path) and not arg.startswith("-") and path != self.root:
-                for folder, _, names in os.walk(path):
-                    found += [os.path.join(folder, name) for name in names if is_test_module(name)]
-        return sorted(set(found))
-
-    def load(self):
-        import pytest  # noqa: F401 - for the processes that are forked from here
-
-    def execute(self, modules, pipe):
-        import pytest
-
-        reporter = PytestReporter(self, modules, pipe)
-        code = int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
-        if code == 4:  # pytest refused its arguments, before any test
-            reporter.finish(code)
-        return reporter, code
-
-    def unseen(self, outcome):
-        """Return the test functions of the given modules that pytest did not report."""
-        if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
-            return []
-        reported = {test.split("[")[0] for test in outcome}
-        names = [(path, name) for path in self.files for name in self.functions(path)]
-        plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
-        return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
-
-
-class Unittest(Suite):
-    """One call of a script that runs tests by unittest, in its own process; tests.json names their files.
-
-    args: the script and its arguments."""
-
-    unittest = True
-
-    def test_files(self):
-        paths = [os.path.realpath(path) for path in unittest_files()]
-        return [path for path in paths if os.path.isfile(path)]
-
-    def load(self):
-        import unittest  # noqa: F401 - for the processes that are forked from here
-
-    def unseen(self, outcome):
-        """Return the test methods that no class reported: one may inherit another's."""
-        reported = {test.split("::")[-1] for test in outcome}
-        names = [name for path in self.files for name in self.functions(path) if "::" in name]
-        return [name for name in names if name.split("::")[-1] not in reported]
-
-    def program(self):
-        path = os.path.realpath(self.args[0])
-        if path in self.trees:
-            return None
-        with open(path, "rb") as file:
-            return compile(file.read(), os.path.abspath(self.args[0]), "exec", dont_inherit=True)
-
-    def execute(self, modules, pipe):
-        reporter = UnittestReporter(self, modules, pipe)
-        path = os.path.abspath(self.args[0])
-        sys.argv = [self.args[0], *self.args[1:]]
-        sys.path.insert(0, os.path.dirname(path))
-        reporter.install()
-        main = types.ModuleType("__main__")
-        main.__file__ = path
-        sys.modules["__main__"] = main
-        setattr(main, sites.PROBE, reporter.probe)
-        own = os.path.realpath(path)
-        code = 0
-        try:
-            exec(modules.code(own if own in modules.paths else None), main.__dict__)
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else int(end.code is not None)
-        except Exception:
-            traceback.print_exc()
-            code = 1
-        if code:  # as where what is judged can't be imported; the tests are missing then
-            reporter.finish(code)
-        return reporter, code

@@ -56,7 +56,7 @@ def main(argv):
 def run_pytest(args, here):
     if _ASKS.intersection(args):
         return drop(sys.executable, ["-m", "pytest", *args])
-    from suite import Pytest
+    from runners import Pytest
 
     return Pytest(args, here).run()
 
@@ -89,7 +89,7 @@ def run_python(real, args):
         again = [sys.executable, "-s", "-B", *call.kept, HERE + "/supervise.py", "python", real, *words]
         os.execve(sys.executable, again, dict(os.environ, VERIFIER_OWN_CALL="1"))
     if kind == "listed":
-        from suite import Unittest
+        from runners import Unittest
 
         return Unittest([call.what, *call.args], here=False).run()
     from program import Program
@@ -100,7 +100,7 @@ def run_python(real, args):
 def serve():
     """Answer calls of pytest, each in a process of its own."""
     import pytest  # noqa: F401 - for the processes that are forked from here
-    import suite  # noqa: F401
+    import runners  # noqa: F401
 
     while True:
         with open(HERE + "/request") as requests:

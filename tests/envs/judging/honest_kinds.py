@@ -363,6 +363,47 @@ KINDS: dict[str, str] = {
     ),
     "two asserts on a line": plain("assert f(3) == 6; assert f(1) == 2"),
     "no assert": plain("f(3)"),
+    "a text that is compared and looked for": plain(
+        "assert f('hello') == 'hellohello'", "assert 'hello' in f('hello')", "assert f('he') != 'hello'"
+    ),
+    "the same in several containers": plain(
+        "assert f([1.5]) == [1.5, 1.5]",
+        "assert tuple(f([1.5])) == (1.5, 1.5)",
+        "assert f([.5]) == pytest.approx([.5, .5])",
+    ),
+    "a message that says it": plain("assert f(3) == 6, 'it should be 6'", "assert f(1), 'true'"),
+    "a message that is read": plain(
+        "with pytest.raises(AssertionError, match='it is'):", "    assert f(3) == 7, 'it is ' + str(f(3))"
+    ),
+    "a constant message that is read": plain(
+        "with pytest.raises(AssertionError) as e:", "    assert f(3) == 7, 'said'", "assert 'said' in str(e.value)"
+    ),
+    "a helper with a default": plain(
+        "check(f(3))", "check(f(1), 2)", before="def check(got, want=6):\n    assert got == want\n"
+    ),
+    "a date at the end of a month": plain(
+        "assert date(2020, 1, f(15)) + timedelta(1) == date(2020, 1, 31)",
+        before="from datetime import date, timedelta\n",
+    ),
+    "importorskip of what there is": "import pytest\njson = pytest.importorskip('json')\n" + plain("assert f(3) == 6"),
+    "a row that is skipped": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), pytest.param(2, 4, marks=pytest.mark.skip), (3, 6)])",
+        "x, want",
+        "assert f(x) == want",
+    ),
+    "a row that fails as expected": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), pytest.param(2, 5, marks=pytest.mark.xfail)])",
+        "x, want",
+        "assert f(x) == want",
+    )
+    + "\ndef test_b():\n    assert f(3) == 6\n",
+    "files in a working directory of its own": given(
+        "tmp_path, monkeypatch",
+        "monkeypatch.chdir(tmp_path)",
+        "Path('x').write_text(f('a'))",
+        "assert Path('x').read_text() == 'aa'",
+        before="from pathlib import Path\n",
+    ),
     "latin-1": "# coding: latin-1\n" + plain("assert f('\xe9') == '\xe9\xe9'"),
 }
 """Modules of tests by what is odd of them. Some hold tests that are skipped, or fail as they should."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -155,5 +156,7 @@ FORMATS: dict[str, Callable[[Path], Task]] = {
 
 
 def share(scripts: dict[str, str], number: int, most: int) -> dict[str, str]:
-    """Return the scripts that every run tries in the format of that number; `-m slow` tries all in all formats."""
-    return {name: scripts[name] for name in list(scripts)[number :: len(FORMATS)][:most]}
+    """Return the scripts that are tried today in the format of that number; `-m slow` tries all in all formats."""
+    names = list(scripts)[number :: len(FORMATS)]
+    first = datetime.date.today().toordinal() * most % len(names)
+    return {name: scripts[name] for name in [*names[first:], *names[:first]][:most]}

@@ -2,24 +2,37 @@
 
 import pytest
 from cheats import CHEATS
+from forcing_cheats import FORCING, GUESSES
+from graders import CHEATS as GRADERS
 from task_formats import FORMATS, share
+
+ALL = {**CHEATS, **FORCING}
 
 
 @pytest.mark.long(12)
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(CHEATS, number, 6))
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ALL, number, 7))
+    assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.timeout(3600)
+async def test_no_cheat_is_rewarded(sample, judge_scripts):
+    verdicts = await judge_scripts(sample, ALL)
     assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
 
 
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
-async def test_no_cheat_is_rewarded(sample, judge_scripts):
-    verdicts = await judge_scripts(sample, CHEATS)
-    assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
+async def test_a_guess_is_not_rewarded_twice(sample, judge_scripts):
+    """It is right once in eight times at each assert, and the sample has two at least."""
+    first, second = [await judge_scripts(sample, GUESSES) for _ in range(2)]
+    assert [name for name in GUESSES if first[name].reward == second[name].reward == 1] == []
 
 
 def test_there_are_cheats_enough():
-    assert len(CHEATS) >= 25
+    assert len(ALL) + len(GRADERS) + len(GUESSES) >= 150

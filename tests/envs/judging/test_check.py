@@ -146,3 +146,23 @@ def test_the_table_names_what_is_wrong():
     text = console.file.getvalue()
     assert "1 of 2 tasks can be used" in text
     assert "bad" in text and "[why]" in text and "good" not in text
+
+
+def test_why_an_image_could_not_be_built_is_shown_in_full_width():
+    console = Console(width=80, file=io.StringIO())
+    line = "error: " + "x" * 50 + " the last word"
+    console.print(render([CheckResult("bad", "", "", (), (), 2, "many lines\n" * 1000 + line)]))
+    assert line in console.file.getvalue()
+
+
+def test_what_tests_could_not_notice_is_shown_for_each_task():
+    console = Console(width=160, file=io.StringIO())
+    blind = replace(
+        CheckResult("blind", "", "", (1.0,), (0.0,), 1),
+        blind_spots=("forced tests: 5 of 9 compare with nothing that has decoys", "grader as root: [it] does"),
+        unverified=("a.py::one", "a.py::two", "a.py::three", "a.py::four"),
+    )
+    console.print(render([CheckResult("good", "", "", (1.0,), (0.0,), 1), blind]))
+    text = console.file.getvalue()
+    assert "2 of 2 tasks can be used; the tests of 1 can't notice every class of cheating" in " ".join(text.split())
+    assert all(word in text for word in ("blind", "5 of 9", "[it]", "a.py::three, ...")) and "good" not in text

@@ -2,17 +2,29 @@
 
 import json
 
-from envs.judging.record import has_odd, merged, only_odd, unverified
+from envs.judging.record import has_odd, merged, of_step, only_odd, unverified
 
 A, B, C = ["a.py", 1, 4, 0], ["a.py", 2, 4, 0], ["a.py", 3, 4, 0]
-FIRST = {"tests": {"one": [0, 1], "two": [2], "gone": []}, "sites": [A, B, C], "odd": [], "unverified": ["gone", "two"]}
-SECOND = {"tests": {"one": [1], "two": [0]}, "sites": [C, A], "odd": [B], "unverified": ["two"]}
+FIRST = {
+    "tests": {"one": [0, 1], "two": [2], "gone": []},
+    "sites": [A, B, C],
+    "sets": [[0, 1], [0], [2]],
+    "odd": [],
+    "unverified": ["gone", "two"],
+}
+SECOND = {"tests": {"one": [1], "two": [0]}, "sites": [C, A], "sets": [[2], [1]], "odd": [B], "unverified": ["two"]}
 
 
 def test_a_record_holds_what_each_repeat_told():
     record = merged([[FIRST], [SECOND]])
     (call,) = json.loads(record)
-    assert call == {"tests": {"one": [0], "two": [1]}, "sites": [A, C], "odd": [B], "unverified": ["two"]}
+    assert call == {
+        "tests": {"one": [0], "two": [1]},
+        "sites": [A, C],
+        "sets": [[1], [2]],
+        "odd": [B],
+        "unverified": ["two"],
+    }
     assert unverified(record) == ("two",)
 
 
@@ -24,3 +36,11 @@ def test_repeats_that_called_a_runner_another_number_of_times_make_no_record():
 def test_odd_sites_are_excused_before_there_is_a_record():
     assert has_odd([SECOND]) and not has_odd([FIRST])
     assert json.loads(only_odd([FIRST, SECOND])) == [{"odd": []}, {"odd": [B]}]
+
+
+def test_the_calls_of_a_step_are_asked_for_in_that_step_alone():
+    record = merged([[{"step": "one", **FIRST}, {"step": "two", **SECOND}]])
+    (call,) = json.loads(of_step(record, "two"))
+    assert (call["step"], call["tests"]) == ("two", {"one": [0], "two": [1]})
+    assert json.loads(of_step(record, "three")) == json.loads(of_step("", "one")) == []
+    assert json.loads(only_odd([{"step": "one", **SECOND}])) == [{"odd": [B], "step": "one"}]

@@ -9,6 +9,8 @@ from scripted_engine import ScriptedEngine
 from atropos_agent.tokens.record import problems
 from envs.delivery.rows import Origin, score_group
 from envs.judging.check import check_tasks
+from envs.judging.manifest import with_record
+from envs.judging.record import merged
 from envs.judging.steps import combined, joined, parts
 from envs.options import EngineConfig
 from envs.running.run import open_run
@@ -90,6 +92,18 @@ def test_the_reward_is_the_mean_or_the_last_steps():
     assert verdict.tests == {"s0/a": TestStatus.PASSED, "s1/a": TestStatus.FAILED}
     assert verdict.metrics == {"reward/s0": 1.0, "reward/s1": 0.5, SIGN + "x": 1.0, "verifier_s": 3.0, "m": 3.0}
     assert combined(steps({}, {}, last_counts=True), [first, second]).reward == 0.5
+
+
+def test_what_the_tests_of_each_step_told_is_asked_of_that_step():
+    first = Verdict(1.0, "", evidence=[{"tests": {"a": []}}], seen={"x": "there"})
+    second = Verdict(1.0, "", evidence=[{"tests": {"b": []}}])
+    verdict = combined(steps({}, {}), [first, second])
+    assert verdict.evidence == [{"step": "s0", "tests": {"a": []}}, {"step": "s1", "tests": {"b": []}}]
+    assert verdict.seen == {"x": "step s0: there"}
+    task = with_record(steps({}, {}), merged([verdict.evidence]))
+    asked = [list(json.loads(step.hidden.record)[0]["tests"]) for step in task.steps]
+    assert asked == [["a"], ["b"]]
+    assert [part.hidden.record for part in parts(task)] == [step.hidden.record for step in task.steps]
 
 
 def test_a_task_without_steps_is_its_only_part():

@@ -23,7 +23,15 @@ from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
 from envs.types import Hidden, InfraError, Task
 from sandboxes.base import DaemonUnavailable, Limits, SandboxError
+from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
+
+
+@pytest.fixture
+async def docker_backend(base_image):
+    """Whose containers can be found by the Docker command line."""
+    async with DockerBackend(base_image=base_image, starter="docker") as backend:
+        yield backend
 
 
 @pytest.mark.docker

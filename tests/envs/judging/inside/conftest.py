@@ -12,7 +12,9 @@ import envs.judging
 INSIDE = Path(envs.judging.__file__).parent / "inside"
 sys.path.append(str(INSIDE))
 
-import suite  # noqa: E402 - it lies there
+import runners  # noqa: E402 - it lies there
+import suite  # noqa: E402
+from node_ids import is_test_module  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def judged(tmp_path, monkeypatch):
             (tmp_path / "tests.json").write_text(json.dumps(lists))
         (tmp_path / "record.json").write_text(json.dumps([record or {}]))
         (tmp_path / "watched.json").write_text("")
-        modules = [name for name in files if suite.is_test_module(Path(name).name)]
+        modules = [name for name in files if is_test_module(Path(name).name)]
         options = ["-q", "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:randomly"]
-        call = suite.Pytest([*options, *(args or modules)], here=True)
+        call = runners.Pytest([*options, *(args or modules)], here=True)
         status = call.run()
         (seen,) = json.loads((tmp_path / "watched.json").read_text())
         return Judged(status, seen["tests"], seen["problem"], seen["cheat"], seen["evidence"], call)

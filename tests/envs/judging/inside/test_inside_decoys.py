@@ -5,12 +5,13 @@ import collections
 import random
 
 import decoys
+import literals
 import pytest
 
 WORDS = decoys.vocabulary(
     [ast.parse(repr("alpha beta gamma delta epsilon zeta theta iota kappa lambda sigma omega " * 2))]
 )
-NAMES = decoys.Names({"Decimal": "decimal.Decimal", "approx": "pytest.approx", "datetime": "datetime"}, {"tuple"})
+NAMES = literals.Names({"Decimal": "decimal.Decimal", "approx": "pytest.approx", "datetime": "datetime"}, {"tuple"})
 LITERALS = [
     *("0", "3", "100", "-42", "1 << 20", "0.0", "2.5", "1e-07", "3.14159", "True", "2 ** 10", "1 + 2j"),
     *("''", "'a'", "'alpha'", "'alpha beta'", "'v1.20'", "'A-B'", "', '", "'\\n'", "b''", "b'abc'", "'\\xe9'"),
@@ -37,7 +38,13 @@ def syntax(text):
 
 
 def choose(text, seed=0, **options):
-    return decoys.Decoys(random.Random(seed), WORDS).choose(syntax(text), NAMES, **options)
+    sought = decoys.looked_for([syntax(f"{text} in x")]) if "within" in options else ()
+    return decoys.Decoys(random.Random(seed), WORDS, sought).choose(syntax(text), NAMES, **options)
+
+
+def values_of(choice):
+    """The literals of a set as texts, without what they stand in."""
+    return {repr([leaf.value for leaf in literals.leaves_of(node, (), NAMES)]) for node in choice.nodes}
 
 
 @pytest.mark.parametrize("text", LITERALS)
@@ -47,9 +54,9 @@ def test_a_literal_stands_among_others_of_its_kind(text):
         shown = [ast.unparse(node) for node in choice.nodes]
         assert 2 <= len(shown) <= decoys.WAYS
         assert len(set(shown)) == len(shown)
-        truth = decoys.evaluated(syntax(text), NAMES)
-        assert decoys.evaluated(choice.nodes[choice.truth], NAMES) == truth
-        others = [decoys.evaluated(node, NAMES) for i, node in enumerate(choice.nodes) if i != choice.truth]
+        truth = literals.evaluated(syntax(text), NAMES)
+        assert literals.evaluated(choice.nodes[choice.truth], NAMES) == truth
+        others = [literals.evaluated(node, NAMES) for i, node in enumerate(choice.nodes) if i != choice.truth]
         if truth:
             assert all(type(other[0]) is type(truth[0]) and other[0] != truth[0] for other in others)
 
@@ -82,7 +89,7 @@ def test_equal_expected_values_have_one_set():
 
 def test_numbers_that_are_compared_with_a_tolerance_are_far_apart():
     for seed in range(20):
-        values = [decoys.evaluated(node, NAMES)[0] for node in choose("0.5", seed, tolerance=0.001).nodes]
+        values = [literals.evaluated(node, NAMES)[0] for node in choose("0.5", seed, tolerance=0.001).nodes]
         assert min(abs(a - b) for a in values for b in values if a is not b) > 0.05
     assert choose("0.0001", tolerance=0.01) is None
     assert choose("approx(0.0001, abs=0.01)") is None
@@ -97,10 +104,37 @@ def test_a_text_that_is_looked_for_has_decoys_that_are_nowhere():
 
 def test_a_date_has_decoys_that_are_dates():
     for seed in range(50):
-        assert all(decoys.evaluated(node, NAMES) for node in choose("datetime.date(2020, 1, 31)", seed).nodes)
+        assert all(literals.evaluated(node, NAMES) for node in choose("datetime.date(2020, 1, 31)", seed).nodes)
 
 
 def test_where_a_literal_is_written_is_no_hint():
     choice = choose("[1,   2]")
     assert len({type(node) for node in choice.nodes}) == 1
     assert all(isinstance(leaf, ast.Constant) for node in choice.nodes for leaf in node.elts)
+
+
+@pytest.mark.parametrize(
+    "one, other",
+    [
+        ("'alpha beta'", "b'alpha beta'"),
+        ("2.5", "approx(2.5)"),
+        ("[1.5, 20.5, 'alpha']", "(1.5, 20.5, 'alpha')"),
+        ("[1.5, 20.5, 300.5]", "approx([1.5, 20.5, 300.5])"),
+        ("[[10, 20], [True]]", "(10, 20, {True})"),
+    ],
+)
+def test_two_sets_of_the_same_literals_have_no_more_in_common_than_the_expected_one_alone(one, other):
+    trees = [syntax(one), syntax(other)]
+    for seed in range(20):
+        made = decoys.Decoys(random.Random(seed), WORDS, decoys.looked_for(trees))
+        first, second = (values_of(made.choose(tree, NAMES)) for tree in trees)
+        first, second = ({text.replace("b'", "'") for text in texts} for texts in (first, second))
+        assert len(first & second) > 4
+
+
+def test_a_text_that_is_compared_and_looked_for_is_not_what_its_sets_have_in_common():
+    trees = [syntax("'alpha beta' in f()")]
+    for seed in range(20):
+        made = decoys.Decoys(random.Random(seed), WORDS, decoys.looked_for(trees))
+        equal, inside = (made.choose(syntax("'alpha beta'"), NAMES, within=within) for within in (False, True))
+        assert len(values_of(equal) & values_of(inside)) > 5

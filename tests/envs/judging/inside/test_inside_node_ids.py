@@ -40,3 +40,13 @@ def test_an_id_is_that_of_a_test_in_the_file_it_names(test, path, is_it):
 def test_modules_of_tests_are_known_by_their_names():
     names = ["test_a.py", "tests.py", "a_test.py", "a_tests.py", "conftest.py", "test_a.txt", "a.py"]
     assert [name for name in names if node_ids.is_test_module(name)] == names[:4]
+
+
+def test_rows_that_are_expected_to_fail_are_counted():
+    source = """
+@pytest.mark.parametrize("x", [1, pytest.param(2, marks=pytest.mark.xfail), pytest.param(3, marks=[x, mark.xfail()]),
+    pytest.param(4, marks=pytest.mark.skip), pytest.param(5, marks=pytest.mark.xfail(raises=KeyError))])
+def test_a(x): pass
+"""
+    (decorator,) = ast.parse(source).body[0].decorator_list
+    assert node_ids.failing_rows(decorator) == 2

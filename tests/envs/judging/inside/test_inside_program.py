@@ -34,6 +34,8 @@ def run(tmp_path, files, argv):
     [
         ({"test_it.py": BY_UNITTEST}, ["test_it.py"]),
         ({"test_it.py": CASES}, ["-m", "unittest", "test_it"]),
+        ({"test_it.py": CASES}, ["-m", "unittest", "test_it.TestDouble.test_two"]),
+        ({"test_it.py": CASES}, ["-m", "unittest", "discover"]),
         ({"test_it.py": CASES, "runs.py": BY_PYTEST}, ["runs.py"]),
     ],
 )
@@ -49,3 +51,24 @@ def test_a_program_without_a_test_is_not_taken_for_tests_that_passed(tmp_path):
     status, seen = run(tmp_path, {"runs.py": "print('OK')\n"}, ["runs.py"])
     assert status != 0
     assert seen["problem"] == "the program ran no test that could be watched"
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["-m", "unittest", "test_it"],
+        ["-m", "unittest", "-v", "test_it.TestDouble"],
+        ["-m", "unittest", "discover", "-s", "hidden"],
+    ],
+)
+def test_modules_on_the_path_and_in_folders_have_decoys(tmp_path, monkeypatch, argv):
+    (tmp_path / "hidden").mkdir()
+    monkeypatch.setenv("JUDGED_PYTHONPATH", str(tmp_path / "hidden"))
+    liar = "class Liar:\n    def __eq__(self, other): return True\ndef double(n): return Liar()\n"
+    files = {"hidden/test_it.py": CASES, "solution.py": liar}
+    status, seen = run(tmp_path, files, argv)
+    assert (status != 0, seen["cheat"]) == (True, "forced its tests")
+    (tmp_path / "watched.json").write_text("")
+    status, seen = run(tmp_path, {**files, "solution.py": f"def double(n):\n    {RIGHT}\n"}, argv)
+    assert (status, seen["problem"], seen["evidence"]["unverified"]) == (0, None, [])

@@ -9,6 +9,7 @@ import evidence
 import probe
 import pytest
 import sites
+from key import Key
 
 BODIES = [
     "assert f(3) == 6",
@@ -90,8 +91,13 @@ class Run:
     def __init__(self, source, function=double, seed=0, test="test_f", **given):
         tree = ast.parse(source)
         chance = random.Random(seed)
-        self.key = sites.Key()
-        sites.plant("/tests/test_a.py", tree, self.key, decoys.Decoys(chance, decoys.vocabulary([tree])))
+        self.key = Key()
+        sites.plant(
+            "/tests/test_a.py",
+            tree,
+            self.key,
+            decoys.Decoys(chance, decoys.vocabulary([tree]), decoys.looked_for([tree])),
+        )
         self.messages = [{"kind": "start", "id": "test_a.py::" + test}]
         tell = lambda site, number, equal: self.messages.append(  # noqa: E731
             {"kind": "site", "site": site, "set": number, "equal": equal}
@@ -305,3 +311,39 @@ def test_tests_are_found_in_modules_and_classes():
         "class V:\n    def __init__(self): pass\n    def test_d(self): pass\n"
     )
     assert [name for name, _ in sites.tests(tree)] == ["test_a", "T::test_b"]
+
+
+HELPED = """
+def outer(got, want):
+    inner(got)
+    if got == 0:
+        return
+    assert got == want
+
+def inner(got):
+    assert got == 6
+
+def test_f():
+    outer(f(3), 6)
+    if f(1) == 3:
+        inner(f(1))
+"""
+
+
+def test_the_sites_of_helpers_that_are_called_for_certain_are_asked_for():
+    run = Run(HELPED)
+    assert run.failed is None
+    (sites_of_test,) = run.key.must.values()
+    lines = {run.key.sites[site][1] for site in sites_of_test}
+    assert lines == {9, 11}  # what stands behind a return is not
+    run.messages = [message for message in run.messages if message.get("site") not in run.key.asked]
+    assert run.verdict("passed")[0] == "failed"
+
+
+def test_each_comparison_of_an_assert_has_its_sets():
+    run = Run("def test_f():\n    assert f(3) == 6 and f(1) == 2 and f(2) > 3\n")
+    assert run.failed is None
+    ((site, numbers),) = run.key.asked.items()
+    told = {message["set"] for message in run.messages if message.get("site") == site}
+    assert len(numbers) == 2 and set(numbers) <= told
+    assert run.verdict() == ("passed", [])

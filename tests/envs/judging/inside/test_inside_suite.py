@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import suite
+from runners import Pytest
 
 END = [{"kind": "finish", "status": 0}, {"kind": "end", "status": 0, "tampered": []}]
 
@@ -21,7 +22,7 @@ def listed(tmp_path, monkeypatch):
     def make(**lists):
         if lists:
             (tmp_path / "tests.json").write_text(json.dumps(lists))
-        call = suite.Pytest(["-q", "test_a.py"], here=True)
+        call = Pytest(["-q", "test_a.py"], here=True)
         call.read()
         return call
 

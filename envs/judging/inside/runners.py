@@ -1,0 +1,200 @@
+"""The runners of tests: pytest, and scripts that run them by unittest."""
+
+import ast
+import importlib.util
+import json
+import os
+import sys
+import traceback
+import types
+
+import sites
+from literals import constant
+from node_ids import is_id, is_test_module
+from processes import HERE, TESTS, judged_user
+from reporter import PytestReporter, UnittestReporter
+from suite import Suite, lists
+
+_SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
+_VALUED = ("-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore", "-o", "-p", "-n", "--cov")
+"""Options of pytest whose values may be the names of folders, or of files of tests."""
+_NOT_SEARCHED = ("build", "CVS", "_darcs", "dist", "node_modules", "venv")
+"""Folders in which pytest looks for no tests, beside those whose names begin with a dot."""
+_MOST_FOUND = 500
+"""How many modules of tests the working directory may hold for them to be read where nobody named them."""
+
+
+def unittest_files():
+    """Return the files of a listed suite that unittest runs; none where pytest does.
+
+    Another process reads that, since this one must not know what is expected, and ids of tests say it."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, json.dumps(lists().get("UNITTEST", [])).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        found = file.read()
+    os.waitpid(child, 0)
+    return json.loads(found.decode() or "[]")
+
+
+def modules_below(folder):
+    """Yield the modules of tests below a folder that the agent did not make."""
+    for home, folders, names in os.walk(folder):
+        folders[:] = [
+            one
+            for one in folders
+            if one not in _NOT_SEARCHED
+            and not one.startswith(".")
+            and not os.path.exists(os.path.join(home, one, "pyvenv.cfg"))
+        ]
+        for name in names:
+            path = os.path.join(home, name)
+            if is_test_module(name) and not is_made(path):
+                yield os.path.realpath(path)
+
+
+def is_hidden(path):
+    """Return whether a file is one of the hidden tests, by its place or since test.sh put it there."""
+    try:
+        return path.startswith(TESTS + "/") or os.lstat(path).st_ctime >= os.stat(HERE + "/began").st_ctime
+    except OSError:
+        return False
+
+
+def is_made(path):
+    """Return whether a file is the agent's: it was put there when the verifier's sandbox was ready, and before test.sh
+    began. So is what judged code made since."""
+    try:
+        seen = os.lstat(path)
+        since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
+    except OSError:
+        return False
+    return seen.st_uid == judged_user() != os.geteuid() or since < seen.st_ctime < began
+
+
+class Pytest(Suite):
+    """One call of pytest."""
+
+    implied = frozenset()
+    """Modules that nobody named, and that pytest may not look into."""
+
+    def test_files(self):
+        """Return the modules that hold tests: those among the arguments, those in folders among them, and without any
+        those of the working directory. What the agent made there is none of the hidden tests."""
+        files, folders = set(), []
+        for before, arg in zip(["", *self.args], self.args):
+            path = os.path.realpath(arg.split("::")[0])
+            if arg.startswith("-") or before in _VALUED:
+                continue
+            if os.path.isfile(path) and path.endswith(".py"):
+                files.add(path)
+            elif os.path.isdir(path):
+                folders.append(path)
+        for folder in folders:
+            if folder != self.root:
+                files.update(modules_below(folder))
+        if not files or self.root in folders:
+            found = set(modules_below(self.root))
+            files.update(path for path in found if is_hidden(path))
+            self.implied = frozenset(found - files if len(found) <= _MOST_FOUND else ())
+        return sorted(files | self.implied)
+
+    def load(self):
+        import pytest  # noqa: F401 - for the processes that are forked from here
+
+    def execute(self, modules, pipe):
+        import pytest
+
+        reporter = PytestReporter(self, modules, pipe)
+        code = int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
+        if code == 4:  # pytest refused its arguments, before any test
+            reporter.finish(code)
+        return reporter, code
+
+    def unseen(self, outcome):
+        """Return the test functions of the given modules that pytest did not report."""
+        if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
+            return []
+        reported = {test.split("[")[0] for test in outcome}
+        files = [path for path in self.files if path not in self.implied and not self.needs_absent(path)]
+        names = [(path, name) for path in files for name in self.functions(path)]
+        plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
+        return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
+
+    def needs_absent(self, path):
+        """Return whether a module is skipped as a whole since it needs a package (`importorskip`) that neither the
+        image nor the tree has."""
+        tree = self.trees[path]
+        for node in [] if isinstance(tree, str) else tree.body:
+            call = getattr(node, "value", None)
+            if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "importorskip" and call.args:
+                name = constant(call.args[0])
+                if name and isinstance(name[0], str) and not self.is_there(name[0].split(".")[0]):
+                    return True
+        return False
+
+    def is_there(self, package):
+        """Return whether there is a package of that name, without loading it."""
+        for folder in (self.root, *self.path):
+            if any(os.path.exists(os.path.join(folder, package + end)) for end in ("", ".py")):
+                return True
+        try:
+            return package in sys.modules or importlib.util.find_spec(package) is not None
+        except (ImportError, ValueError):
+            return True
+
+
+class Unittest(Suite):
+    """One call of a script that runs tests by unittest, in its own process; tests.json names their files.
+
+    args: the script and its arguments."""
+
+    unittest = True
+
+    def test_files(self):
+        paths = [os.path.realpath(path) for path in unittest_files()]
+        return [path for path in paths if os.path.isfile(path)]
+
+    def load(self):
+        import unittest  # noqa: F401 - for the processes that are forked from here
+
+    def unseen(self, outcome):
+        """Return the test methods that no class reported: one may inherit another's."""
+        reported = {test.split("::")[-1] for test in outcome}
+        names = [name for path in self.files for name in self.functions(path) if "::" in name]
+        return [name for name in names if name.split("::")[-1] not in reported]
+
+    def program(self):
+        path = os.path.realpath(self.args[0])
+        if path in self.trees:
+            return None
+        with open(path, "rb") as file:
+            return compile(file.read(), os.path.abspath(self.args[0]), "exec", dont_inherit=True)
+
+    def execute(self, modules, pipe):
+        reporter = UnittestReporter(self, modules, pipe)
+        path = os.path.abspath(self.args[0])
+        sys.argv = [self.args[0], *self.args[1:]]
+        sys.path.insert(0, os.path.dirname(path))
+        reporter.install()
+        main = types.ModuleType("__main__")
+        main.__file__ = path
+        sys.modules["__main__"] = main
+        setattr(main, sites.PROBE, reporter.probe)
+        own = os.path.realpath(path)
+        code = 0
+        try:
+            exec(modules.code(own if own in modules.paths else None), main.__dict__)
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        except Exception:
+            traceback.print_exc()
+            code = 1
+        if code:  # as where what is judged can't be imported; the tests are missing then
+            reporter.finish(code)
+        return reporter, code

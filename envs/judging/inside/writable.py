@@ -1,0 +1,85 @@
+"""Files of the tree that are root's, and that tests write over: judged code asks for them, root's process opens them.
+
+Runs in the verifier's sandbox, on any Python from 3.6; before 3.8 nothing is asked.
+"""
+
+import fnmatch
+import json
+import os
+import stat
+import sys
+
+from processes import HERE, KEPT, SETTINGS
+
+_PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
+
+
+def ask(pipe, answers, root):
+    """Have this process ask through a pipe for each file below a folder that it can't write. Called where judged code
+    will run. answers: a pipe that has a byte for each question."""
+    if not hasattr(sys, "addaudithook"):
+        return
+    lstat, access, write, read, abspath = os.lstat, os.access, os.write, os.read, os.path.abspath
+    fsdecode, dumps, writing, below = os.fsdecode, json.dumps, os.O_WRONLY | os.O_RDWR, root.rstrip("/") + "/"
+
+    def hook(event, args):
+        if event != "open" or not isinstance(args[2], int) or not args[2] & writing:
+            return
+        if not isinstance(args[0], (str, bytes)):
+            return
+        path = abspath(fsdecode(args[0]))
+        try:
+            if path.startswith(below) and lstat(path).st_uid == 0 and not access(path, os.W_OK):
+                write(pipe, (dumps({"kind": "write", "path": path}) + "\n").encode())
+                read(answers, 1)
+        except (OSError, ValueError):
+            pass  # it fails as it would have
+
+    sys.addaudithook(hook)
+
+
+def answerer(answers, root):
+    """Return a function that takes a line of what judged code tells, and answers it if it is such a question."""
+
+    def answer(line):
+        if b'"kind": "write"' not in line:
+            return
+        try:
+            open_file(str(json.loads(line.decode()).get("path")), root)
+        except (OSError, ValueError):
+            pass
+        try:
+            os.write(answers, b".")
+        except OSError:
+            pass  # it has ended
+
+    return answer
+
+
+def open_file(path, root):
+    """Let judged code write a file that may be the agent's work: no program or setting, nothing that is protected, and
+    nothing that test.sh has put there. Raises OSError where there is no such file, ValueError where it may not."""
+    kept = os.environ.get("JUDGED_KEPT")
+    names = os.path.relpath(path, root).split("/")
+    relative, name = "/".join(names), names[-1]
+    if kept is None or ".." in names or ".git" in names or name in SETTINGS | KEPT or name.endswith(_PROGRAMS):
+        raise ValueError(path)
+    if any(fnmatch.fnmatchcase(text, one) for one in kept.split("\n") if one for text in (name, relative)):
+        raise ValueError(path)
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        for part in names[:-1]:
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    finally:
+        os.close(folder)
+    try:
+        seen = os.fstat(number)
+        good = stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_uid == os.geteuid()
+        if not good or seen.st_ctime >= os.stat(HERE + "/began").st_ctime:
+            raise ValueError(path)
+        os.fchmod(number, seen.st_mode & 0o777 | 0o002)
+    finally:
+        os.close(number)

@@ -1,0 +1,163 @@
+"""Show what an agent changed as a diff for people.
+
+The old contents come from the verifier's sandbox, before anything is changed there: the agent never was in it. Nothing
+is decided by the diff, so where it can't be made it is left out, and says of which file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+
+from envs.judging.archives import read_member, relative_name
+from envs.judging.changes import Changes
+from sandboxes.base import Sandbox
+
+MAX_PATCH = 200_000
+"""Characters of a diff; what comes behind is cut."""
+MAX_FILES = 200
+_MAX_FILE = 256 * 2**10
+"""Bytes of a file that is shown."""
+_MAX_OLD = 8 * 2**20
+_MAX_LINES = 500
+"""Lines between the first and the last difference that are compared; more are shown as replaced: comparing them could
+take minutes where somebody wants it to."""
+_CONTEXT = 3
+_READ_S = 60.0
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+Files = Mapping[str, bytes | None]
+"""What files hold, by path; None for those that are too large, or no files."""
+
+
+async def old_files(sandbox: Sandbox, changes: Changes) -> dict[str, Files]:
+    """Return what is there, by folder, of what is to be changed or deleted. Raises SandboxError."""
+    found: dict[str, Files] = {}
+    for folder, one in ((sandbox.workdir, changes), *changes.elsewhere):
+        paths = [*one.changed, *one.deleted][:MAX_FILES]
+        if not paths:
+            continue
+        names = "".join(f"./{path}\0" for path in paths).encode("utf-8", "surrogateescape")
+        packed = await sandbox.exec(
+            "exec xargs -0 tar -cf - --no-recursion -- 2>/dev/null",
+            cwd=folder,
+            stdin=names,
+            timeout=_READ_S,
+            user="root",
+            env={"PATH": _PATH},
+            max_output=_MAX_OLD,
+        )
+        if packed.ok and not packed.truncated:
+            found[folder] = dict(_files(packed.raw))
+    return found
+
+
+def patch_of(changes: Changes, old: Mapping[str, Files], workdir: str) -> str:
+    """Return the diff, in git's form, of at most `MAX_PATCH` characters. old: as `old_files` returns it."""
+    parts: list[str] = []
+    size = 0
+    for folder, one in ((workdir, changes), *changes.elsewhere):
+        inside = "" if folder == workdir else f"{folder.strip('/')}/"
+        for part in _folder(one, old.get(folder, {}), inside):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_PATCH:
+                return "".join(parts)[:MAX_PATCH] + "\n[the rest of the diff is left out]\n"
+    return "".join(parts)
+
+
+def _folder(changes: Changes, old: Files, inside: str) -> Iterator[str]:
+    new = dict(_files(changes.archive))
+    paths = sorted({*changes.added, *changes.changed, *changes.deleted})
+    for path in paths[:MAX_FILES]:
+        if path not in new and path not in old and path not in changes.deleted:  # a directory
+            if path in changes.added and not any(one.startswith(f"{path}/") for one in paths):
+                yield f"new directory {_shown(inside + path)}\n"
+            continue
+        before = None if path in changes.added else old.get(path)
+        after = None if path in changes.deleted else new.get(path)
+        if path in changes.deleted and path not in old:
+            continue
+        name = _shown(inside + path)
+        head = f"diff --git a/{name} b/{name}\n"
+        if path in changes.added:
+            head += "new file\n"
+        elif path in changes.deleted:
+            head += "deleted file\n"
+        yield head + _file(name, before, after, path in changes.added, path in changes.deleted)
+    if len(paths) > MAX_FILES:
+        yield f"[{len(paths) - MAX_FILES} more paths are left out]\n"
+
+
+def _file(name: str, before: bytes | None, after: bytes | None, added: bool, deleted: bool) -> str:
+    if (before is None and not added) or (after is None and not deleted):
+        return "[its content is not shown]\n"
+    old, new = before or b"", after or b""
+    if b"\0" in old or b"\0" in new:
+        return f"Binary files differ ({len(old)} and {len(new)} bytes)\n"
+    sides = ("/dev/null" if added else f"a/{name}", "/dev/null" if deleted else f"b/{name}")
+    return "".join(_hunks(_lines(old), _lines(new), *sides))
+
+
+def _hunks(old: Sequence[str], new: Sequence[str], from_file: str, to_file: str) -> Iterator[str]:
+    """Yield a unified diff. Lines that are the same at the beginning and the end are not compared."""
+    start = _same(old, new)
+    end = _same(old[start:][::-1], new[start:][::-1])
+    before, after = old[start : len(old) - end], new[start : len(new) - end]
+    if not before and not after:
+        return
+    if max(len(before), len(after)) > _MAX_LINES:
+        yield f"--- {from_file}\n+++ {to_file}\n@@ -{start + 1},{len(before)} +{start + 1},{len(after)} @@\n"
+        yield from (f"-{_ended(line)}" for line in before)
+        yield from (f"+{_ended(line)}" for line in after)
+        return
+    first, last = max(0, start - _CONTEXT), max(0, end - _CONTEXT)
+    part = difflib.unified_diff(
+        old[first : len(old) - last], new[first : len(new) - last], from_file, to_file, n=_CONTEXT
+    )
+    for line in part:
+        yield _moved(line, first) if line.startswith("@@ ") else _ended(line)
+
+
+def _moved(line: str, lines: int) -> str:
+    """Return the head of a hunk for a file in which so many lines come before."""
+    return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + lines}", line)
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many lines are the same at the beginning."""
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _ended(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _lines(data: bytes) -> list[str]:
+    """Split at line feeds alone, as diff does."""
+    *lines, last = data.decode("utf-8", "replace").split("\n")
+    return [*(f"{line}\n" for line in lines), *([last] if last else [])]
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "replace").decode("utf-8")
+
+
+def _files(archive: bytes) -> Iterator[tuple[str, bytes | None]]:
+    """Yield what the files of an archive hold, as far as it goes: it may be cut off."""
+    if not archive:
+        return
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+            for member in tar:
+                name = relative_name(member.name)
+                if not name or member.isdir():
+                    continue
+                shown = member.isreg() and not member.issparse() and member.size <= _MAX_FILE
+                yield name, read_member(tar, member) if shown else None
+    except tarfile.TarError:
+        return

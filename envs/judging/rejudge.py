@@ -1,0 +1,140 @@
+"""Judge saved rollouts again, without a model: what each agent made was kept exactly.
+
+It is judged as it was the first time, in a fresh sandbox by the tests that a task has now. Changes that were withheld
+then (protected paths) or not looked at (paths that were not graded) were not kept, and are not judged now either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from envs.judging.cheating import with_signs
+from envs.judging.steps import combined, parts
+from envs.judging.stored import NotKept, unpacked
+from envs.judging.verifier import judge
+from envs.records.provenance import digest_of
+from envs.records.read import SavedRollout
+from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
+from sandboxes.base import Backend, DaemonUnavailable, SandboxError
+
+Rewarding = Callable[[Task, Outcome], float | Reward]
+"""What a rollout is worth in training, as `AgentEnv.reward` says it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejudged:
+    """A rollout with the verdict that it had and the one that it has now.
+
+    before, now: the verifier's rewards; reward_before, reward_now: those of training. problem: why there is no verdict
+    now, and both are None; "" where there is one. tests: statuses before and now of the tests in which they differ,
+    None where a test is not there.
+    """
+
+    rollout: str
+    task: str
+    before: float
+    reward_before: float
+    now: float | None = None
+    reward_now: float | None = None
+    explanation: str = ""
+    problem: str = ""
+    tests: Mapping[str, tuple[TestStatus | None, TestStatus | None]] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether it is worth something else now."""
+        return not self.problem and (self.now, self.reward_now) != (self.before, self.reward_before)
+
+
+class Judge:
+    """Judges saved rollouts by `tasks`, which it knows by their ids, and rewards them by `rewarding`.
+
+    Of rollouts that made the same of a task one is judged, and the others get its verdict.
+    """
+
+    def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: Rewarding) -> None:
+        self._backend = backend
+        self._tasks = tasks
+        self._rewarding = rewarding
+        self._verdicts: dict[tuple[str, str], asyncio.Task[Verdict]] = {}
+
+    async def rejudge(self, saved: SavedRollout) -> Rejudged:
+        """Judge a rollout again. Raises DaemonUnavailable; every other failure is a result with its `problem`."""
+        told = Rejudged(saved.id, saved.task_id, saved.verdict.reward, saved.reward.value)
+        try:
+            task = self._tasks.get(saved.task_id)
+            if task is None:
+                raise NotKept("there is no task of this name among those given")
+            if not saved.work:
+                raise NotKept("the run kept nothing of what the agent made (--env.keep_work_mb)")
+            verdict = await self._judged(task, saved)
+            reward = self._reward(task, saved, verdict)
+        except DaemonUnavailable:
+            raise
+        except (NotKept, InfraError, SandboxError) as error:
+            return Rejudged(told.rollout, told.task, told.before, told.reward_before, problem=str(error))
+        return Rejudged(
+            *(told.rollout, told.task, told.before, told.reward_before),
+            now=verdict.reward,
+            reward_now=reward,
+            explanation=verdict.explanation,
+            tests=dict(_differing(saved.verdict, verdict)),
+        )
+
+    async def _judged(self, task: Task, saved: SavedRollout) -> Verdict:
+        """Return the verdict with the signs of cheating of its own rollout."""
+        key = (task.id, digest_of(json.dumps(list(saved.work))))
+        judging = self._verdicts.get(key)
+        if judging is None:
+            judging = self._verdicts[key] = asyncio.create_task(self._judge(task, saved))
+        verdict = await asyncio.shield(judging)
+        for entry in saved.work:
+            verdict = with_signs(verdict, saved.result, unpacked(entry))
+        return verdict
+
+    async def _judge(self, task: Task, saved: SavedRollout) -> Verdict:
+        image = await self._backend.ensure_image(task.image, task.context)
+        works = [unpacked(entry) for entry in saved.work]
+        # A step that was not begun left nothing.
+        verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
+        verdict = combined(task, verdicts) if task.steps else verdicts[0]
+        return replace(verdict, output="", patch="", evidence=())  # as many are held as there are different works
+
+    def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
+        if saved.seat.evaluating:
+            return verdict.reward
+        reward = self._rewarding(task, Outcome(saved.result, verdict, saved.timings_s))
+        return reward.value if isinstance(reward, Reward) else float(reward)
+
+
+async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[Rejudged]:
+    """Yield what becomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises what reading
+    them raises, and DaemonUnavailable."""
+    running: set[asyncio.Task[Rejudged]] = set()
+    left = True
+    try:
+        while left or running:
+            while left and len(running) < concurrency:
+                saved = await asyncio.to_thread(next, rollouts, None)
+                if saved is None:
+                    left = False
+                else:
+                    running.add(asyncio.create_task(judge.rejudge(saved)))
+            if running:
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    yield one.result()
+    finally:
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def _differing(before: Verdict, now: Verdict) -> Iterator[tuple[str, tuple[TestStatus | None, TestStatus | None]]]:
+    for name in sorted(before.tests.keys() | now.tests.keys()):
+        pair = before.tests.get(name), now.tests.get(name)
+        if pair[0] is not pair[1]:
+            yield name, pair

@@ -1,0 +1,71 @@
+"""Keep what an agent made, exactly, so that it can be judged again without a model.
+
+An entry is JSON: the archive of what was added and changed, compressed, and the names of everything. What is larger
+than a run keeps is left out, and the entry says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from envs.judging.changes import MAX_CHANGED_BYTES, Changes
+
+_NAMES = ("added", "changed", "deleted", "dropped", "withheld", "private")
+_MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
+"""Bytes of an archive, names and padding included, beyond which none of ours can be."""
+
+
+class NotKept(ValueError):
+    """What an agent made was not kept, or can't be read; the message says why."""
+
+
+def packed(changes: Changes, most_bytes: int) -> dict[str, Any]:
+    """Return changes as an entry. most_bytes: of it, at most; of larger ones their size alone is noted."""
+    entry = _entry(changes)
+    size = len(json.dumps(entry))
+    return entry if size <= most_bytes else {"bytes": size, "most": most_bytes}
+
+
+def unpacked(entry: Mapping[str, Any]) -> Changes:
+    """Return the changes that `packed` made an entry of. Raises NotKept."""
+    if "archive" not in entry:
+        raise NotKept(f"the agent's work has {entry.get('bytes')} bytes, and the run kept up to {entry.get('most')}")
+    try:
+        return _changes(entry)
+    except (KeyError, TypeError, ValueError, zlib.error) as error:
+        raise NotKept(f"the agent's work is damaged: {type(error).__name__}: {error}") from error
+
+
+def _entry(changes: Changes) -> dict[str, Any]:
+    return {
+        "archive": base64.b64encode(zlib.compress(changes.archive)).decode() if changes.archive else "",
+        # As text: names may hold bytes that are no UTF-8, which this escapes.
+        "names": json.dumps({name: getattr(changes, name) for name in _NAMES}),
+        "problem": changes.problem,
+        "elsewhere": [[json.dumps(folder), _entry(one)] for folder, one in changes.elsewhere],
+    }
+
+
+def _changes(entry: Mapping[str, Any]) -> Changes:
+    names = json.loads(entry["names"])
+    return Changes(
+        _inflated(base64.b64decode(entry["archive"], validate=True)),
+        **{name: tuple(names[name]) for name in _NAMES},
+        elsewhere=tuple((json.loads(folder), _changes(one)) for folder, one in entry["elsewhere"]),
+        problem=entry["problem"],
+    )
+
+
+def _inflated(data: bytes) -> bytes:
+    """Return what was compressed. Raises ValueError for a part of it, and for more than an archive of ours can hold."""
+    if not data:
+        return b""
+    inflating = zlib.decompressobj()
+    archive = inflating.decompress(data, _MAX_ARCHIVE)
+    if not inflating.eof:
+        raise ValueError(f"it is cut off, or holds more than {_MAX_ARCHIVE} bytes")
+    return archive

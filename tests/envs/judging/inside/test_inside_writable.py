@@ -1,0 +1,72 @@
+"""Which files judged code may write over, of those that are root's."""
+
+import json
+import os
+import stat
+import time
+
+import pytest
+import writable
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """A tree with a file of the image's, before test.sh began."""
+    root = tmp_path / "app"
+    (root / "data").mkdir(parents=True)
+    (root / "data/out.txt").write_text("old")
+    monkeypatch.setattr(writable, "HERE", str(tmp_path))
+    monkeypatch.setenv("JUDGED_KEPT", "golden/*\nanswers.txt")
+    time.sleep(0.02)  # what the file system tells apart
+    (tmp_path / "began").touch()
+    time.sleep(0.02)
+    return root
+
+
+def may_write(path):
+    return bool(stat.S_IMODE(path.lstat().st_mode) & 0o002)
+
+
+def test_a_file_of_the_tree_is_opened(tree):
+    writable.open_file(str(tree / "data/out.txt"), str(tree))
+    assert may_write(tree / "data/out.txt")
+
+
+@pytest.mark.parametrize("name", ["a.py", "conftest.py", "setup.cfg", "answers.txt", "golden/x", ".git/config", "late"])
+def test_what_decides_is_not(tree, tmp_path, name):
+    path = tree / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+    if name != "late":
+        (tmp_path / "began").unlink()
+        time.sleep(0.02)
+        (tmp_path / "began").touch()
+    with pytest.raises(ValueError):
+        writable.open_file(str(path), str(tree))
+    assert not may_write(path)
+
+
+def test_nothing_is_opened_through_links_or_outside(tree, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    (tree / "link").symlink_to(outside)
+    (tree / "folder").symlink_to(tmp_path)
+    (tree / "hard").hardlink_to(outside)
+    for path in (tree / "link", tree / "folder/outside", tree / "hard", tree / "../outside", tree / "data"):
+        with pytest.raises((OSError, ValueError)):
+            writable.open_file(str(path), str(tree))
+    assert not may_write(outside)
+
+
+def test_each_question_has_an_answer(tree):
+    reader, writer = os.pipe()
+    answer = writable.answerer(writer, str(tree))
+    for line in (
+        {"kind": "write", "path": str(tree / "data/out.txt")},
+        {"kind": "write", "path": "/x"},
+        {"kind": "end"},
+    ):
+        answer(json.dumps(line).encode())
+    answer(b'"kind": "write" {')
+    assert os.read(reader, 9) == b"..."
+    assert may_write(tree / "data/out.txt")

@@ -1,0 +1,50 @@
+"""What a task's tests could not notice is said, by class."""
+
+import json
+
+import pytest
+
+from envs.judging.blind_spots import blind_spots
+from envs.types import TESTS_UNSEEN, Hidden, Task, TestStatus, Verdict
+
+RECORD = json.dumps([{"tests": {"a": [], "b": [0]}, "sites": [["a.py", 1, 0, 0]], "odd": [], "unverified": ["a"]}])
+SEEN = Verdict(1.0, "", {"a": TestStatus.PASSED}, evidence=[{"tests": {}}])
+UNSEEN = Verdict(1.0, "", {}, {TESTS_UNSEEN: 1.0})
+GOOD = {"test.sh": "python3 -m pytest /tests/test_a.py && echo 1 > /logs/verifier/reward.txt\n"}
+
+
+def classes(tmp_path, files=GOOD, verdict=SEEN, record="[]", tags=(), **hidden):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    task = Task("one", "Do it.", Hidden(tmp_path, **hidden), tags=tags)
+    return [line.partition(":")[0] for line in blind_spots(task, [verdict], record)]
+
+
+def test_tests_that_are_watched_and_compare_have_none(tmp_path):
+    assert classes(tmp_path, record=RECORD.replace('["a"]', "[]")) == []
+
+
+def test_tests_that_compare_with_nothing_are_counted(tmp_path):
+    task = Task("one", "Do it.", Hidden(tmp_path))
+    assert blind_spots(task, [SEEN], RECORD) == ("forced tests: 1 of 2 compare with nothing that has decoys",)
+    assert blind_spots(task, [SEEN], "")[0].startswith("forced tests: repeats called")
+
+
+@pytest.mark.parametrize(
+    "files, found",
+    [
+        ({"grade.py": "open('/logs/verifier/reward.txt', 'w').write('1')"}, ["grader as root"]),
+        ({"test.sh": "python3 - << 'E'\nopen('/logs/verifier/reward.txt', 'w')\nE\n"}, ["grader as root"]),
+        ({"test.sh": "python3 -c \"open('/logs/verifier/reward.txt', 'w')\""}, ["grader as root"]),
+        ({"tests.json": '{"READABLE": true}'}, ["readable tests"]),
+        ({"helper.py": "x = 1"}, []),
+    ],
+)
+def test_what_the_tests_files_say_counts(tmp_path, files, found):
+    assert classes(tmp_path, {**GOOD, **files}) == found
+
+
+def test_what_nobody_watches_is_said(tmp_path):
+    assert classes(tmp_path, verdict=UNSEEN) == ["unwatched"]
+    assert classes(tmp_path, verdict=UNSEEN, tags=("printed-results",)) == ["printed results"]
+    assert classes(tmp_path, user="tester") == ["own user"]

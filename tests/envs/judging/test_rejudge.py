@@ -1,0 +1,105 @@
+"""Saved rollouts that can't be judged again say why; those that made the same are judged once."""
+
+from dataclasses import replace
+
+import pytest
+from samples import rollout, task
+
+from envs.judging import rejudge
+from envs.judging.changes import Changes
+from envs.judging.rejudge import Judge, rejudge_all
+from envs.judging.stored import packed
+from envs.records.atif import to_atif
+from envs.records.read import from_atif
+from envs.types import InfraError, Step, TestStatus, Verdict
+from sandboxes.base import DaemonUnavailable
+
+TASK = task()
+
+
+class Backend:
+    async def ensure_image(self, name, context):
+        return "image"
+
+
+def saved(name="r-1", *changes, **options):
+    work = tuple(packed(one, options.pop("most", 10**6)) for one in changes or (Changes(deleted=("a",)),))
+    return from_atif(to_atif(replace(rollout(name, **options), work=work)))
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """What is judged, and what the verdict on it is."""
+    calls = []
+
+    async def judge(backend, part, image, changes):
+        calls.append((part.instruction, changes.deleted))
+        if changes.problem:
+            return Verdict(0.0, changes.problem)
+        if changes.deleted == ("fails",):
+            raise InfraError("verifier", "the sandbox is gone")
+        if changes.deleted == ("daemon",):
+            raise DaemonUnavailable("no daemon")
+        return Verdict(float("a" in changes.deleted), "seen", {"test_adds": TestStatus.FAILED})
+
+    monkeypatch.setattr(rejudge, "judge", judge)
+    return calls
+
+
+def judge(tasks=(TASK,), rewarding=lambda task, outcome: outcome.verdict.reward):
+    return Judge(Backend(), {one.id: one for one in tasks}, rewarding)
+
+
+async def test_what_differs_is_told(judged):
+    one = await judge().rejudge(saved("r-1", Changes(deleted=("b",))))
+    assert (one.before, one.now, one.changed) == (1.0, 0.0, True)
+    assert one.tests == {
+        "test_adds": (TestStatus.PASSED, TestStatus.FAILED),
+        "test_zero": (TestStatus.MISSING, None),
+    }
+    same = await judge().rejudge(saved("r-2"))
+    assert (same.now, same.changed) == (1.0, False)
+
+
+async def test_the_same_work_is_judged_once(judged):
+    one = judge()
+    found = [item async for item in rejudge_all(one, iter([saved(f"r-{n}") for n in range(5)]), 2)]
+    assert len(found) == 5
+    assert len(judged) == 1
+
+
+@pytest.mark.parametrize(
+    ("rollout", "why"),
+    [
+        (saved(of=task("unknown")), "no task of this name"),
+        (saved(most=1), "the run kept up to 1"),
+        (replace(saved(), work=()), "keep_work_mb"),
+        (saved("r", Changes(deleted=("fails",))), "the sandbox is gone"),
+    ],
+)
+async def test_what_can_not_be_judged_says_why_and_is_no_change(judged, rollout, why):
+    found = await judge().rejudge(rollout)
+    assert why in found.problem
+    assert (found.now, found.changed) == (None, False)
+
+
+async def test_a_daemon_that_is_away_ends_it(judged):
+    with pytest.raises(DaemonUnavailable):
+        async for _ in rejudge_all(judge(), iter([saved("r", Changes(deleted=("daemon",)))]), 1):
+            pass
+
+
+async def test_steps_are_judged_each_by_its_own_tests(judged):
+    steps = [Step(name, name, TASK.hidden) for name in ("one", "two", "three")]
+    several = replace(TASK, steps=steps)
+    begun = saved("r-1", Changes(deleted=("a",)), Changes(problem="its setup.sh ended with 1"))
+    found = await judge([several]).rejudge(begun)
+    assert [part for part, _ in judged] == ["one", "two"]
+    assert found.now == 0.5
+
+
+async def test_evaluations_are_rewarded_by_the_verdict_alone(judged):
+    half = judge(rewarding=lambda task, outcome: outcome.verdict.reward / 2)
+    trained = await half.rejudge(saved())
+    evaluated = await half.rejudge(saved(seat=replace(rollout().seat, evaluating=True)))
+    assert (trained.reward_now, evaluated.reward_now) == (0.5, 1.0)
