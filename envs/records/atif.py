@@ -4,12 +4,13 @@ ATIF is Harbor's Agent Trajectory Interchange Format (RFC 0001 of the Harbor fra
 1.8. A document is valid ATIF as it stands; what ATIF has no place for lies under one key of the
 `extra` objects, `"atropos_agent"`:
 
-- `extra` of the document: `format` (2), what `_rollout` says of the rollout, `result` (how the run
+- `extra` of the document: `format` (2), what `_rollout` says of the rollout (the verdict with the verifier's
+  `output` and the `patch`, the `sampling`, and in `work` what the agent made, exactly), `result` (how the run
   ended, what was counted, and the chat `messages` exactly as they were) and `record`: every request
   and its reply in token ids, by which rows are checked (`atropos_agent.tokens.record`), and
   `segments`: per row of training data `tokens`, `masked_tokens` (-100 where not trained),
-  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length, with `segment`, `turns`
-  and `policy_version`.
+  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length, with `segment`, `turns`,
+  `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
   `content` (the reply without thinking and calls).
 - `extra` of tool calls and observations: what `ToolCall` and `ToolResult` have beside ATIF's fields;
@@ -69,12 +70,10 @@ class Place:
     crc: int
 
 
-def to_atif(
-    rollout: Rollout, *, model_name: str | None = None, tools: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def to_atif(rollout: Rollout) -> dict[str, Any]:
     """Return a rollout as an ATIF document that `orjson.dumps` accepts.
 
-    tools: schemas in OpenAI's function format. Values that JSON can't hold (NaN in a call's
+    Values that JSON can't hold (NaN in a call's
     arguments, integers beyond 64 bits, nesting deeper than 32) are written as text. Raises
     ValueError when the reward is not finite.
     """
@@ -83,11 +82,12 @@ def to_atif(
         if not math.isfinite(reward):
             raise ValueError(f"rollout {rollout.id}: the reward {reward} is not finite")
     steps = [*_opening_steps(rollout), *_agent_steps(result)]
-    agent: dict[str, Any] = {"name": "atropos-agent", "version": PACKAGE_VERSION}
-    if model_name:
-        agent["model_name"] = model_name
-    if tools:
-        agent["tool_definitions"] = [plain(dict(tool)) for tool in tools]
+    other = result.metadata.get("agent") or {"name": "atropos-agent", "package": PACKAGE_VERSION}
+    agent: dict[str, Any] = {"name": str(other["name"]), "version": str(other["package"])}
+    if result.conditions.model:
+        agent["model_name"] = plain_text(result.conditions.model)
+    if result.conditions.tools:
+        agent["tool_definitions"] = [plain(tool) for tool in result.conditions.tools]
     return {
         "schema_version": SCHEMA_VERSION,
         "session_id": rollout.id,
@@ -134,16 +134,8 @@ class RolloutWriter:
     first, so that it costs itself alone.
     """
 
-    def __init__(
-        self,
-        directory: Path | str,
-        *,
-        model_name: str | None = None,
-        tools: Sequence[Mapping[str, Any]] = (),
-    ) -> None:
+    def __init__(self, directory: Path | str) -> None:
         self.path = Path(directory) / FILE_NAME
-        self._model_name = model_name
-        self._tools = tools
         self._file: FileIO | None = None
         self._start = 0
         """Offset of the part that is written."""
@@ -180,7 +172,7 @@ class RolloutWriter:
                 self._file = None
 
     def _write(self, rollout: Rollout) -> Place:
-        line = orjson.dumps(to_atif(rollout, model_name=self._model_name, tools=self._tools)) + b"\n"
+        line = orjson.dumps(to_atif(rollout)) + b"\n"
         with self._lock:
             if self._file is None:
                 raise ValueError(f"{self.path} is not open; use RolloutWriter in an `async with` block")
@@ -219,6 +211,8 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "tests": {plain_text(name): status.value for name, status in verdict.tests.items()},
             "metrics": plain(verdict.metrics),
             "seen": {plain_text(sign): plain_text(what) for sign, what in verdict.seen.items()},
+            "output": plain_text(verdict.output),
+            "patch": plain_text(verdict.patch),
         },
         "reward": {
             "value": float(reward.value),
@@ -227,6 +221,9 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         },
         "seat": {"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
         "timings_s": plain(rollout.timings_s),
+        "sampling": plain(rollout.result.conditions.sampling),
+        # As `envs.judging.stored` packs it: plain already.
+        "work": list(rollout.work),
     }
 
 
@@ -254,6 +251,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "turns": segment.turns,
         "policy_version": segment.policy_version,
         "thinking_kept": segment.thinking_kept,
+        "branch": segment.branch,
     }
 
 
@@ -263,6 +261,8 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
         "given": list(map(int, exchange.given)),
         "ids": list(map(int, exchange.ids)),
         "logprobs": list(map(float, exchange.logprobs)),
+        **({"back": exchange.back} if exchange.back != 1 else {}),
+        **({"untrained": exchange.untrained} if exchange.untrained else {}),
     }
 
 

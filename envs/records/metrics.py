@@ -198,6 +198,19 @@ class Metrics:
         }
         return {name: value for name, value in values.items() if value is not None}
 
+    def line(self) -> str:
+        """Return what matters most in a few words."""
+        if not self.rollouts:
+            return f"no rollout yet, {self.failures.total()} failures of ours" if self.failures else "no rollout yet"
+        parts = [
+            f"{self.rollouts} rollouts",
+            f"{self.solved / self.rollouts:.0%} solved",
+            f"reward {self.reward_mean:.3f}",
+            f"{self.concurrency} at once" if self.concurrency else "",
+            f"{self.failures.total()} failures of ours" if self.failures else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
     def snapshot(self) -> Metrics:
         """Return a copy that further counting leaves alone."""
         return self.from_json(self.to_json())

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import AgentResult, AgentStep, Counts, Exchange, SequenceData, StopReason
+from atropos_agent.types import AgentResult, AgentStep, Conditions, Counts, Exchange, SequenceData, StopReason
 from envs.records.atif import FILE_NAME, FORMAT, KEY, Place, parts
 from envs.types import Reward, Seat, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
@@ -44,8 +44,8 @@ class SavedRollout:
     seat: Seat = Seat()
     tags: Sequence[str] = ()
     band: str = ""
-    model_name: str | None = None
     timings_s: Mapping[str, float] = field(default_factory=dict)
+    work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
 
 def from_atif(document: Mapping[str, Any]) -> SavedRollout:
@@ -179,7 +179,6 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
         task_id=ours["task"]["id"],
         tags=tuple(ours["task"]["tags"]),
         band=ours["task"]["band"],
-        model_name=document["agent"].get("model_name"),
         timings_s=_floats(ours["timings_s"]),
         reward=_reward(ours),
         seat=_seat(ours),
@@ -190,8 +189,11 @@ def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollo
             tests={name: TestStatus(status) for name, status in verdict["tests"].items()},
             metrics=_floats(verdict["metrics"]),
             seen={str(sign): str(what) for sign, what in verdict.get("seen", {}).items()},
+            output=str(verdict.get("output", "")),
+            patch=str(verdict.get("patch", "")),
         ),
-        result=_result(ours, document["steps"]),
+        result=_result(ours, document),
+        work=tuple(ours.get("work", ())),
     )
 
 
@@ -209,8 +211,8 @@ def _seat(ours: Mapping[str, Any]) -> Seat:
     return Seat(**ours["seat"])
 
 
-def _result(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> AgentResult:
-    result = ours["result"]
+def _result(ours: Mapping[str, Any], document: Mapping[str, Any]) -> AgentResult:
+    result, steps, agent = ours["result"], document["steps"], document["agent"]
     extras = result["metadata"]
     if ours["format"] in OLD_FORMATS:
         extras = {name: value for name, value in extras.items() if name not in {*_COUNTS, "without_tokens"}}
@@ -224,12 +226,22 @@ def _result(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Agen
         error=result["error"],
         metadata=extras,
         record=tuple(
-            Exchange(item["extends"], tuple(item["given"]), tuple(item["ids"]), tuple(item["logprobs"]))
+            Exchange(
+                item["extends"],
+                tuple(item["given"]),
+                tuple(item["ids"]),
+                tuple(item["logprobs"]),
+                item.get("back", 1),
+                item.get("untrained", ""),
+            )
             for item in ours.get("record", ())
         ),
         counts=read_counts(ours),
         carries_tokens=result.get("carries_tokens", not result["metadata"].get("without_tokens", False)),
         drift=result.get("drift"),
+        conditions=Conditions(
+            agent.get("model_name") or "", tuple(agent.get("tool_definitions", ())), ours.get("sampling", {})
+        ),
     )
 
 
@@ -245,6 +257,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         turns=said.get("turns", 0),
         policy_version=said.get("policy_version"),
         thinking_kept=said.get("thinking_kept", False),
+        branch=said.get("branch", "main"),
     )
 
 

@@ -8,45 +8,27 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import PackageLoader
 from markupsafe import Markup
 
-from atropos_agent.types import AgentStep, Message
+from envs.records.detail import Detail, detail_of, explanation_of, plural, templates
 from envs.records.disk import replace_file
 from envs.records.read import SavedRollout
-from envs.records.token_view import TokenView, token_view, visible
-from envs.types import Seat
-from tools.base import ToolCall
-
-MAX_TEXT = 20_000
-"""Characters of one message, reply or result; more are cut from its middle."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Turn:
-    """A reply and what it led to."""
-
-    step: AgentStep
-    exchanges: Sequence[tuple[ToolCall | None, str | None, bool]]
+from envs.records.token_view import TokenView, token_view
 
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
     """A rollout in full. rows: None where the page had no room for the tokens."""
 
-    opening: Sequence[Message]
-    turns: Sequence[_Turn]
+    whole: Detail
     rows: Sequence[TokenView] | None
-    tests: Sequence[tuple[str, str]]
-    facts: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +64,24 @@ def write_report(
     """Write the page to `path`, replacing it at once.
 
     decode: the text of one token id, special tokens kept, for the token views; without it they
-    show ids. summary: further facts for the head of the page. The first `max_details` rollouts are
-    shown in full, and the tokens of the first ones up to `max_tokens` (about 60 bytes each) in all;
+    show ids. summary: further facts for the head of the page. The last `max_details` rollouts are
+    shown in full, newest first, and the tokens of the last ones up to `max_tokens` (about 60 bytes each) in all;
     the page says what it leaves out. Raises OSError.
     """
     lines: list[_Line] = []
     room = max_tokens
-    for number, rollout in enumerate(rollouts, start=1):
+    every = list(rollouts)
+    for number, rollout in zip(range(len(every), 0, -1), reversed(every), strict=True):
         detail = None
-        if number <= max_details:
+        if len(lines) < max_details:
             detail = _detail(rollout, decode, room)
             room -= sum(len(row.tokens) for row in rollout.result.segments)
         lines.append(_line(number, rollout, detail))
     source = files("envs.records") / "templates"
     style = (source / "report.css").read_text("utf-8")
     script = (source / "report.js").read_text("utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"shown": _shown, "argument": _argument, "digits": _digits, "plural": _plural}
-    page = environment.from_string((source / "report.html.j2").read_text("utf-8")).render(
+    environment = templates(PackageLoader("envs.records"))
+    page = environment.get_template("report.html.j2").render(
         title=title,
         # Ours, not data: the policy admits exactly these two texts.
         style=Markup(style),
@@ -126,9 +108,9 @@ def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
     corrections = sum(step.correction is not None for step in result.steps)
     doubled = sum(len(row.doubled) for row in detail.rows) if detail and detail.rows else 0
     troubles = [
-        *([_plural(errors, "tool error")] if errors else []),
-        *([_plural(corrections, "malformed reply", "malformed replies")] if corrections else []),
-        *([_plural(doubled, "doubled control token")] if doubled else []),
+        *([plural(errors, "tool error")] if errors else []),
+        *([plural(corrections, "malformed reply", "malformed replies")] if corrections else []),
+        *([plural(doubled, "doubled control token")] if doubled else []),
         *([f"error: {result.error}"] if result.error else []),
     ]
     return _Line(
@@ -144,59 +126,19 @@ def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:
         sampled=result.sampled_tokens,
         seconds=rollout.timings_s.get("total", sum(rollout.timings_s.values())),
         troubles=troubles,
-        explanation=_explanation(rollout),
+        explanation=explanation_of(rollout),
         detail=detail,
     )
 
 
-def _explanation(rollout: SavedRollout) -> str:
-    shaped = rollout.reward.explanation
-    seen = "".join(f"\nSeen: {sign}: {what}" for sign, what in rollout.verdict.seen.items())
-    return f"{f'Reward {rollout.reward.value:g} ({shaped}). ' if shaped else ''}{rollout.verdict.explanation}{seen}"
-
-
 def _detail(rollout: SavedRollout, decode: Callable[[int], str] | None, room: int) -> _Detail:
-    result = rollout.result
-    replies = [place for place, message in enumerate(result.messages) if message["role"] == "assistant"]
-    sampled = len(result.steps)
-    opening = result.messages[: replies[-sampled]] if 0 < sampled <= len(replies) else result.messages
     rows: list[TokenView] | None = None
     if room > 0:
         rows = []
-        for row in result.segments:
+        for row in rollout.result.segments:
             rows.append(token_view(row, decode, limit=max(0, room)))
             room -= len(row.tokens)
-    return _Detail(
-        opening=opening,
-        turns=[_turn(step) for step in result.steps],
-        rows=rows,
-        tests=[(name, status.value) for name, status in sorted(rollout.verdict.tests.items())],
-        facts=[
-            *((f"{name} time", f"{seconds:.2f} s") for name, seconds in rollout.timings_s.items()),
-            *((name, f"{value:g}") for name, value in rollout.verdict.metrics.items()),
-            *((name, f"{count:,}") for name, count in asdict(result.counts).items() if count),
-            *((name, str(value)) for name, value in _seat(rollout.seat).items() if value is not None),
-            *((str(name), str(value)) for name, value in result.metadata.items()),
-            *([("model", rollout.model_name)] if rollout.model_name else []),
-        ],
-    )
-
-
-def _seat(seat: Seat) -> dict[str, int | None]:
-    return {"group": seat.group, "member": seat.member, "trainer's step": seat.step}
-
-
-def _turn(step: AgentStep) -> _Turn:
-    """Return calls with their results; a result that belongs to no call stands alone."""
-    exchanges: list[tuple[ToolCall | None, str | None, bool]] = []
-    results = list(step.results)
-    for call in step.calls:
-        mine = next((item for item in results if item.call == call), None)
-        if mine is not None:
-            results.remove(mine)
-        exchanges.append((call, mine.content if mine else None, mine.is_error if mine else False))
-    exchanges += [(None, item.content, item.is_error) for item in results]
-    return _Turn(step, exchanges)
+    return _Detail(detail_of(rollout), rows)
 
 
 def _tiles(lines: Sequence[_Line]) -> list[tuple[str, str]]:
@@ -213,26 +155,6 @@ def _tiles(lines: Sequence[_Line]) -> list[tuple[str, str]]:
         ("tokens, median", f"{statistics.median(line.tokens for line in lines):,.0f}"),
         ("sampled tokens", f"{sum(line.sampled for line in lines):,}"),
     ]
-
-
-def _shown(text: str) -> str:
-    """Return text of a bounded length, its control characters visible."""
-    if len(text) > MAX_TEXT:
-        cut = len(text) - MAX_TEXT
-        text = f"{text[: MAX_TEXT // 2]}\n[… {cut:,} characters are not shown …]\n{text[-MAX_TEXT // 2 :]}"
-    return visible(text)
-
-
-def _argument(value: Any) -> str:
-    return _shown(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def _digits(value: float) -> str:
-    return f"{value:.3f}".rstrip("0").rstrip(".")
-
-
-def _plural(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
 def _hash(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -40,22 +40,68 @@ class TokenView:
 
 def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit: int) -> TokenView:
     """Return the first `limit` tokens of a row. Without `decode` the ids stand for the texts."""
-    text_of = cache(decode) if decode is not None else str
-    texts = [text_of(token) for token in row.tokens]
+    text_of = cache(decode) if decode is not None else None
     trained = [logprob for mask, logprob in zip(row.masked_tokens, row.logprobs, strict=True) if mask != IGNORED]
-    doubled = _doubled(texts)
-    boxes = [
-        _box(row.tokens[i], texts[i], None if row.masked_tokens[i] == IGNORED else row.logprobs[i], i in doubled)
-        for i in range(min(limit, len(texts)))
-    ]
+    doubled = doubled_controls(row.tokens, text_of) if text_of is not None else []
+    shown = slice(0, limit)
     return TokenView(
-        html=Markup(("" if decode is not None else " ").join(boxes)),
-        tokens=len(texts),
+        html=Boxes(text_of).html(row.tokens[shown], row.masked_tokens[shown], row.logprobs[shown], set(doubled)),
+        tokens=len(row.tokens),
         trained=len(trained),
-        cut=max(0, len(texts) - limit),
+        cut=max(0, len(row.tokens) - limit),
         doubled=doubled,
         mean_logprob=math.fsum(trained) / len(trained) if trained else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Boxes:
+    """Makes tokens to boxes. text_of: gives a token's text; None where the ids stand for it. first: place of the first
+    one in its row. ids: whether each can be linked to, as `#t` and its place."""
+
+    text_of: Callable[[int], str] | None
+    first: int = 0
+    ids: bool = False
+
+    def html(
+        self,
+        tokens: Sequence[int],
+        masks: Sequence[int],
+        logprobs: Sequence[float],
+        doubled: Collection[int],
+        advantages: Sequence[float] | None = None,
+    ) -> Markup:
+        """Return the boxes. doubled: places in the row that are pointed out."""
+        boxes = []
+        for offset, (token, mask, logprob) in enumerate(zip(tokens, masks, logprobs, strict=True)):
+            place = self.first + offset
+            advantage = "" if advantages is None or mask == IGNORED else f" · advantage {advantages[offset]:+.4g}"
+            boxes.append(self._box(place, token, None if mask == IGNORED else logprob, place in doubled, advantage))
+        return Markup((" " if self.text_of is None else "").join(boxes))
+
+    def _box(self, place: int, token: int, logprob: float | None, doubled: bool, advantage: str) -> str:
+        text = str(token) if self.text_of is None else self.text_of(token)
+        shown = visible(text).replace("\n", "⏎\n").replace("\t", "⇥\t") or "∅"
+        kind = "c" if logprob is None else f"p{sum(math.exp(logprob) < level for level in LEVELS)}"
+        title = f"{token}" if logprob is None else f"{token} · {logprob:.4f} · {math.exp(logprob):.1%}{advantage}"
+        if _CONTROL_TOKEN.fullmatch(text):
+            kind += " k d" if doubled else " k"
+        name = f' id="t{place}"' if self.ids else ""
+        return f'<i{name} class="{kind}" title="{title}">{escape(shown)}</i>'
+
+
+def doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> list[int]:
+    """Return the places at which a control token stands twice with nothing but white space between."""
+    kinds = {token: _kind(text_of(token)) for token in set(tokens)}
+    found, last = [], ""
+    for place, token in enumerate(tokens):
+        control = kinds[token]
+        if control is None:
+            continue
+        if control and control == last:
+            found.append(place)
+        last = control
+    return found
 
 
 def visible(text: str) -> str:
@@ -63,25 +109,11 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(_name, text.encode("utf-8", "replace").decode("utf-8"))
 
 
-def _box(token: int, text: str, logprob: float | None, doubled: bool) -> str:
-    shown = visible(text).replace("\n", "⏎\n").replace("\t", "⇥\t") or "∅"
-    kind = "c" if logprob is None else f"p{sum(math.exp(logprob) < level for level in LEVELS)}"
-    title = f"{token}" if logprob is None else f"{token} · {logprob:.4f} · {math.exp(logprob):.1%}"
-    if _CONTROL_TOKEN.fullmatch(text):
-        kind += " k d" if doubled else " k"
-    return f'<i class="{kind}" title="{title}">{escape(shown)}</i>'
-
-
-def _doubled(texts: Sequence[str]) -> list[int]:
-    found, last = [], ""
-    for place, text in enumerate(texts):
-        if not text.strip():
-            continue
-        control = text if _CONTROL_TOKEN.fullmatch(text) else ""
-        if control and control == last:
-            found.append(place)
-        last = control
-    return found
+def _kind(text: str) -> str | None:
+    """Return a control token's text, "" for other text, None for white space."""
+    if not text.strip():
+        return None
+    return text if _CONTROL_TOKEN.fullmatch(text) else ""
 
 
 def _name(match: re.Match[str]) -> str:

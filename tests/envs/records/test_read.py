@@ -114,7 +114,8 @@ def test_a_file_of_0_1_is_read_as_it_was(tmp_path) -> None:
     file = tmp_path / "rollouts.jsonl"
     file.write_text(json.dumps(saved_by_0_1()) + "\n")
     (saved,) = read_rollouts(tmp_path)
-    assert (saved.id, saved.task_id, saved.tags, saved.band, saved.model_name) == ("r-1", "t", ("python",), "bugs", "m")
+    assert (saved.id, saved.task_id, saved.tags, saved.band) == ("r-1", "t", ("python",), "bugs")
+    assert saved.result.conditions.model == "m"
     assert saved.result.stop_reason is StopReason.MAX_STEPS
     assert saved.result.record == (Exchange(False, (1,), (5, 6), (-0.5, 0)),)
     assert saved.result.steps[0].calls[0].arguments == {"at": "x"}

@@ -14,8 +14,9 @@ from samples import HOSTILE, decode, rollout, row, task
 
 from atropos_agent.types import SequenceData
 from envs.records.atif import to_atif
+from envs.records.detail import MAX_TEXT
 from envs.records.read import SavedRollout, from_atif
-from envs.records.report import MAX_TEXT, write_report
+from envs.records.report import write_report
 from envs.records.token_view import token_view
 from envs.types import Rollout
 
@@ -94,10 +95,11 @@ def test_a_rollout_is_shown_from_instruction_to_verdict(tmp_path: Path) -> None:
         "2 of 2 tests passed",
         "test_zero",
         "missing",
+        "+++ b/sum.py",
         "1 tool error, 1 malformed reply",
     ):
         assert part in shown.text
-    assert len(shown.all("tr")) == 2
+    assert len(shown.all("tr", class_=None)) == 2
     assert len(shown.all("details", class_="rollout")) == 1
 
 
@@ -193,7 +195,7 @@ def test_the_page_is_bounded_and_says_what_it_leaves_out(tmp_path: Path) -> None
     rollouts = [rollout(f"r-{number}") for number in range(12)]
     shown = page(tmp_path, *rollouts, max_details=5, max_tokens=2 * length + 10)
     assert len(shown.all("details", class_="rollout")) == 5
-    assert len(shown.all("tr")) == 13
+    assert len(shown.all("tr", class_=None)) == 13
     assert len(tokens_of(shown)) == 2 * length + 10
     assert "7 rollouts beyond the page's limit" in shown.text
     assert "2 rollouts without a token view" in shown.text

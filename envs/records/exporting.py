@@ -1,0 +1,104 @@
+"""`python -m envs.swe export RUN OUT`: a run's rollouts as Parquet, a dataset, JSON lines, or triplets.
+
+RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSON. OUT is a folder, for triplets a file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+
+from envs.records.flat import rollout_row, token_rows, turn_rows
+from envs.records.plain import plain
+from envs.records.read import SavedRollout, read_rollouts
+from envs.records.triplets import rollout_triplets, span_triplets
+from sandboxes.arguments import Parser
+
+_ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
+    "rollouts": lambda saved: [rollout_row(saved)],
+    "turns": turn_rows,
+    "rows": token_rows,
+}
+FORMS = ("parquet", "dataset", "jsonl", "triplets")
+
+
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+    """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it."""
+    parser = Parser(prog=f"{prog} export", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
+    parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
+    parser.add_argument("--to", choices=FORMS, default="parquet", help="what is written (%(default)s)")
+    options = parser.parse_args(argv)
+    try:
+        return _export(options.run, options.out, options.to)
+    except ModuleNotFoundError as error:
+        print(f"--to {options.to} needs {error.name}: pip install 'atropos-agent[datasets]'", file=sys.stderr)
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+    return 2
+
+
+def _export(run: Path, out: Path, form: str) -> int:
+    spans = run.is_file()
+    if spans and form != "triplets":
+        raise ValueError(f"{run} is a file; --to {form} takes a run's directory")
+    if not spans and not any(run.glob("rollouts*.jsonl")):
+        raise ValueError(f"{run} holds no rollouts; name the directory of a run")
+    if out.exists():
+        raise ValueError(f"{out} is there already; name another place")
+    if form == "triplets":
+        out.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{_write_lines(out, _triplets(run))} triplets: {out}")
+        return 0
+    if form == "jsonl":
+        out.mkdir(parents=True)
+        for name, rows_of in _ROWS.items():
+            _write_lines(out / f"{name}.jsonl", (row for saved in read_rollouts(run) for row in rows_of(saved)))
+    elif form == "parquet":
+        from envs.records.frames import write_parquet
+
+        write_parquet(run, out)
+    else:
+        _write_dataset(run, out)
+    print(f"{', '.join(_ROWS)}: {out}")
+    return 0
+
+
+def _write_dataset(run: Path, out: Path) -> None:
+    """Write a `datasets.DatasetDict`, which `datasets.load_from_disk` reads."""
+    import datasets
+
+    from envs.records.frames import write_parquet
+
+    with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
+        files = write_parquet(run, Path(folder, "parquet"))
+        parts = {
+            name: datasets.Dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache")))
+            for name, path in files.items()
+        }
+        # Their columns differ, so that they are no splits of one.
+        for name, part in parts.items():
+            part.save_to_disk(str(out / name))
+
+
+def _triplets(run: Path) -> Iterator[dict[str, Any]]:
+    if run.is_file():
+        with run.open(encoding="utf-8") as lines:
+            yield from span_triplets(lines)
+    else:
+        for saved in read_rollouts(run):
+            yield from rollout_triplets(saved)
+
+
+def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> int:
+    count = 0
+    with path.open("wb") as file:
+        for row in rows:
+            file.write(orjson.dumps(plain(row)) + b"\n")
+            count += 1
+    return count

@@ -1,0 +1,101 @@
+"""Tables of a run's rollouts, turns and token rows, for data frames, Parquet and datasets.
+
+`tables(directory)["rollouts"].to_pandas()` is a data frame; polars takes the tables as they are. Needs pyarrow, which
+is in the extra `datasets`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from envs.records.flat import rollout_row, token_rows, turn_rows
+from envs.records.read import read_rollouts
+
+_CHUNK = 500
+"""Rollouts that are held in memory at the same time."""
+
+_TEXTS, _NUMBERS = pa.list_(pa.string()), pa.list_(pa.int64())
+SCHEMAS: Mapping[str, pa.Schema] = {
+    "rollouts": pa.schema(
+        [
+            *((name, pa.string()) for name in ("id", "task")),
+            ("tags", _TEXTS),
+            *((name, pa.int64()) for name in ("group", "member", "step")),
+            ("evaluating", pa.bool_()),
+            ("model", pa.string()),
+            *((name, pa.float64()) for name in ("temperature", "top_p", "reward", "verdict")),
+            ("solved", pa.bool_()),
+            *((name, pa.string()) for name in ("stop_reason", "error")),
+            *((name, pa.int64()) for name in ("turns", "tokens", "sampled_tokens", "policy_version")),
+            *((name, pa.int64()) for name in ("tool_calls", "malformed_calls", "tool_errors", "refused_tokens")),
+            *((name, pa.float64()) for name in ("seconds", "engine_s", "tools_s")),
+            ("signs", _TEXTS),
+            *((name, pa.string()) for name in ("final_response", "explanation", "output", "patch")),
+            *((name, pa.string()) for name in ("messages", "tests", "metrics", "timings_s", "tools", "sampling")),
+        ]
+    ),
+    "turns": pa.schema(
+        [
+            *((name, pa.string()) for name in ("rollout", "task")),
+            ("turn", pa.int64()),
+            *((name, pa.string()) for name in ("response", "thinking", "content", "finish_reason", "correction")),
+            *((name, pa.string()) for name in ("calls", "results")),
+            *((name, pa.int64()) for name in ("segment", "start", "prompt_tokens", "completion_tokens")),
+            *((name, pa.float64()) for name in ("engine_s", "tools_s")),
+        ]
+    ),
+    "rows": pa.schema(
+        [
+            *((name, pa.string()) for name in ("rollout", "task")),
+            *((name, pa.int64()) for name in ("segment", "turns", "policy_version")),
+            ("reward", pa.float64()),
+            *((name, _NUMBERS) for name in ("tokens", "masked_tokens")),
+            ("logprobs", pa.list_(pa.float64())),
+            ("text", pa.string()),
+        ]
+    ),
+}
+"""The columns of each table. What has no fixed form (messages, calls, tests) is JSON."""
+
+
+def tables(directory: Path | str) -> dict[str, pa.Table]:
+    """Return all tables of a run in memory. Raises as `read_rollouts` does."""
+    chunks: dict[str, list[pa.Table]] = {name: [schema.empty_table()] for name, schema in SCHEMAS.items()}
+    for chunk in _chunks(directory):
+        for name, table in chunk.items():
+            chunks[name].append(table)
+    return {name: pa.concat_tables(parts) for name, parts in chunks.items()}
+
+
+def write_parquet(directory: Path | str, folder: Path) -> dict[str, Path]:
+    """Write each table of a run to a Parquet file of its name in a folder, a part at a time. Returns the files.
+
+    Raises as `read_rollouts` does, and OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {name: folder / f"{name}.parquet" for name in SCHEMAS}
+    with ExitStack() as stack:
+        writers = {
+            name: stack.enter_context(pq.ParquetWriter(path, SCHEMAS[name], compression="zstd"))
+            for name, path in files.items()
+        }
+        for chunk in _chunks(directory):
+            for name, table in chunk.items():
+                writers[name].write_table(table)
+    return files
+
+
+def _chunks(directory: Path | str) -> Iterator[dict[str, pa.Table]]:
+    rollouts = read_rollouts(directory)
+    while chunk := list(islice(rollouts, _CHUNK)):
+        rows = {
+            "rollouts": [rollout_row(saved) for saved in chunk],
+            "turns": [row for saved in chunk for row in turn_rows(saved)],
+            "rows": [row for saved in chunk for row in token_rows(saved)],
+        }
+        yield {name: pa.Table.from_pylist(found, SCHEMAS[name]) for name, found in rows.items()}

@@ -1,0 +1,187 @@
+"""Remember how a run was started: `run.json` in its directory, with an entry for each start.
+
+What is written has no secrets: the caller redacts it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, distribution, version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from envs.records.disk import replace_file
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "run.json"
+FORMAT = 1
+MAX_STARTS = 200
+"""Starts that are kept: the first, and the last ones."""
+_PACKAGES = (
+    "atropos-agent",
+    "atroposlib",
+    "transformers",
+    "tokenizers",
+    "huggingface-hub",
+    "pydantic",
+    "aiohttp",
+    "torch",
+)
+_GIT_S = 5.0
+_SMALL = 2**20
+"""Bytes of a file of a model's folder whose content counts in its digest; of others their name and size do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """One start of a run.
+
+    command: serve, process or evaluate. arguments: of the process, as the system has them. options: all of them, the
+    defaults too. conditions: what a later start may not change unless it is allowed. changed: in what this start
+    differs from the one before, which it was allowed to. model, tokenizer, template: name and digest, sha256. engines:
+    the inference servers. at: in UTC, ISO 8601. commit: of the package, None where it is no checkout.
+    """
+
+    command: str
+    options: Mapping[str, Any]
+    conditions: Mapping[str, Any]
+    changed: Sequence[str]
+    model: Mapping[str, Any]
+    tokenizer: Mapping[str, Any]
+    template: Mapping[str, Any]
+    engines: Sequence[Mapping[str, Any]]
+    seed: int
+    at: str
+    arguments: Sequence[str]
+    versions: Mapping[str, str]
+    commit: str | None
+    machine: Mapping[str, Any]
+
+
+def add_start(directory: Path, run_id: str | None, environment: str, start: Mapping[str, Any]) -> None:
+    """Write a start behind those that are there. run_id: None for an evaluation, which may stand in the directory of a
+    run. start: a `Start` as JSON. Raises OSError."""
+    path = directory / FILE_NAME
+    there = _read(path)
+    known = _starts(there)
+    starts = [*known[:1], *known[1:][2 - MAX_STARTS :], start]
+    told = {"format": FORMAT, "id": run_id or there.get("id"), "environment": environment, "starts": starts}
+    directory.mkdir(parents=True, exist_ok=True)
+    replace_file(path, orjson.dumps(told, option=orjson.OPT_INDENT_2))
+
+
+def as_json(start: Start) -> dict[str, Any]:
+    """Return a start as values that JSON holds."""
+    found: dict[str, Any] = orjson.loads(orjson.dumps(asdict(start), default=str))
+    return found
+
+
+def read_starts(path: Path) -> list[dict[str, Any]]:
+    """Return the starts that a file tells of; none where there is no file, or one that can't be read."""
+    return _starts(_read(path))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger.warning("%s can't be read (%s); what it told of earlier starts is lost", path, error)
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _starts(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    starts = told.get("starts")
+    return [start for start in starts if isinstance(start, dict)] if isinstance(starts, list) else []
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that decide what a run does, as far as they are there."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, Any]:
+    """Return what machine this is."""
+    about = Path("/proc/cpuinfo")
+    lines = about.read_text().splitlines() if about.is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return {
+        "name": platform.node(),
+        "system": platform.platform(),
+        "processor": next(named, platform.processor()),
+        "cpus": os.cpu_count(),
+        "cpus_of_ours": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+    }
+
+
+def commit() -> str | None:
+    """Return the package's commit, with "+changes" where files differ from it; None where it is no checkout."""
+    folder = Path(__file__).parent
+    try:
+        # Only where git knows this file: an environment may lie in another project's checkout.
+        _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+        found = _git(folder, "rev-parse", "HEAD")
+        return f"{found}+changes" if _git(folder, "status", "--porcelain", "--untracked-files=no") else found
+    except (OSError, subprocess.SubprocessError):
+        return _installed_commit()
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=_GIT_S).stdout.strip()
+
+
+def _installed_commit() -> str | None:
+    """Return the commit that pip has installed, where that was one."""
+    try:
+        told = json.loads(distribution("atropos-agent").read_text("direct_url.json") or "{}")
+        return str(told["vcs_info"]["commit_id"])
+    except (PackageNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def digest_of(value: Any) -> str:
+    """Return the sha256 of a value's JSON."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def digest_of_tokenizer(tokenizer: Any) -> str:
+    """Return the sha256 of what a tokenizer does, its chat template apart; of its vocabulary where it does not say."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        return digest_of(backend.to_str())
+    return digest_of(tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else repr(type(tokenizer)))
+
+
+def digest_of_model(folder: str | None) -> str | None:
+    """Return the sha256 of a model's folder: names and sizes of its files, and the contents of small ones. None where
+    it is no folder of this machine."""
+    if not folder or not Path(folder).is_dir():
+        return None
+    told = hashlib.sha256()
+    for path in sorted(path for path in Path(folder).iterdir() if path.is_file()):
+        size = path.stat().st_size
+        told.update(f"{path.name}\0{size}\0".encode())
+        if size <= _SMALL:
+            told.update(path.read_bytes())
+    return told.hexdigest()

@@ -1,0 +1,49 @@
+"""How a run went over time: a line of figures every ten seconds, and one for each change of the concurrency limit.
+
+A line is a JSON object: `t` (Unix time), and either `limit` (the new one), `before` and `why`; or `step` (the
+trainer's, of the newest judged rollout), `limit` and `active` rollouts at the same time, groups `working`, packets of
+the `outbox` by state, and `rollouts` and `sampled` tokens since the run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from envs.records.disk import append_line, close_line
+
+FILE_NAME = "timeline.jsonl"
+_MOST_BYTES = 2**21
+
+
+def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Add lines. Raises OSError."""
+    path = directory / FILE_NAME
+    close_line(path)
+    for line in lines:
+        append_line(path, orjson.dumps(line))
+
+
+def read_timeline(directory: Path) -> list[dict[str, Any]]:
+    """Return the newest lines, at most 2 MiB of them; those that are torn are left out."""
+    path = directory / FILE_NAME
+    if not path.is_file():
+        return []
+    return list(_read(path))
+
+
+def _read(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        begin = max(0, file.seek(0, 2) - _MOST_BYTES)
+        file.seek(begin)
+        lines = file.read(_MOST_BYTES).split(b"\n")
+    for line in lines[1:] if begin else lines:
+        try:
+            found = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(found, dict) and isinstance(found.get("t"), int | float):
+            yield found

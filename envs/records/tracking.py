@@ -1,0 +1,148 @@
+"""Log a run's figures to where people plot them: Weights & Biases, trackio, TensorBoard, behind one small interface.
+
+All of them work without a network: W&B with WANDB_MODE=offline, trackio and TensorBoard by writing to this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tracked:
+    """What is tracked. project, name: under which it is found. group: of runs that belong together; None for none.
+
+    directory: of the run. options: how it was started, without secrets.
+    """
+
+    project: str
+    name: str
+    directory: Path
+    options: Mapping[str, Any]
+    group: str | None = None
+
+
+class Tracker(Protocol):
+    """Takes a run's figures."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log figures of a step of the trainer's, or the number of groups where there is no trainer."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left."""
+        ...
+
+
+class WandbTracker:
+    """Weights & Biases."""
+
+    def __init__(self, tracked: Tracked) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=tracked.project,
+            name=tracked.name,
+            group=tracked.group,
+            config=dict(tracked.options),
+            dir=str(tracked.directory),
+        )
+        self._run.define_metric("*", step_metric="step")
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """See `Tracker`. The step is a figure of its own: an evaluation ends after later steps were logged, and W&B
+        drops what comes for an earlier one."""
+        self._run.log({**values, "step": step})
+
+    def close(self) -> None:
+        """See `Tracker`."""
+        self._run.finish()
+
+
+class TrackioTracker:
+    """trackio, Hugging Face's local dashboard: `trackio show`."""
+
+    def __init__(self, tracked: Tracked) -> None:
+        import trackio
+
+        self._run: Any = trackio.init(
+            project=tracked.project, name=tracked.name, group=tracked.group, config=dict(tracked.options), embed=False
+        )
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """See `Tracker`."""
+        self._run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """See `Tracker`."""
+        self._run.finish()
+
+
+class TensorboardTracker:
+    """Event files for TensorBoard, in the folder `tensorboard` of the run's directory."""
+
+    def __init__(self, tracked: Tracked) -> None:
+        from tensorboardX import SummaryWriter
+
+        self._writer = SummaryWriter(logdir=str(tracked.directory / "tensorboard"))
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """See `Tracker`."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def close(self) -> None:
+        """See `Tracker`."""
+        self._writer.close()
+
+
+TRACKERS: Mapping[str, tuple[str, Callable[[Tracked], Tracker]]] = {
+    "wandb": ("wandb", WandbTracker),
+    "trackio": ("trackio", TrackioTracker),
+    "tensorboard": ("tensorboardX", TensorboardTracker),
+}
+"""Trackers by name, each with the package that it needs."""
+
+
+class Trackers:
+    """Several trackers as one. What one of them raises is logged, and it gets no more: figures never end a run."""
+
+    def __init__(self, trackers: Mapping[str, Tracker]) -> None:
+        self._trackers = dict(trackers)
+
+    @classmethod
+    def open(cls, names: Sequence[str], tracked: Tracked) -> Trackers:
+        """Open the trackers of these names. Raises what one raises that can't be opened."""
+        return cls({name: TRACKERS[name][1](tracked) for name in dict.fromkeys(names)})
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """See `Tracker`."""
+        for name, tracker in list(self._trackers.items()):
+            try:
+                tracker.log(values, step)
+            except Exception:
+                logger.exception("%s takes no figures any more; the run goes on", name)
+                del self._trackers[name]
+
+    def close(self) -> None:
+        """See `Tracker`."""
+        for name, tracker in self._trackers.items():
+            try:
+                tracker.close()
+            except Exception:
+                logger.exception("%s could not be closed", name)
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise ValueError, with the remedy, where a tracker's package is not installed."""
+    missing = [name for name in names if find_spec(TRACKERS[name][0]) is None]
+    if missing:
+        raise ValueError(f"--env.track {','.join(missing)} needs a package: pip install 'atropos-agent[telemetry]'")

@@ -1,0 +1,74 @@
+"""Triplets of prompt, response and reward, one a turn, from saved rollouts or from spans."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from atropos_agent.tracing import INPUT_MESSAGES, OPERATION, OUTPUT_MESSAGES, REWARD, TASK
+from envs.records.read import SavedRollout
+
+
+def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
+    """Yield a rollout's triplets: `prompt` as chat messages, `response` as text and `reward`, which is the rollout's,
+    with the ids of both and the response's logprobs where there are such."""
+    messages, steps = saved.result.messages, saved.result.steps
+    replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    rows = {row.segment: row for row in saved.result.segments}
+    # Replies that were given as examples come before those that were sampled.
+    for step, place in zip(steps, replies[len(replies) - len(steps) :], strict=False):
+        systems = [at for at in range(place) if messages[at]["role"] == "system"]
+        row = rows.get(step.segment)
+        end = step.start + step.completion_tokens
+        yield {
+            "rollout": saved.id,
+            "task": saved.task_id,
+            "turn": step.index,
+            "prompt": list(messages[systems[-1] if systems else 0 : place]),
+            "response": step.response,
+            "reward": saved.reward.value,
+            "prompt_ids": list(row.tokens[: step.start]) if row else [],
+            "response_ids": list(row.tokens[step.start : end]) if row else [],
+            "logprobs": list(row.logprobs[step.start : end]) if row else [],
+        }
+
+
+def span_triplets(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """Yield the triplets of spans in OTLP's JSON, a request a line, as a collector's file exporter writes them.
+
+    A triplet is an engine call with its messages (`--env.otlp_content`) in a trace whose rollout has a reward. Raises
+    ValueError for a line that is no such JSON.
+    """
+    calls: list[tuple[str, Mapping[str, Any]]] = []
+    rollouts: dict[str, Mapping[str, Any]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            spans = list(_spans(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"line {number} holds no spans in OTLP's JSON: {error!r}") from error
+        for trace, told in spans:
+            if REWARD in told:
+                rollouts[trace] = told
+            elif told.get(OPERATION) == "chat" and INPUT_MESSAGES in told and OUTPUT_MESSAGES in told:
+                calls.append((trace, told))
+    for trace, call in calls:
+        if trace in rollouts:
+            yield {
+                "rollout": trace,
+                "task": rollouts[trace].get(TASK),
+                "prompt": json.loads(call[INPUT_MESSAGES]),
+                "response": json.loads(call[OUTPUT_MESSAGES]),
+                "reward": rollouts[trace][REWARD],
+            }
+
+
+def _spans(request: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the trace and the attributes of each span of a request."""
+    for resource in request["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                told = {item["key"]: next(iter(item["value"].values())) for item in span.get("attributes", ())}
+                yield span["traceId"], told

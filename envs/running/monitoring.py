@@ -1,0 +1,102 @@
+"""Show a run's figures to Prometheus: `/metrics`, in its text form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from envs.records.metrics import Metrics
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+_NAMED = re.compile(r"[^a-zA-Z0-9_]")
+_COUNTERS = {
+    "groups": "Finished groups",
+    "groups_sent": "Groups that the trainer has accepted",
+    "rollouts": "Judged rollouts",
+    "solved": "Rollouts that solved their task",
+    "tool_calls": "Well-formed tool calls",
+    "tool_errors": "Tool calls whose result is an error",
+    "malformed_calls": "Calls that could not be read",
+    "tokens": "Tokens of the rows",
+    "tokens_sampled": "Trained tokens",
+    "tokens_refused": "Sampled tokens that are in no row",
+    "engine_s": "Seconds spent waiting for inference servers, summed over rollouts",
+    "tools_s": "Seconds spent in tools, summed over rollouts",
+}
+_BY = {"failures": "kind", "stops": "reason", "drifts": "kind", "cheats": "sign", "phases_s": "phase"}
+
+
+def check_monitoring(address: str) -> None:
+    """Raise ValueError, with the remedy, where Prometheus is wanted and its library is not installed."""
+    if address and find_spec("prometheus_client") is None:
+        raise ValueError("--env.prometheus needs its library: pip install 'atropos-agent[telemetry]'")
+
+
+@asynccontextmanager
+async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, str]) -> AsyncIterator[None]:
+    """Answer at `address` (HOST:PORT) with a run's figures while the block runs; nothing when it is "".
+
+    labels: on every figure. Raises OSError where the address can't be had.
+    """
+    if not address:
+        yield
+        return
+    from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Figures(metrics, labels))
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    app = web.Application()
+    app.router.add_get("/metrics", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    host, _, port = address.rpartition(":")
+    try:
+        await web.TCPSite(runner, host.strip("[]"), int(port)).start()
+        yield
+    finally:
+        await runner.cleanup()
+
+
+class _Figures:
+    """A run's figures as Prometheus asks for them."""
+
+    def __init__(self, metrics: Metrics, labels: Mapping[str, str]) -> None:
+        self._metrics = metrics
+        self._labels = dict(labels)
+
+    def collect(self) -> Iterator[Metric]:
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        metrics = self._metrics
+        names, values = list(self._labels), list(self._labels.values())
+        for name, what in _COUNTERS.items():
+            counter = CounterMetricFamily(f"atropos_{name}", what, labels=names)
+            counter.add_metric(values, getattr(metrics, name))
+            yield counter
+        for name, label in _BY.items():
+            counter = CounterMetricFamily(f"atropos_{name}_by_{label}", f"{name}, by {label}", labels=[*names, label])
+            for key, count in getattr(metrics, name).items():
+                counter.add_metric([*values, str(key)], count)
+            yield counter
+        states = GaugeMetricFamily(
+            "atropos_groups_by_state", "Groups, by what became of them", labels=[*names, "state"]
+        )
+        for state, count in metrics.states.items():
+            states.add_metric([*values, state], count)
+        yield states
+        for name, value in metrics.scalars().items():
+            if "/" not in name and name not in _COUNTERS:
+                gauge = GaugeMetricFamily(f"atropos_{_NAMED.sub('_', name)}", name.replace("_", " "), labels=names)
+                gauge.add_metric(values, value)
+                yield gauge

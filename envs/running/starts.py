@@ -1,0 +1,128 @@
+"""Say under which conditions a run goes, and write down each start of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import orjson
+
+from envs.config import AgentEnvConfig
+from envs.records.disk import until_room
+from envs.records.provenance import (
+    FILE_NAME,
+    Start,
+    add_start,
+    as_json,
+    commit,
+    digest_of,
+    digest_of_model,
+    digest_of_tokenizer,
+    machine,
+    versions,
+)
+from envs.records.redaction import Redactor
+from envs.running.stopping import Stopping
+
+OPTIONS = (
+    *("temperature", "top_p", "system_prompt", "history", "tool_format", "tool_role", "agent", "reward"),
+    *("tools", "shaping"),
+)
+"""Options among the conditions of a run; an environment need not have the last ones."""
+
+
+class Started(Protocol):
+    """What is told of an environment; see `AgentEnv`."""
+
+    name: ClassVar[str]
+    tokenizer: Any
+    run_dir: Path
+    redactor: Redactor
+    stopping: Stopping
+
+    @property
+    def config(self) -> AgentEnvConfig:
+        """Return the options."""
+        ...
+
+    @property
+    def servers(self) -> Sequence[Any]:
+        """Return the inference servers."""
+        ...
+
+
+def conditions(env: Started) -> dict[str, Any]:
+    """Return under which conditions rollouts are made: model, tokenizer, template, and the options that a model is
+    sampled by. Rollouts of a run that differ in them are no sample of one policy."""
+    options = env.config.model_dump(mode="json")
+    template = [getattr(env.tokenizer, "chat_template", None), options["chat_template_kwargs"], options["fold_system"]]
+    models = _models(env)
+    return {
+        **({"model": models} if models else {}),
+        "tokenizer": digest_of_tokenizer(env.tokenizer),
+        "template": digest_of(template),
+        **{name: options[name] for name in OPTIONS if name in options},
+    }
+
+
+async def write_start(
+    env: Started, command: str, under: Mapping[str, Any], *, run_id: str | None = None, changed: Sequence[str] = ()
+) -> None:
+    """Write a start of the run into `run.json`, waiting while the disk is full.
+
+    under: its `conditions`. changed: in which of them it differs from the start before. Raises OSError when it can't be
+    written, or the run is to stop.
+    """
+    path = env.run_dir / FILE_NAME
+
+    def work() -> None:
+        told = orjson.dumps(as_json(_start(env, command, under, changed))).decode()
+        add_start(env.run_dir, run_id, env.name, orjson.loads(env.redactor.text(told)))
+
+    await until_room(path, work, lambda: env.stopping.asked)
+
+
+async def conditions_of(env: Started) -> dict[str, Any]:
+    """Return `conditions`, computed off the event loop: a large vocabulary takes its time."""
+    return await asyncio.to_thread(conditions, env)
+
+
+def _start(env: Started, command: str, under: Mapping[str, Any], changed: Sequence[str]) -> Start:
+    root = next((root for server in env.servers if (root := getattr(server, "root", None))), None)
+    return Start(
+        command=command,
+        options=env.config.model_dump(mode="json"),
+        conditions=under,
+        changed=list(changed),
+        model={"name": under.get("model"), "root": root, "digest": digest_of_model(root)},
+        tokenizer={"name": env.config.tokenizer_name, "digest": under["tokenizer"]},
+        template={"digest": under["template"]},
+        engines=[_engine(server) for server in env.servers],
+        seed=env.config.seed,
+        at=datetime.now(UTC).isoformat(timespec="seconds"),
+        arguments=sys.orig_argv,
+        versions=versions(),
+        commit=commit(),
+        machine=machine(),
+    )
+
+
+def _engine(server: Any) -> dict[str, Any]:
+    config = server.config
+    return {
+        "url": config.base_url,
+        "kind": config.server_type,
+        "model": config.model_name,
+        "root": getattr(server, "root", None),
+        "window": getattr(server, "max_model_len", None),
+    }
+
+
+def _models(env: Started) -> str:
+    """Return the names of the models; "" where one is not known: its server was not asked yet, or lists none."""
+    names = {str(server.config.model_name or "default") for server in env.servers}
+    return "" if "default" in names else ", ".join(sorted(names))

@@ -1,0 +1,102 @@
+"""Send a run's spans to an OTLP receiver over HTTP, in the background: no rollout waits for it or fails with it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from opentelemetry.trace import Span
+
+from atropos_agent import tracing
+from atropos_agent.tracing import SCOPE, Telemetry, telling, trace_environment
+from envs.types import Seat, Task
+from sandboxes.base import ExecResult, Sandbox, Session
+from sandboxes.wrapped import WrappedSandbox
+
+logger = logging.getLogger(__name__)
+
+CLOSING_S = 10.0
+"""How long the last spans may take to be sent when a run ends, in seconds."""
+_QUEUE = 50_000
+"""Spans that wait to be sent, at most: more are dropped."""
+_TRACES = "/v1/traces"
+
+
+def check_telemetry(url: str) -> None:
+    """Raise ValueError, with the remedy, where spans are wanted and what sends them is not installed."""
+    try:
+        there = all(find_spec(name) for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
+    except ModuleNotFoundError:  # of a package in which it would be
+        there = False
+    if url and not there:
+        raise ValueError("--env.otlp_url needs OpenTelemetry's SDK: pip install 'atropos-agent[telemetry]'")
+
+
+@asynccontextmanager
+async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -> AsyncIterator[None]:
+    """Send the spans of this block, and of tasks that are begun in it, to the receiver at `url`; nowhere when it is "".
+
+    about: what the spans are of, as a resource's attributes. content: whether they hold what was said. Headers, such as
+    a key, are those of the variable OTEL_EXPORTER_OTLP_HEADERS.
+    """
+    if not url:
+        yield
+        return
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=Resource.create(dict(about)), shutdown_on_exit=False)
+    endpoint = url if url.endswith(_TRACES) else url.rstrip("/") + _TRACES
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint), max_queue_size=_QUEUE))
+    try:
+        with telling(Telemetry(provider.get_tracer(SCOPE), content)):
+            yield
+    finally:
+        # In a thread that nobody has to wait for: a receiver may take the request and never answer.
+        closing = threading.Thread(target=provider.shutdown, name="telemetry", daemon=True)
+        closing.start()
+        await asyncio.to_thread(closing.join, CLOSING_S)
+        if closing.is_alive():
+            logger.warning("the last spans could not be sent to %s within %.0f s", url, CLOSING_S)
+
+
+@contextmanager
+def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
+    """Record one attempt at a rollout: the span in which all others of it are."""
+    told = {
+        tracing.OPERATION: "invoke_agent",
+        tracing.AGENT: agent,
+        tracing.PROVIDER: "atropos",
+        tracing.TASK: task.id,
+        tracing.GROUP: seat.group,
+        tracing.MEMBER: seat.member,
+        tracing.STEP: seat.step,
+        tracing.EVALUATING: seat.evaluating,
+    }
+    with tracing.span(f"invoke_agent {agent}", told) as found:
+        yield found
+
+
+class TracedSandbox(WrappedSandbox):
+    """A sandbox whose commands are told the trace that they belong to, by the variable TRACEPARENT."""
+
+    async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
+        env = {**trace_environment(), **(options.pop("env", None) or {})}
+        return await self.inner.exec(command, env=env, **options)
+
+    async def session(
+        self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
+    ) -> Session:
+        return await self.inner.session(cwd=cwd, env={**trace_environment(), **(env or {})}, user=user)
+
+
+def traced(sandbox: Sandbox) -> Sandbox:
+    """Return a sandbox that is told of the current trace, where there is one."""
+    return TracedSandbox(sandbox) if trace_environment() else sandbox

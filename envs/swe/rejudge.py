@@ -1,0 +1,178 @@
+"""`python -m envs.swe rejudge RUN`: score a run's rollouts anew, by other tests, rewards or verifiers, without a model.
+
+What each agent made is judged again by the tasks in the folder that --tasks names, or by the run's own as they are
+now. The table shows the rollouts whose verdict changed; every one stands in the file that is written beside the run's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from envs.judging.rejudge import Judge, Rejudged, Rewarding, rejudge_all
+from envs.records.disk import append_line
+from envs.records.progress import Bar
+from envs.records.provenance import FILE_NAME, read_starts
+from envs.records.read import SavedRollout, read_rollouts
+from envs.rewards import Shaping, shaped
+from envs.swe.environment import load_source
+from envs.types import BadTask, Outcome, Reward, Task
+from sandboxes.arguments import Parser, count
+from sandboxes.base import SandboxError
+from sandboxes.naming import resolve
+from sandboxes.registry import load_backend
+
+_SHOWN_TESTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """By what rollouts are judged and rewarded. tasks: by id. sandbox, options: what makes the sandboxes, and how."""
+
+    tasks: Mapping[str, Task]
+    rewarding: Rewarding
+    sandbox: str
+    options: Mapping[str, Any]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Rejudge a run. Returns 0 when every rollout has a verdict, 1 when one has none, 2 for a wrong use."""
+    options = _parser().parse_args(argv)
+    try:
+        if not any(options.run_dir.glob("rollouts*.jsonl")):
+            raise BadTask(f"{options.run_dir} holds no rollouts; name the directory of a run")
+        setting = setting_of(options)
+        return asyncio.run(_rejudge(options, setting))
+    except (ValueError, SandboxError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def setting_of(options: argparse.Namespace) -> Setting:
+    """Return by what a run is judged again: what the command line says, and else what the run's last start said.
+
+    Raises BadTask, and ValueError for a reward that can't be used."""
+    starts = read_starts(options.run_dir / FILE_NAME)
+    told: dict[str, Any] = starts[-1].get("options", {}) if starts else {}
+    if not (told or options.tasks):
+        raise BadTask(f"{options.run_dir} has no {FILE_NAME} that says which tasks it was made of; give --tasks")
+    sources = [options.tasks] if options.tasks else [told.get("tasks") or "starter", told.get("eval_tasks")]
+    tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip")}
+    return Setting(
+        tasks,
+        _rewarding(options.reward or told.get("reward", ""), options.shaping or told.get("shaping", {})),
+        options.sandbox or told.get("sandbox") or "docker",
+        {
+            "hosts": options.hosts or told.get("hosts"),
+            "base_image": options.base_image or told.get("base_image"),
+            "runtime": told.get("sandbox_runtime"),
+            "starter": told.get("sandbox_starter"),
+        },
+    )
+
+
+async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
+    out: Path = options.out or options.run_dir / f"rejudged-{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    counts: Counter[str] = Counter()
+    changed: list[Rejudged] = []
+    problems: list[Rejudged] = []
+    backend = load_backend(setting.sandbox, **setting.options)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(backend)
+        judge = Judge(backend, setting.tasks, setting.rewarding)
+        bar = stack.enter_context(Bar("judging again"))
+        async for one in rejudge_all(judge, _chosen(options), options.concurrency):
+            bar.advance(one.task)
+            append_line(out, orjson.dumps({**asdict(one), "changed": one.changed}))
+            counts["judged"] += not one.problem
+            counts["solved before"] += not one.problem and one.before >= 1
+            counts["solved now"] += one.now is not None and one.now >= 1
+            (changed if one.changed else problems if one.problem else []).append(one)
+    console = Console()
+    if changed:
+        console.print(table(changed))
+    for one in problems:
+        print(f"{one.rollout} of {one.task} was not judged: {one.problem}", file=sys.stderr)
+    print(
+        f"{counts['judged']} rollouts judged again, {len(changed)} verdicts changed, {len(problems)} not judged; "
+        f"solved {counts['solved before']} before, {counts['solved now']} now"
+    )
+    if counts["judged"] or problems:
+        print(f"every rollout: {out}")
+    return 1 if problems else 0
+
+
+def table(changed: Sequence[Rejudged]) -> Table:
+    """Return a row for each rollout whose verdict changed."""
+    made = Table("rollout", "task", "verdict", "reward", "tests that changed", title_justify="left")
+    for one in changed:
+        tests = [f"{name}: {_status(before)} → {_status(now)}" for name, (before, now) in one.tests.items()]
+        more = [f"and {len(tests) - _SHOWN_TESTS} more"] if len(tests) > _SHOWN_TESTS else []
+        verdict, reward = f"{one.before:g} → {one.now:g}", f"{one.reward_before:g} → {one.reward_now:g}"
+        # Text, not markup: names of tests are data.
+        made.add_row(*map(Text, (one.rollout, one.task, verdict, reward, "\n".join([*tests[:_SHOWN_TESTS], *more]))))
+    return made
+
+
+def _status(status: str | None) -> str:
+    return "not there" if status is None else str(status)
+
+
+def _chosen(options: argparse.Namespace) -> Iterator[SavedRollout]:
+    only = set(options.only)
+    return (saved for saved in read_rollouts(options.run_dir) if not only or saved.task_id in only)
+
+
+def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
+    if reward:
+        found: Rewarding = resolve("--reward", reward, {})
+        return found
+    try:
+        how = Shaping.model_validate(shaping)
+    except ValidationError as error:
+        raise ValueError(f"--shaping: {'; '.join(problem['msg'] for problem in error.errors())}") from None
+
+    def rewarded(task: Task, outcome: Outcome) -> Reward:
+        return shaped(outcome.verdict, outcome.result, how)
+
+    return rewarded
+
+
+def _shaping(text: str) -> dict[str, str]:
+    pairs = dict(piece.partition("=")[::2] for piece in text.split(","))
+    unknown = [name for name, value in pairs.items() if name not in Shaping.model_fields or not value]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(unknown)!r}: give name=value, of {', '.join(Shaping.model_fields)}"
+        )
+    return pairs
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="python -m envs.swe rejudge", description=__doc__)
+    add = parser.add_argument
+    add("run_dir", type=Path, metavar="RUN", help="directory of the run")
+    add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
+    add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
+    add("--shaping", type=_shaping, metavar="NAME=VALUE,…", help="by rewards of this shape, as --env.shaping")
+    add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
+    add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
+    add("--out", type=Path, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
+    add("--sandbox", help="docker, or package.module:factory; the run's own without it")
+    add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
+    add("--base-image", help="replaces the image in the tasks' FROM")
+    return parser

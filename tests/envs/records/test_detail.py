@@ -1,0 +1,59 @@
+"""A rollout in full: its time, its patch, its texts."""
+
+from dataclasses import replace
+
+import pytest
+from samples import rollout
+
+from envs.records.atif import to_atif
+from envs.records.detail import MAX_PATCH_LINES, MAX_TEXT, detail_of, patch_lines, shown
+from envs.records.read import from_atif
+
+PATCH = """\
+diff --git a/sum.py b/sum.py
+--- a/sum.py
++++ b/sum.py
+@@ -3,3 +3,3 @@ def f():
+ same
+--- gone
++++ come
+\\ No newline at end of file
+"""
+
+
+def saved(one):
+    return from_atif(to_atif(one))
+
+
+def test_the_time_of_a_rollout_is_all_there_in_its_order():
+    one = replace(rollout(), timings_s={"open": 1.0, "agent": 2.0, "verifier": 0.5, "total": 4.0})
+    detail = detail_of(saved(one))
+    assert [span.kind for span in detail.spans] == ["open", "engine", "tools", "engine", "rest", "verifier", "rest"]
+    ends = [span.start + span.seconds for span in detail.spans]
+    assert [span.start for span in detail.spans] == pytest.approx([0.0, *ends[:-1]])
+    assert detail.seconds == pytest.approx(4.0)
+
+
+def test_the_lines_of_a_patch_have_their_kind_and_their_numbers():
+    found = [(line.kind, line.old, line.new) for line in patch_lines(PATCH)]
+    assert found == [
+        ("file", None, None), ("file", None, None), ("file", None, None), ("hunk", None, None),
+        ("same", 3, 3), ("del", 4, None), ("add", None, 4), ("same", None, None),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "no patch", "@@", "@@ -x,y +99999999999 @@\n+a", "@@ -1 +1 @@\n" + "+a\n" * 9000])
+def test_whatever_a_patch_is_it_is_shown_and_bounded(text):
+    assert len(patch_lines(text)) <= MAX_PATCH_LINES + 1
+
+
+def test_patch_and_verifiers_output_are_those_of_the_verdict():
+    one = rollout()
+    detail = detail_of(saved(replace(one, verdict=replace(one.verdict, patch=PATCH, output="printed"))))
+    assert [line.text for line in detail.patch] == PATCH.splitlines()
+    assert detail.output == "printed"
+
+
+def test_long_text_is_cut_in_its_middle_and_control_characters_are_seen():
+    assert shown("\x1b[0m") == "␛[0m"
+    assert len(shown("x" * 10 * MAX_TEXT)) < MAX_TEXT + 100

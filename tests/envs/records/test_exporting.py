@@ -1,0 +1,66 @@
+"""`export` writes each form, and says what it can't."""
+
+import json
+
+import pytest
+from samples import renamed, rollout
+
+from envs.records import exporting
+from envs.records.atif import RolloutWriter
+from envs.records.exporting import main
+
+
+@pytest.fixture
+async def run(tmp_path):
+    async with RolloutWriter(tmp_path / "run") as writer:
+        for n in range(3):
+            await writer.write(renamed(rollout(), f"r-{n}"))
+    return tmp_path / "run"
+
+
+async def test_json_lines(run, tmp_path, capsys):
+    assert main([str(run), str(tmp_path / "out"), "--to", "jsonl"]) == 0
+    counts = {path.stem: len(path.read_text().splitlines()) for path in (tmp_path / "out").iterdir()}
+    assert counts == {"rollouts": 3, "turns": 6, "rows": 3}
+
+
+async def test_parquet(run, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert main([str(run), str(tmp_path / "out")]) == 0
+    assert parquet.read_table(tmp_path / "out/turns.parquet").num_rows == 6
+
+
+@pytest.mark.slow
+async def test_a_dataset(run, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    assert main([str(run), str(tmp_path / "out"), "--to", "dataset"]) == 0
+    assert datasets.load_from_disk(str(tmp_path / "out/rollouts"))["id"][:] == ["r-0", "r-1", "r-2"]
+
+
+async def test_triplets(run, tmp_path, capsys):
+    assert main([str(run), str(tmp_path / "deep/out.jsonl"), "--to", "triplets"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "deep/out.jsonl").read_text().splitlines()]
+    assert [line["turn"] for line in lines] == [0, 1] * 3
+    assert "6 triplets" in capsys.readouterr().out
+
+
+async def test_what_can_not_be_is_said(run, tmp_path, capsys):
+    spans = tmp_path / "spans.jsonl"
+    spans.write_text("{")
+    for arguments, said in (
+        ([str(tmp_path / "none"), "x"], "holds no rollouts"),
+        ([str(run), str(run)], "is there already"),
+        ([str(spans), str(tmp_path / "x")], "takes a run's directory"),
+        ([str(spans), str(tmp_path / "x"), "--to", "triplets"], "line 1 holds no spans"),
+    ):
+        assert main(arguments) == 2
+        assert said in capsys.readouterr().err
+
+
+async def test_a_package_that_is_missing_is_named(run, tmp_path, monkeypatch, capsys):
+    def missing(*_):
+        raise ModuleNotFoundError("no", name="pyarrow")
+
+    monkeypatch.setattr(exporting, "_export", missing)
+    assert main([str(run), str(tmp_path / "out")]) == 2
+    assert "needs pyarrow: pip install 'atropos-agent[datasets]'" in capsys.readouterr().err

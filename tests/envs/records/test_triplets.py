@@ -1,0 +1,57 @@
+"""Triplets of prompt, response and reward."""
+
+import json
+
+import pytest
+from samples import decode, rollout
+
+from envs.records.atif import to_atif
+from envs.records.read import from_atif
+from envs.records.triplets import rollout_triplets, span_triplets
+
+SAVED = from_atif(to_atif(rollout(reward=0.5)))
+
+
+def test_each_turn_is_a_triplet_of_what_the_model_saw_and_said():
+    first, second = rollout_triplets(SAVED)
+    assert [message["role"] for message in first["prompt"]] == ["system", "user"]
+    assert len(second["prompt"]) == 4
+    assert second["response"] == "It is fixed."
+    assert {first["reward"], second["reward"]} == {0.5}
+    assert "".join(map(decode, second["response_ids"])).startswith("It is fixed.")
+    (row,) = SAVED.result.segments
+    assert second["prompt_ids"] == list(row.tokens[: SAVED.result.steps[1].start])
+    assert all(logprob <= 0 for logprob in second["logprobs"])
+
+
+def attribute(key, value):
+    kind = "doubleValue" if isinstance(value, float) else "stringValue"
+    return {"key": key, "value": {kind: value}}
+
+
+def line(*spans):
+    found = [{"traceId": trace, "attributes": [attribute(*item) for item in told.items()]} for trace, told in spans]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": found}]}]})
+
+
+def test_spans_are_joined_by_their_trace():
+    asked, said = [{"role": "user", "parts": []}], [{"role": "assistant", "parts": []}]
+    call = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps(asked),
+        "gen_ai.output.messages": json.dumps(said),
+    }
+    lines = [
+        line(("a", call), ("b", call)),
+        "",
+        line(("a", {"atropos.reward": 0.25, "atropos.task.id": "t"}), ("a", {"gen_ai.operation.name": "execute_tool"})),
+    ]
+    assert list(span_triplets(lines)) == [
+        {"rollout": "a", "task": "t", "prompt": asked, "response": said, "reward": 0.25}
+    ]
+
+
+@pytest.mark.parametrize("bad", ["{", "[]", '{"spans": []}'])
+def test_a_line_that_is_none_is_named(bad):
+    with pytest.raises(ValueError, match="line 2"):
+        list(span_triplets([line(), bad]))

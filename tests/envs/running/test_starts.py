@@ -1,0 +1,77 @@
+"""A start under other conditions than the ones before is refused, or goes on openly."""
+
+import orjson
+import pytest
+
+from envs.records.redaction import Redactor
+from envs.running.database import RunDirectoryError
+from envs.running.run import open_run
+from envs.running.starts import conditions, write_start
+
+
+async def test_every_start_is_written_without_secrets(make_env):
+    for _ in range(2):
+        env = make_env(system_prompt="The password is hunter2hunter2.")
+        env.redactor = Redactor(["hunter2hunter2"])
+        async with open_run(env, "process") as run:
+            pass
+    text = (env.run_dir / "run.json").read_text()
+    told = orjson.loads(text)
+    assert "hunter2" not in text
+    assert told["id"] == run.id
+    first, second = told["starts"]
+    assert (first["command"], first["options"]["group_size"], first["seed"]) == ("process", 4, 0)
+    assert first["model"]["name"] == "scripted"
+    assert first["engines"][0]["url"] == env.servers[0].config.base_url
+    assert first["tokenizer"]["digest"] == second["tokenizer"]["digest"]
+    assert first["changed"] == second["changed"] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"temperature": 0.5}, r"temperature is 0\.5, it was 1\.0"),
+        ({"system_prompt": "Be brief."}, "system_prompt is 'Be brief.', it was None"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "template is "),
+        ({"tool_format": "plain"}, "tool_format is 'plain', it was 'auto'"),
+    ],
+)
+async def test_other_conditions_are_refused_by_name_or_allowed(make_env, options, named):
+    async with open_run(make_env()):
+        pass
+    with pytest.raises(RunDirectoryError, match=named) as refused:
+        async with open_run(make_env(**options)):
+            pass
+    name = str(refused.value).rpartition("--env.allow_change ")[2].split()[0]
+    async with open_run(make_env(**options, allow_change=[name])) as run:
+        (change,) = orjson.loads((run.env.run_dir / "run.json").read_bytes())["starts"][-1]["changed"]
+        assert change.startswith(f"{name} is ")
+    async with open_run(make_env(**options)):  # from now on these are the run's
+        pass
+
+
+async def test_another_model_is_refused(make_env):
+    async with open_run(make_env()):
+        pass
+    env = make_env()
+    env.servers[0].config.model_name = "another"
+    with pytest.raises(RunDirectoryError, match="model is 'another', it was 'scripted'"):
+        async with open_run(env):
+            pass
+
+
+async def test_what_can_never_change_is_not_offered(make_env):
+    async with open_run(make_env()):
+        pass
+    with pytest.raises(RunDirectoryError, match="group_size is 2, it was 4") as refused:
+        async with open_run(make_env(group_size=2)):
+            pass
+    assert "allow_change" not in str(refused.value)
+
+
+async def test_a_model_that_is_not_known_yet_is_no_condition(make_env):
+    env = make_env()
+    env.servers[0].config.model_name = "default"
+    assert "model" not in conditions(env)
+    await write_start(env, "evaluate", conditions(env))
+    assert orjson.loads((env.run_dir / "run.json").read_bytes())["starts"][0]["model"]["name"] is None
