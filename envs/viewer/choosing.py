@@ -1,0 +1,87 @@
+"""Choose rollouts of a run: the latest, the best and worst, those of a step, the members of a group."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.records.read import SavedRollout
+from envs.viewer import journal
+from envs.viewer.index import Index
+from envs.viewer.reading import read_rollout
+
+LATEST = 20
+"""Rollouts that are taken where nothing was chosen."""
+
+
+class NothingChosen(ValueError):
+    """No rollout fits what was chosen; the message says what was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which rollouts: so many of the latest, the best and the worst, of a step or of all; of a group; by their ids."""
+
+    latest: int | None = None
+    best: int | None = None
+    worst: int | None = None
+    step: int | None = None
+    group: int | None = None
+    ids: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        """Return it in words."""
+        parts = [f"{count} {name}" for name, count in self._ordered() if count]
+        if self.group is not None:
+            parts.append(f"the members of group {self.group}")
+        if self.ids:
+            parts.append(f"{len(self.ids)} by their ids")
+        if self.step is not None:
+            parts.append(f"of the trainer's step {self.step}" if parts else f"all of the trainer's step {self.step}")
+        return ", ".join(parts) or f"the latest {LATEST}"
+
+    def _ordered(self) -> list[tuple[str, int | None]]:
+        return [
+            ("of the latest", self.latest),
+            ("with the highest rewards", self.best),
+            ("with the lowest", self.worst),
+        ]
+
+
+def choose(directory: Path, choice: Choice) -> list[SavedRollout]:
+    """Return the rollouts, in the order in which they were saved. Raises NothingChosen, RunDirectoryError."""
+    with contextlib.closing(Index(directory)) as index:
+        while index.advance():
+            pass
+        places = _places(index, choice)
+    if choice.group is not None:
+        group = journal.group(directory, choice.group)
+        places |= {member.place for member in group.members} if group is not None else set()
+    if not places:
+        raise NothingChosen(f"{directory}: no rollout fits ({choice})")
+    return [read_rollout(directory, place) for place in sorted(places)]
+
+
+def _places(index: Index, choice: Choice) -> set[int]:
+    found: set[int] = set()
+    where, values = ("WHERE step = ?", (choice.step,)) if choice.step is not None else ("", ())
+    counts = [
+        (choice.latest, "place DESC"),
+        (choice.best, "reward DESC, place DESC"),
+        (choice.worst, "reward, place DESC"),
+    ]
+    if choice.group is None and not choice.ids and not any(count for count, _ in counts):
+        counts = [(LATEST if choice.step is None else -1, "place DESC")]
+    with index.reading() as db:
+        for count, order in counts:
+            if count:
+                query = f"SELECT place FROM rollouts {where} ORDER BY {order} LIMIT ?"
+                found.update(place for (place,) in db.execute(query, (*values, count)))
+        for name in choice.ids:
+            places = [place for (place,) in db.execute("SELECT place FROM rollouts WHERE id = ?", (name,))]
+            if not places:
+                raise NothingChosen(f"there is no rollout {name} in {index.directory}")
+            found.update(places)
+    return found

@@ -1,0 +1,89 @@
+"""`python -m envs.swe view RUN [RUN ...]`: runs in a browser, or chosen rollouts in one file for sending.
+
+It reads what is on disk, of runs that go on and of those that are over. The page has an overview over the trainer's
+steps, groups with their members side by side, rollouts with their conversation, patch and tokens, and a search in all
+that was said; two runs are compared task by task. It answers on this machine only, behind a key in its address.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+
+from envs.records.report import write_report
+from envs.viewer.choosing import Choice, NothingChosen, choose
+from envs.viewer.door import address, key_of, listen
+from envs.viewer.runs import TOKENIZER, NoRun, decoder, open_runs, run_directories
+from envs.viewer.server import serve
+from sandboxes.arguments import WRONG_USE, Parser, count, natural, port
+
+
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+    """Serve the page until Ctrl-C, or write a file. Returns 0, or 2 when there is no run or nothing was chosen."""
+    options = _parser(prog).parse_args(argv)
+    try:
+        directories = run_directories(options.runs)
+        if options.export is not None:
+            return _export(options, directories)
+        return _serve(options, directories)
+    except (NoRun, NothingChosen) as error:
+        print(error, file=sys.stderr)
+        return WRONG_USE
+    except OSError as error:
+        print(f"{prog} view: {error}", file=sys.stderr)
+        return 1
+
+
+def _serve(options: Namespace, directories: Sequence[Path]) -> int:
+    with listen("127.0.0.1", options.port) as listening:
+        key = key_of(directories[0])
+        runs = open_runs(directories, options.tokenizer)
+        print(f"{address(listening, key)}\nCtrl-C ends it", flush=True)
+        serve(runs, listening, key, lambda server: None)
+    return 0
+
+
+def _export(options: Namespace, directories: Sequence[Path]) -> int:
+    if len(directories) > 1:
+        names = ", ".join(map(str, directories))
+        raise NothingChosen(f"--export writes rollouts of one run; give one of {names}")
+    choice = Choice(options.latest, options.best, options.worst, options.step, options.group, options.rollout)
+    rollouts = choose(directories[0], choice)
+    write_report(
+        rollouts,
+        options.export,
+        decode=decoder(options.tokenizer or directories[0] / TOKENIZER),
+        title=directories[0].resolve().name,
+        summary={"chosen": str(choice)},
+        max_details=len(rollouts),
+    )
+    print(f"{len(rollouts)} rollouts: {options.export}")
+    return 0
+
+
+def _parser(prog: str) -> Parser:
+    parser = Parser(prog=f"{prog} view", description=__doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="directory of a run, or of several")
+    parser.add_argument("--port", type=port, default=0, help="where the page answers on this machine (a free port)")
+    parser.add_argument(
+        "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
+    )
+    chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
+    chosen.add_argument("--export", type=Path, metavar="PAGE.html", help="write it, and serve nothing")
+    chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
+    chosen.add_argument("--step", type=natural, help="only of this trainer's step")
+    chosen.add_argument("--best", type=count, help="so many with the highest rewards")
+    chosen.add_argument("--worst", type=count, help="so many with the lowest rewards")
+    chosen.add_argument("--group", type=natural, help="the members of this group")
+    chosen.add_argument("--rollout", action="append", default=[], help="the rollout with this id; may be repeated")
+    return parser
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    if not path.is_file():
+        raise ArgumentTypeError(f"{text} is no tokenizer.json, and no folder with one")
+    return path

@@ -1,0 +1,172 @@
+"""What the index keeps of a saved rollout: the figures of a line in a table, and the text that is searched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from atropos_agent.types import IGNORED
+from envs.records.atif import KEY
+from envs.types import SIGN
+
+MOST_TEXT = 400_000
+"""Characters of each kind of text that are searched; more are cut off."""
+KINDS = ("tag", "tool", "sign", "trouble")
+"""What a label may be, beside its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A rollout in figures. Times are in seconds.
+
+    reward: what it is worth in training; judged: the verifier's own. surprise: sum of -logprob over the sampled tokens.
+    policy: the step of the oldest weights that sampled in it; None where the inference server does not tell.
+    labels: (kind, name) of tags, tools called, signs of cheating, and what went wrong.
+    """
+
+    id: str
+    task: str
+    band: str
+    grp: int | None
+    member: int | None
+    step: int
+    evaluating: bool
+    reward: float
+    judged: float
+    solved: bool
+    stop: str
+    turns: int
+    tokens: int
+    sampled: int
+    surprise: float
+    seconds: float
+    open_s: float
+    engine_s: float
+    tools_s: float
+    verifier_s: float
+    tool_errors: int
+    malformed: int
+    policy: int | None
+    rows: int
+    explanation: str
+    labels: Sequence[tuple[str, str]]
+    instruction: str
+    conversation: str
+    output: str
+
+
+def facts_of(document: Mapping[str, Any]) -> Facts:
+    """Take the facts out of an ATIF document of ours. Raises KeyError, TypeError or ValueError where it is damaged.
+
+    It is not read as `envs.records.read` does, which checks every token: it is shown only where it is opened."""
+    ours = document["extra"][KEY]
+    result, verdict = ours["result"], ours["verdict"]
+    seat = ours.get("seat") or ours.get("metadata") or {}
+    counts = result.get("counts") or result.get("metadata") or {}
+    times = {name: float(value) for name, value in ours["timings_s"].items()}
+    steps = [step for step in document["steps"] if KEY in step.get("extra", {})]
+    judged = float(verdict["metrics"].get("judged", verdict["reward"]))
+    sampled, surprise = _sampled(ours["segments"])
+    versions = [row.get("policy_version") for row in ours["segments"]]
+    return Facts(
+        id=str(ours["id"]),
+        task=str(ours["task"]["id"]),
+        band=str(ours["task"]["band"] or ", ".join(ours["task"]["tags"])),
+        grp=seat.get("group"),
+        member=seat.get("member"),
+        step=int(seat.get("step") or 0),
+        evaluating=bool(seat.get("evaluating")),
+        reward=float((ours.get("reward") or {}).get("value", verdict["reward"])),
+        judged=judged,
+        solved=judged >= 1.0,
+        stop=str(result["stop_reason"] or "error"),
+        turns=len(steps),
+        tokens=sum(len(row["tokens"]) for row in ours["segments"]),
+        sampled=sampled,
+        surprise=surprise,
+        seconds=times.get("total", sum(times.values())),
+        open_s=times.get("open", 0.0),
+        engine_s=sum(float(step["extra"][KEY]["engine_s"]) for step in steps),
+        tools_s=sum(float(step["extra"][KEY]["tools_s"]) for step in steps),
+        verifier_s=times.get("verifier", 0.0),
+        tool_errors=int(counts.get("tool_errors", 0)),
+        malformed=int(counts.get("malformed_calls", 0)),
+        policy=min((int(version) for version in versions if version is not None), default=None),
+        rows=len(ours["segments"]),
+        explanation=str(verdict["explanation"])[:400],
+        labels=sorted(set(_labels(ours, steps))),
+        instruction=_cut(_instruction(result["messages"])),
+        conversation=_cut("\n".join(map(said, steps))),
+        output=_cut("\n".join([*_told(steps), str(verdict["explanation"]), *_beside(ours)])),
+    )
+
+
+def _sampled(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
+    """Return how many tokens the rows train, and the sum of their -logprob."""
+    count, surprise = 0, 0.0
+    for row in rows:
+        own = [logprob for mask, logprob in zip(row["masked_tokens"], row["logprobs"], strict=True) if mask != IGNORED]
+        count += len(own)
+        surprise -= sum(own)
+    return count, surprise
+
+
+def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    yield from (("tag", str(tag)) for tag in ours["task"]["tags"])
+    yield from (("tool", str(call["function_name"])) for step in steps for call in step.get("tool_calls", ()))
+    metrics = ours["verdict"]["metrics"]
+    yield from (("sign", name.removeprefix(SIGN)) for name in metrics if name.startswith(SIGN))
+    result = ours["result"]
+    counts = result.get("counts") or result.get("metadata") or {}
+    if counts.get("tool_errors"):
+        yield "trouble", "tool error"
+    if counts.get("malformed_calls"):
+        yield "trouble", "malformed call"
+    if counts.get("refused_tokens"):
+        yield "trouble", "refused tokens"
+    if result.get("error"):
+        yield "trouble", "error"
+    if result.get("drift"):
+        yield "trouble", "drift"
+    if metrics.get("verifier_timed_out"):
+        yield "trouble", "verifier timed out"
+
+
+def _instruction(messages: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(_text(message.get("content")) for message in messages[:3] if message["role"] == "user")
+
+
+def said(step: Mapping[str, Any]) -> str:
+    """Return what the agent said in a turn: as sampled, or, where it called tools, what that was read as, because in
+    a call's JSON words are glued to escapes."""
+    calls = step.get("tool_calls")
+    if not calls:
+        return _text(step["message"])
+    arguments = [_text(value) for call in calls for value in dict(call["arguments"]).values()]
+    names = [_text(call["function_name"]) for call in calls]
+    parts = [_text(step.get("reasoning_content")), _text(step["extra"][KEY].get("content")), *names, *arguments]
+    return "\n".join(part for part in parts if part)
+
+
+def _told(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what tools answered."""
+    for step in steps:
+        for item in step.get("observation", {}).get("results", ()):
+            yield _text(item["content"])
+
+
+def _beside(ours: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what else was written: the patch, and the verifier's output, where they are saved."""
+    for place in (ours, ours["result"], ours["verdict"]):
+        for name in ("patch", "output"):
+            if isinstance(place.get(name), str):
+                yield place[name]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _cut(text: str) -> str:
+    return text[:MOST_TEXT]

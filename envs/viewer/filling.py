@@ -1,0 +1,81 @@
+"""Fill the index in the background: only while somebody looks, and slowly beside a run that goes on."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from envs.records.atif import parts
+from envs.viewer.index import Index
+
+logger = logging.getLogger(__name__)
+
+LOOKED_S = 30.0
+"""Seconds after a request during which somebody counts as looking."""
+SHARE = 0.005
+"""Share of a core that indexing may take beside a run that goes on."""
+STRETCH_LIVE = 2**18
+STRETCH_OVER = 2**21
+PAUSE_S = 2.0
+"""Between two looks for new rollouts, in seconds."""
+QUIET_S = 60.0
+"""Seconds without a change of its files after which a run is over."""
+
+
+def goes_on(directory: Path, now: float | None = None) -> bool:
+    """Tell whether a run's files were written in the last minute."""
+    files = [directory / "metrics.json", directory / "state.db-wal", *(path for _, path in parts(directory)[-1:])]
+    # An empty write-ahead log is made by whoever reads.
+    times = [found.st_mtime for path in files if path.exists() and (found := path.stat()).st_size > 0]
+    return bool(times) and (time.time() if now is None else now) - max(times) < QUIET_S
+
+
+class Filling:
+    """Fills indexes in a thread of its own. Used as `with`."""
+
+    def __init__(self, indexes: Sequence[Index]) -> None:
+        self._indexes = indexes
+        self._looked = threading.Event()
+        self._last = 0.0
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._fill, name="index", daemon=True)
+
+    def __enter__(self) -> Filling:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._ends.set()
+        self._looked.set()
+        self._thread.join()
+
+    def looked(self) -> None:
+        """Take note that somebody looks."""
+        self._last = time.monotonic()
+        self._looked.set()
+
+    def _fill(self) -> None:
+        while not self._ends.is_set():
+            if time.monotonic() - self._last > LOOKED_S:
+                self._looked.clear()
+                self._looked.wait()
+                continue
+            pauses = [self._advance(index) for index in self._indexes]
+            self._ends.wait(min(pauses, default=PAUSE_S))
+
+    def _advance(self, index: Index) -> float:
+        """Index a stretch. Returns the seconds to wait before the next."""
+        live = goes_on(index.directory)
+        begun = time.thread_time()
+        try:
+            found = index.advance(STRETCH_LIVE if live else STRETCH_OVER)
+        except (sqlite3.Error, OSError) as error:
+            logger.debug("%s is not indexed now: %s", index.directory, error)
+            return PAUSE_S
+        if not found:
+            return PAUSE_S
+        return (time.thread_time() - begun) / SHARE if live else 0.01

@@ -1,0 +1,112 @@
+"""What a run's journal says, for the page: groups, their members, and the outbox. It is only read."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.running.database import read_database
+
+FILE_NAME = "state.db"
+PAGE = 40
+"""Groups on one page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A group's rollout that counts. place: of its line in the saved rollouts."""
+
+    member: int
+    place: int
+    size: int
+    reward: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedGroup:
+    """A group. making: members of which some turns are there, and how many."""
+
+    number: int
+    task: str
+    state: str
+    reason: str
+    evidence: str
+    rows: int
+    members: Sequence[Member]
+    making: Mapping[int, int]
+
+    @property
+    def rewards(self) -> list[float]:
+        """Return the members' rewards."""
+        return [member.reward for member in self.members if member.reward is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a run stands at. groups: by state. outbox: packets by state, with their bytes."""
+
+    run: str
+    groups: Mapping[str, int]
+    members: int
+    outbox: Mapping[str, tuple[int, int]]
+    group_size: int | None
+
+
+def has_journal(directory: Path) -> bool:
+    """Tell whether a directory has a journal: evaluations have none."""
+    return (directory / FILE_NAME).is_file()
+
+
+def standing(directory: Path) -> Standing | None:
+    """Return what a run stands at; None where it has no journal. Raises RunDirectoryError."""
+    if not has_journal(directory):
+        return None
+    with _opened(directory) as db:
+        groups = dict(db.execute("SELECT state, count FROM states WHERE count > 0 ORDER BY count DESC"))
+        outbox = {
+            state: (count, size)
+            for state, count, size in db.execute("SELECT state, count(*), sum(length(body)) FROM packets GROUP BY 1")
+        }
+        run = dict(db.execute("SELECT key, value FROM run WHERE key IN ('id', 'is:group_size')"))
+        (members,) = db.execute("SELECT count(*) FROM members").fetchone()
+    size = run.get("is:group_size")
+    return Standing(run.get("id", ""), groups, members, outbox, int(size) if size and size.isdecimal() else None)
+
+
+def group(directory: Path, number: int) -> SavedGroup | None:
+    """Return a group; None where there is none. Raises RunDirectoryError."""
+    if not has_journal(directory):
+        return None
+    with _opened(directory) as db:
+        return next(_groups(db, "WHERE number = ?", (number,)), None)
+
+
+def groups(directory: Path, *, state: str = "", task: str = "", page: int = 1) -> list[SavedGroup]:
+    """Return a page of groups, newest first. Raises RunDirectoryError."""
+    if not has_journal(directory):
+        return []
+    conditions = {"state = ?": state, "task = ?": task}
+    where = " AND ".join(condition for condition, value in conditions.items() if value)
+    values = [value for value in conditions.values() if value]
+    with _opened(directory) as db:
+        tail = f"{'WHERE ' + where if where else ''} ORDER BY number DESC LIMIT ? OFFSET ?"
+        return list(_groups(db, tail, (*values, PAGE, PAGE * (page - 1))))
+
+
+@contextmanager
+def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
+    with read_database(directory / FILE_NAME) as db:
+        yield db
+
+
+def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:
+    members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
+    turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
+    query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
+    for number, task, state, reason, evidence, rows in db.execute(query, values):
+        found = [Member(*row) for row in db.execute(members, (number,))]
+        made = dict(db.execute(turns, (number,)).fetchall())
+        yield SavedGroup(number, task, state, reason, evidence, rows, found, made)

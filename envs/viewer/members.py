@@ -1,0 +1,81 @@
+"""A group's members side by side: what each did, in a line a turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.records.detail import Detail, argument, detail_of, explanation_of
+from envs.records.read import SavedRollout
+from envs.viewer.journal import Member, SavedGroup
+from envs.viewer.reading import NoRollout, read_rollout
+from envs.viewer.tokens import advantage_of
+
+logger = logging.getLogger(__name__)
+
+FULL = 16
+"""Members that are shown in full; the others by their rewards."""
+_BRIEF = 160
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLine:
+    """A turn in a line. what: the calls, or the beginning of the reply. error: whether one of its results is one."""
+
+    number: int
+    what: str
+    error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SeatOf:
+    """A member's place in its group. rollout: None while it is being made, or where it can't be read; made: turns so
+    far."""
+
+    number: int
+    member: Member | None
+    made: int
+    rollout: SavedRollout | None = None
+    detail: Detail | None = None
+    explanation: str = ""
+    turns: Sequence[TurnLine] = ()
+    advantage: float | None = None
+
+
+def seats_of(directory: Path, group: SavedGroup, size: int | None) -> list[SeatOf]:
+    """Return the places of a group of `size`, or of as many as are known."""
+    by_number = {member.member: member for member in group.members}
+    known = max([size or 0, *(number + 1 for number in (*by_number, *group.making))])
+    complete = group.state != "working" and len(group.rewards) > 1
+    seats = []
+    for number in range(known):
+        member = by_number.get(number)
+        if member is None or number >= FULL:
+            seats.append(SeatOf(number, member, group.making.get(number, 0)))
+            continue
+        try:
+            rollout = read_rollout(directory, member.place)
+        except NoRollout as error:
+            logger.warning("member %d of group %d: %s", number, group.number, error)
+            seats.append(SeatOf(number, member, 0))
+            continue
+        advantage = advantage_of(rollout.reward.value, group.rewards) if complete else None
+        whole, why = detail_of(rollout), explanation_of(rollout)
+        seats.append(SeatOf(number, member, 0, rollout, whole, why, list(_lines(whole)), advantage))
+    return seats
+
+
+def _lines(detail: Detail) -> list[TurnLine]:
+    found = []
+    for turn in detail.turns:
+        calls = [
+            f"{call.name} {' '.join(argument(value) for value in call.arguments.values())}"
+            for call, _, _ in turn.exchanges
+            if call is not None
+        ]
+        what = " · ".join(calls) or turn.step.content or turn.step.response
+        failed = turn.step.correction is not None or any(error for _, _, error in turn.exchanges)
+        found.append(TurnLine(turn.step.index + 1, " ".join(what.split())[:_BRIEF], failed))
+    return found

@@ -1,0 +1,147 @@
+"""The runs that the page shows: their directories, what is on disk there, and how their tokens are decoded."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tokenizers import Tokenizer
+
+from envs.records.atif import parts
+from envs.records.metrics import Metrics
+from envs.viewer.index import Index
+from envs.viewer.journal import has_journal
+
+logger = logging.getLogger(__name__)
+
+TOKENIZER = "tokenizer.json"
+"""The tokenizer of a run, in its directory."""
+EVIDENCE = 40
+"""Quarantined tasks of which the evidence is shown, the last ones."""
+_EVIDENCE_BYTES = 2**22
+
+
+class NoRun(ValueError):
+    """A directory holds no run; the message says what it was."""
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run that is shown. number: in the address."""
+
+    number: int
+    name: str
+    directory: Path
+    index: Index
+    tokenizer: Path | None = None
+
+    @cached_property
+    def decode(self) -> Callable[[int], str] | None:
+        """Return what gives a token's text."""
+        return decoder(self.tokenizer or self.directory / TOKENIZER)
+
+    def metrics(self) -> Metrics | None:
+        """Return what the run has counted; None where that can't be read."""
+        try:
+            return Metrics.from_json((self.directory / "metrics.json").read_bytes())
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def about(self) -> Mapping[str, Any]:
+        """Return what the run remembers of how it was started (`run.json`); nothing where that can't be read."""
+        return _object(self.directory / "run.json")
+
+    def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the evaluations' files, by name."""
+        paths = sorted(path for path in self.directory.glob("eval-*.json") if ".samples" not in path.name)
+        return [(path.stem, found) for path in paths if (found := _object(path))]
+
+    def trainer(self) -> Sequence[Mapping[str, Any]]:
+        """Return the lines of a trainer's steps, where `learn` wrote them beside the run."""
+        path = self.directory.parent / "trainer" / "steps.jsonl"
+        return _lines(path, 2**22) if path.is_file() else []
+
+    def failures(self) -> list[Mapping[str, Any]]:
+        """Return the evidence of quarantined tasks, newest first."""
+        path = self.directory / "quarantined.jsonl"
+        return _lines(path, _EVIDENCE_BYTES)[-EVIDENCE:][::-1] if path.is_file() else []
+
+
+def decoder(path: Path) -> Callable[[int], str] | None:
+    """Return what gives a token's text, special tokens kept; None where there is no tokenizer that can be read."""
+    if not path.is_file():
+        return None
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        logger.warning("%s can't be read (%s); tokens are shown as ids", path, error)
+        return None
+    return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
+
+
+def run_directories(paths: Sequence[Path]) -> list[Path]:
+    """Return the directories of runs at these paths: each itself, or those in it, as `learn` makes them. Raises
+    NoRun."""
+    found = []
+    for path in paths:
+        if not path.is_dir():
+            raise NoRun(f"{path} is no directory; give the directory of a run, such as runs/swe-20260101-120000")
+        inside = [path] if _holds_run(path) else sorted(filter(_holds_run, path.iterdir()), key=_order)
+        if not inside:
+            raise NoRun(f"{path} holds no run: no state.db and no rollouts.jsonl, also not in the directories in it")
+        found += inside
+    return found
+
+
+def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> list[ShownRun]:
+    """Open runs to show them. Where several have one name, their whole paths tell them apart."""
+    names = [directory.resolve().name for directory in directories]
+    return [
+        ShownRun(
+            number,
+            name if names.count(name) == 1 else str(directory),
+            directory,
+            Index(directory),
+            tokenizer,
+        )
+        for number, (name, directory) in enumerate(zip(names, directories, strict=True))
+    ]
+
+
+def _holds_run(path: Path) -> bool:
+    return path.is_dir() and (has_journal(path) or bool(parts(path)))
+
+
+def _order(path: Path) -> tuple[bool, str]:
+    """The run that trains comes before its evaluations."""
+    return not has_journal(path), path.name
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _lines(path: Path, most: int) -> list[Mapping[str, Any]]:
+    """Return the objects in the last `most` bytes of a file of JSON lines; what is torn is left out."""
+    with path.open("rb") as file:
+        begin = max(0, file.seek(0, 2) - most)
+        file.seek(begin)
+        lines = file.read(most).split(b"\n")
+    found: list[Mapping[str, Any]] = []
+    for line in lines[1:] if begin else lines:
+        try:
+            value = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found

@@ -1,0 +1,192 @@
+"""Which rollouts are looked for: filters and words, as SQL over the index."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from envs.viewer.index import SEPARATOR
+
+PAGE = 50
+"""Rollouts on one page of a list."""
+COUNTED = 10_000
+"""Rollouts up to which those that fit are counted."""
+
+WHERE = {"": "everywhere", "instruction": "in instructions", "conversation": "in replies", "output": "in outputs"}
+ORDERS = {
+    "newest": "place DESC",
+    "oldest": "place",
+    "best": "reward DESC, place DESC",
+    "worst": "reward, place",
+    "longest": "tokens DESC",
+    "most turns": "turns DESC",
+    "slowest": "seconds DESC",
+}
+KINDS = {"": "all", "training": "in training", "evaluation": "in evaluations"}
+OUTCOMES = {"": "solved or not", "solved": "solved", "unsolved": "not solved"}
+_LABELS = ("tag", "tool", "sign", "trouble")
+_WORD = re.compile(r'"([^"]*)"?|(\S+)')
+
+
+class BadFilter(ValueError):
+    """A filter can't be followed; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What is looked for; "" where nothing is said.
+
+    q: words and "phrases", all of which must be there, a word* by its beginning. step: one, or from-to. least, most:
+    of the reward.
+    """
+
+    q: str = ""
+    where: str = ""
+    task: str = ""
+    tag: str = ""
+    tool: str = ""
+    sign: str = ""
+    trouble: str = ""
+    stop: str = ""
+    step: str = ""
+    least: str = ""
+    most: str = ""
+    outcome: str = ""
+    kind: str = ""
+    group: str = ""
+    order: str = "newest"
+    page: int = 1
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Filters:
+        """Read them from an address. Raises BadFilter."""
+        values: dict[str, Any] = {field.name: given[field.name].strip() for field in fields(cls) if field.name in given}
+        page = values.pop("page", "1")
+        if not page.isdecimal() or not 1 <= int(page) <= 1_000_000:
+            raise BadFilter(f"page {page!r} is no number of a page")
+        for name, known in (("where", WHERE), ("order", ORDERS), ("kind", KINDS), ("outcome", OUTCOMES)):
+            if values.get(name, "") and values[name] not in known:
+                raise BadFilter(f"{name} {values[name]!r} is not one of {', '.join(filter(None, known))}")
+        return cls(**{name: value for name, value in values.items() if value}, page=int(page))
+
+    @property
+    def words(self) -> list[str]:
+        """Return what is searched for: words and phrases that hold a letter or a digit."""
+        found = [phrase or word for phrase, word in _WORD.findall(self.q)]
+        return [word for word in found if any(letter.isalnum() for letter in word)]
+
+    def query(self, **changed: object) -> dict[str, str]:
+        """Return what an address says of these filters, with some of them changed."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)} | {"page": 1} | changed
+        unset = {field.name: field.default for field in fields(self)}
+        return {name: str(value) for name, value in values.items() if value not in ("", unset[name])}
+
+    @property
+    def set(self) -> dict[str, str]:
+        """Return the filters that are set, by name."""
+        said = self.query()
+        return {name: value for name, value in said.items() if name not in ("order", "page")}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of rollouts. count: of all that fit, up to `COUNTED` + 1."""
+
+    rollouts: Sequence[sqlite3.Row]
+    count: int
+
+
+def find(db: sqlite3.Connection, filters: Filters) -> Found:
+    """Return a page of the rollouts that fit. Raises BadFilter."""
+    table, conditions, values = _conditions(filters)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    columns = "rollouts.*, (SELECT explanation FROM said WHERE said.place = rollouts.place) AS explanation"
+    order = ORDERS[filters.order]
+    if "words" in table and filters.order == "newest":
+        order = "words.rowid DESC"  # its own order, in which the first page is found without the rest
+    # Their places first: what is sorted is then not the whole lines.
+    chosen = f"SELECT rollouts.place AS found FROM {table} {where} ORDER BY {order} LIMIT ? OFFSET ?"
+    rows = db.execute(
+        f"SELECT {columns} FROM ({chosen}) JOIN rollouts ON rollouts.place = found ORDER BY {ORDERS[filters.order]}",
+        (*values, PAGE, PAGE * (filters.page - 1)),
+    ).fetchall()
+    if not conditions:
+        (count,) = db.execute("SELECT coalesce(sum(rollouts), 0) FROM steps").fetchone()
+    else:
+        counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} {where} LIMIT {COUNTED + 1})"
+        (count,) = db.execute(counted, values).fetchone()
+    return Found(rows, count)
+
+
+def neighbours(db: sqlite3.Connection, filters: Filters, place: int) -> tuple[int | None, int | None]:
+    """Return the places of the rollouts before and behind one, newest first, among those that fit. Raises BadFilter."""
+    table, conditions, values = _conditions(filters)
+    found = []
+    for comparison, order in ((">", "ASC"), ("<", "DESC")):
+        where = " AND ".join([*conditions, f"rollouts.place {comparison} ?"])
+        query = f"SELECT rollouts.place FROM {table} WHERE {where} ORDER BY rollouts.place {order} LIMIT 1"
+        row = db.execute(query, (*values, place)).fetchone()
+        found.append(None if row is None else int(row[0]))
+    return found[0], found[1]
+
+
+def _conditions(filters: Filters) -> tuple[str, list[str], list[object]]:
+    """Return the tables, conditions, and their values."""
+    table = "rollouts"
+    conditions: list[str] = []
+    values: list[object] = []
+    if filters.q:
+        if not filters.words:
+            raise BadFilter(f"{filters.q!r} has no word that could be searched for: words have letters or digits")
+        table = "words CROSS JOIN rollouts ON rollouts.place = words.rowid"
+        conditions.append("words MATCH ?")
+        values.append(_match(filters))
+    for kind in _LABELS:
+        if name := getattr(filters, kind):
+            conditions.append("instr(labels, ?) > 0")
+            values.append(f"{SEPARATOR}{kind}:{name}{SEPARATOR}")
+    for column in ("task", "stop"):
+        if name := getattr(filters, column):
+            conditions.append(f"{column} = ?")
+            values.append(name)
+    if filters.outcome:
+        conditions.append("solved = ?")
+        values.append(int(filters.outcome == "solved"))
+    if filters.kind:
+        conditions.append("evaluating = ?")
+        values.append(int(filters.kind == "evaluation"))
+    for name, condition in (("least", "reward >= ?"), ("most", "reward <= ?")):
+        if getattr(filters, name):
+            conditions.append(condition)
+            values.append(_number(name, getattr(filters, name), float))
+    if filters.group:
+        conditions.append("grp = ?")
+        values.append(_number("group", filters.group, int))
+    if filters.step:
+        first, dash, last = filters.step.partition("-")
+        conditions += ["step >= ?", "step <= ?"]
+        values += [_number("step", first, int), _number("step", last if dash else first, int)]
+    return table, conditions, values
+
+
+def _match(filters: Filters) -> str:
+    """Return the words as FTS5 takes them: each is a quoted phrase, so that nothing in them is an operator."""
+    phrases = []
+    for word in filters.words:
+        begins = word.endswith("*") and len(word) > 1
+        quoted = word.rstrip("*").replace('"', '""') if begins else word.replace('"', '""')
+        phrases.append(f'"{quoted}"{"*" if begins else ""}')
+    return f"{{{filters.where}}} : ({' AND '.join(phrases)})" if filters.where else " AND ".join(phrases)
+
+
+def _number(name: str, text: str, kind: type[int] | type[float]) -> int | float:
+    try:
+        found = kind(text)
+        if abs(found) < 2**62:
+            return found
+    except (ValueError, OverflowError):
+        pass
+    raise BadFilter(f"{name} {text!r} is no number")

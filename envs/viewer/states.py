@@ -1,0 +1,33 @@
+"""What the states of a group mean, in a sentence each."""
+
+from __future__ import annotations
+
+from envs.types import GroupState
+
+_MEANINGS = {
+    GroupState.WORKING: "its rollouts are being made.",
+    GroupState.OUTBOX: "it is complete, and its rows wait for the trainer API.",
+    GroupState.DELIVERED: "the trainer API has its rows.",
+    GroupState.SAVED: "it is written to the file of groups; no trainer was asked for.",
+    GroupState.EQUAL: "dropped, because rewards that are all equal teach nothing: every advantage would be 0.",
+    GroupState.EMPTY: "dropped, because no row of it was sound.",
+    GroupState.STALE: "kept aside, because the trainer had gone on too far when it was to be sent.",
+    GroupState.REFUSED: "kept aside, because the trainer API did not take it.",
+    GroupState.UNCERTAIN: "kept aside, because the trainer API has lost it, perhaps after a batch had it.",
+    GroupState.CORRUPT: "kept aside, because what is on disk is damaged.",
+    GroupState.QUARANTINED: "not completed: its task failed by our fault too often.",
+    GroupState.SKIPPED: "not begun: its task had been quarantined before.",
+    GroupState.GONE: "not completed: its task is not among those of the run any more.",
+}
+GOOD = (GroupState.DELIVERED, GroupState.SAVED)
+OPEN = (GroupState.WORKING, GroupState.OUTBOX)
+
+
+def meaning(state: str) -> str:
+    """Return what a state means; "" for one that this version does not know."""
+    return _MEANINGS.get(GroupState(state), "") if state in set(GroupState) else ""
+
+
+def tone(state: str) -> str:
+    """Return how a state is coloured: good, open or bad."""
+    return "good" if state in GOOD else "open" if state in OPEN else "bad"

@@ -1,0 +1,148 @@
+"""A page of a row's tokens: each with its mask, logprob, advantage and the turn that it belongs to."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from markupsafe import Markup
+
+from atropos_agent.types import IGNORED
+from envs.delivery.rows import token_advantages
+from envs.records.atif import KEY
+from envs.records.token_view import LEVELS, Boxes, doubled_controls
+
+PAGE = 4000
+"""Tokens on one page."""
+CELLS = 200
+"""Parts of the strip that shows a whole row."""
+
+
+class NoRow(ValueError):
+    """A rollout has no such row, or the row no such token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A part of the strip. trained: share of its tokens. level: of their mean probability, 0 (likely) to 5."""
+
+    start: int
+    trained: float
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPage:
+    """Tokens `first` to `last` of a row. turns: (number, place of the first token) of the replies in it. doubled:
+    control tokens that stand twice. weights: the step of the oldest weights that sampled in it.
+
+    advantage: (reward - mean) / std of its group, None where the group is not complete; share: what a rollout of
+    several rows gives this one of it; by_turn: whether turns have advantages of their own beside.
+    """
+
+    html: Markup
+    row: int
+    rows: int
+    branch: str
+    first: int
+    last: int
+    tokens: int
+    trained: int
+    mean_logprob: float | None
+    weights: int | None
+    doubled: Sequence[int]
+    turns: Sequence[tuple[int, int]]
+    strip: Sequence[Cell]
+    advantage: float | None
+    share: float
+    by_turn: bool
+
+
+def token_page(
+    document: Mapping[str, Any],
+    decode: Callable[[int], str] | None,
+    *,
+    row: int,
+    at: int,
+    rewards: Sequence[float] | None,
+) -> TokenPage:
+    """Return the page that holds the token `at`. rewards: of the whole group; None where it is not complete.
+
+    Raises NoRow."""
+    ours = document["extra"][KEY]
+    rows = ours["segments"]
+    if not 0 <= row < len(rows):
+        raise NoRow(f"the rollout has {len(rows)} rows; there is no row {row}")
+    segment = rows[row]
+    tokens, masks, logprobs = segment["tokens"], segment["masked_tokens"], segment["logprobs"]
+    if not 0 <= at < max(1, len(tokens)):
+        raise NoRow(f"the row has {len(tokens)} tokens; there is no token {at}")
+    first = at - at % PAGE
+    last = min(first + PAGE, len(tokens))
+    own = [logprob for mask, logprob in zip(masks, logprobs, strict=True) if mask != IGNORED]
+    number = segment.get("segment", row)
+    steps = [step["extra"][KEY] | step["metrics"] for step in document["steps"] if KEY in step.get("extra", {})]
+    mine = [step for step in steps if step["segment"] == number]
+    advantage = _advantage(ours, rewards)
+    sampled = sum(len(exchange["ids"]) for exchange in ours.get("record", ())) or len(own)
+    share = len(own) / sampled if len(rows) > 1 and sampled else 1.0
+    by_turn = list((ours.get("reward") or {}).get("turn_advantages", ()))
+    weights = None
+    if advantage is not None:
+        spans = [
+            (step["start"], step["completion_tokens"], by_turn[step["index"]] if by_turn else 0.0) for step in mine
+        ]
+        weights = token_advantages(masks, advantage, share, spans if by_turn else ())[first:last]
+    text_of = cache(decode) if decode is not None else None
+    boxes = Boxes(text_of, first=first, ids=True)
+    doubled = doubled_controls(tokens, text_of) if text_of is not None else []
+    html = boxes.html(tokens[first:last], masks[first:last], logprobs[first:last], set(doubled), weights)
+    return TokenPage(
+        html=html,
+        row=row,
+        rows=len(rows),
+        branch=str(segment.get("branch", "main")),
+        first=first,
+        last=last,
+        tokens=len(tokens),
+        trained=len(own),
+        mean_logprob=math.fsum(own) / len(own) if own else None,
+        weights=segment.get("policy_version"),
+        doubled=doubled,
+        turns=[(step["index"] + 1, step["start"]) for step in mine],
+        strip=_strip(masks, logprobs),
+        advantage=advantage,
+        share=share,
+        by_turn=bool(by_turn),
+    )
+
+
+def advantage_of(reward: float, rewards: Sequence[float]) -> float:
+    """Return (reward - mean) / std over a group's rewards; 0 where all are equal."""
+    spread = statistics.pstdev(rewards)
+    return (reward - statistics.fmean(rewards)) / spread if spread > 0 else 0.0
+
+
+def _advantage(ours: Mapping[str, Any], rewards: Sequence[float] | None) -> float | None:
+    if not rewards:
+        return None
+    reward = (ours.get("reward") or {}).get("value", ours["verdict"]["reward"])
+    return advantage_of(float(reward), rewards)
+
+
+def _strip(masks: Sequence[int], logprobs: Sequence[float]) -> list[Cell]:
+    width = max(1, -(-len(masks) // CELLS))
+    cells = []
+    for start in range(0, len(masks), width):
+        own = [
+            math.exp(logprob)
+            for mask, logprob in zip(masks[start : start + width], logprobs[start : start + width], strict=True)
+            if mask != IGNORED
+        ]
+        mean = statistics.fmean(own) if own else 1.0
+        cells.append(Cell(start, len(own) / min(width, len(masks) - start), sum(mean < level for level in LEVELS)))
+    return cells

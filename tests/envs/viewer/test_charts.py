@@ -1,0 +1,65 @@
+"""Charts: their points are the sums of the index, the metrics and the timeline."""
+
+import pytest
+from shown_runs import indexed
+
+from envs.records.metrics import Metrics
+from envs.viewer.charts import POINTS, changes, step_charts, step_sums, time_charts
+
+
+def test_points_are_means_over_the_rollouts_of_a_step(run_dir):
+    with indexed(run_dir).reading() as db:
+        sums = step_sums(db, evaluating=False)
+    charts = {chart.title: chart for chart in step_charts(sums, None, [{"step": 1, "entropy": 0.5, "lag": None}])}
+    assert charts["Reward"].x == [0, 1, 2, 3]
+    assert charts["Reward"].values["reward"] == [0.5, 0.0, 0.75, 0.25]
+    assert charts["Signs of cheating"].values["rollouts"] == [0.0, 0.25, 0.0, 0.0]
+    assert charts["Staleness"].values["steps behind"] == [None] * 4, "the server did not tell"
+    assert charts["The trainer's entropy"].values == {"entropy": [0.5]}
+    assert "The trainer's lag" not in charts
+
+
+def test_failures_are_those_of_the_metrics():
+    metrics = Metrics()
+    for step, kind in ((3, "engine"), (3, "engine"), (5, "sandbox")):
+        metrics.count_failure(kind, step=step)
+    sums = [dict.fromkeys(("rollouts", "sampled", "dated"), 1) | dict.fromkeys(SUMS, 0)]
+    (chart,) = [chart for chart in step_charts(sums, metrics, []) if chart.title == "Failures of ours"]
+    assert (chart.x, chart.values) == ([3, 5], {"engine": [2.0, 0.0], "sandbox": [0.0, 1.0]})
+
+
+SUMS = (
+    *("step", "reward", "solved", "tokens", "turns", "tool_errors", "malformed", "surprise", "stale", "open_s"),
+    *("engine_s", "tools_s", "verifier_s", "seconds", "cheated"),
+)
+
+
+def test_many_steps_are_joined_without_losing_any(tmp_path):
+    index = indexed(tmp_path)
+    import sqlite3
+
+    with sqlite3.connect(index.path) as db:
+        columns = [row[1] for row in db.execute("PRAGMA table_info(steps)")]
+        rows = [[2 * step, 0, *[1] * (len(columns) - 2)] for step in range(3 * POINTS + 1)]
+        db.executemany(f"INSERT INTO steps VALUES ({', '.join('?' * len(columns))})", rows)
+    with index.reading() as db:
+        found = step_sums(db, evaluating=False)
+    assert len(found) <= POINTS
+    assert sum(line["rollouts"] for line in found) == 3 * POINTS + 1
+    assert found[0]["step"] == 0
+    assert found[-1]["last"] == 6 * POINTS
+
+
+def test_a_rate_is_what_was_made_between_two_lines():
+    lines = [
+        {"t": 0.0, "sampled": 0, "limit": 8, "active": 2, "working": 1, "outbox": {"ready": 2, "queued": 5}},
+        {"t": 5.0, "before": 8, "limit": 16, "why": "doubled"},
+        {"t": 10.0, "sampled": 500, "limit": 16, "active": 9, "working": 3, "outbox": {}},
+        {"t": 20.0, "sampled": 100, "limit": 16, "active": 9, "working": 3},
+    ]
+    charts = {chart.title: chart for chart in time_charts(lines)}
+    assert charts["Tokens a second"].values["tokens/s"] == [None, pytest.approx(50.0), None]
+    assert charts["Queue and outbox"].values == {
+        "groups": [1, 3, 3], "outbox": [2.0, 0.0, 0.0], "trainer's queue": [5.0, 0.0, 0.0]
+    }  # fmt: skip
+    assert [change["why"] for change in changes(lines)] == ["doubled"]

@@ -1,0 +1,40 @@
+"""What the index keeps of a rollout."""
+
+from dataclasses import replace
+
+import pytest
+from samples import rollout
+
+from envs.records.atif import to_atif
+from envs.types import Reward
+from envs.viewer.facts import MOST_TEXT, facts_of
+
+
+def test_figures_and_texts_are_the_rollouts():
+    facts = facts_of(to_atif(replace(rollout(), reward=Reward(0.25))))
+    assert (facts.id, facts.task, facts.grp, facts.member, facts.step) == ("r-1", "fix-the-sum", 7, 1, 3)
+    assert (facts.reward, facts.judged, facts.solved) == (0.25, 1.0, True)
+    assert (facts.turns, facts.engine_s, facts.tools_s) == (2, 0.75, 0.125)
+    assert "Fix sum.py." in facts.instruction
+    assert "cat sum.py" in facts.conversation
+    assert "It is fixed." in facts.conversation
+    assert "def sum(a, b)" in facts.output
+    assert ("tool", "terminal") in facts.labels
+    assert ("trouble", "malformed call") in facts.labels
+
+
+def test_texts_are_bounded():
+    assert len(facts_of(to_atif(rollout(output="x " * MOST_TEXT))).output) == MOST_TEXT
+
+
+def test_the_patch_and_the_verifiers_output_can_be_searched():
+    one = rollout()
+    saved = to_atif(replace(one, verdict=replace(one.verdict, patch="+ patched_line", output="printed_line")))
+    assert "patched_line" in facts_of(saved).output
+    assert "printed_line" in facts_of(saved).output
+
+
+@pytest.mark.parametrize("document", [{}, {"extra": {"atropos_agent": {}}}, {"extra": []}])
+def test_what_is_no_rollout_is_refused(document):
+    with pytest.raises((KeyError, TypeError)):
+        facts_of(document)

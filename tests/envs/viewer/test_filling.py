@@ -1,0 +1,37 @@
+"""The index is filled while somebody looks, and not otherwise."""
+
+import os
+import shutil
+import time
+
+from envs.viewer.filling import QUIET_S, Filling, goes_on
+from envs.viewer.index import FILE_NAME, Index
+
+
+def until(condition, seconds=20.0):
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return condition()
+
+
+def test_nothing_is_indexed_before_somebody_looks(run_dir, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(run_dir, copy, ignore=shutil.ignore_patterns(f"{FILE_NAME}*"))
+    index = Index(copy)
+    with Filling([index]) as filling:
+        time.sleep(0.1)
+        assert index.coverage().indexed == 0
+        filling.looked()
+        assert until(lambda: index.coverage().share == 1.0)
+
+
+def test_a_run_goes_on_while_its_files_are_written(run_dir, tmp_path):
+    assert not goes_on(tmp_path)
+    path = tmp_path / "metrics.json"
+    path.touch()
+    assert not goes_on(tmp_path), "a reader makes empty files"
+    path.write_bytes(b"{}")
+    assert goes_on(tmp_path)
+    os.utime(path, (0, time.time() - 2 * QUIET_S))
+    assert not goes_on(tmp_path)

@@ -1,0 +1,25 @@
+"""Single rollouts by their place, and where words stand in them."""
+
+import pytest
+from samples import rollout
+
+from envs.records.atif import to_atif
+from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
+
+
+def test_a_rollout_is_read_by_its_place(run_dir):
+    assert read_rollout(run_dir, 0).id == "r-0-0"
+
+
+@pytest.mark.parametrize("place", [1, 10**12])
+def test_where_no_rollout_begins_there_is_none(run_dir, place):
+    with pytest.raises(NoRollout):
+        read_document(run_dir, place)
+
+
+def test_a_snippet_names_the_turn_and_what_stands_around():
+    found = snippet(to_atif(rollout(output="before NEEDLE after")), ["needle"])
+    assert (found.turn, found.where, found.match) == (1, "output", "NEEDLE")
+    assert (found.before, found.after) == ("before ", " after")
+    assert snippet(to_atif(rollout()), ["nowhere"]) is None
+    assert snippet(to_atif(rollout()), ["fix"]).where == "instruction"

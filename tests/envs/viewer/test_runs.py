@@ -1,0 +1,46 @@
+"""Which directories hold runs, and what is read of them."""
+
+import pytest
+
+from envs.viewer.runs import NoRun, ShownRun, decoder, open_runs, run_directories
+
+
+def test_a_directory_of_runs_stands_for_them_the_one_that_trains_first(run_dir, tmp_path):
+    (tmp_path / "environment").symlink_to(run_dir)
+    (tmp_path / "eval-000000").mkdir()
+    (tmp_path / "eval-000000" / "rollouts.jsonl").touch()
+    (tmp_path / "trainer").mkdir()
+    found = run_directories([tmp_path])
+    assert [path.name for path in found] == ["environment", "eval-000000"]
+    assert run_directories([run_dir]) == [run_dir]
+    runs = open_runs([tmp_path / "eval-000000", tmp_path / "eval-000000"])
+    assert {run.name for run in runs} == {str(tmp_path / "eval-000000")}
+
+
+def test_what_holds_no_run_is_named_with_what_would(tmp_path):
+    with pytest.raises(NoRun, match=r"no state\.db and no rollouts\.jsonl"):
+        run_directories([tmp_path])
+    with pytest.raises(NoRun, match="is no directory"):
+        run_directories([tmp_path / "nowhere"])
+
+
+def test_what_can_not_be_read_is_left_out(run_dir, tmp_path):
+    for name in ("metrics.json", "run.json", "eval-0.json"):
+        (tmp_path / name).write_bytes(b"torn {")
+    (tmp_path / "quarantined.jsonl").write_bytes(b'{"task": "a"}\ntorn {\n{"task": "b"}\n')
+    run = ShownRun(0, "x", tmp_path, None)
+    assert run.metrics() is None
+    assert run.about() == {}
+    assert run.evaluations() == []
+    assert [record["task"] for record in run.failures()] == ["b", "a"]
+    assert ShownRun(0, "x", run_dir, None).metrics().rollouts == 16
+
+
+def test_tokens_are_text_where_the_runs_tokenizer_is_there(smollm2_tokenizer, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    assert decoder(path) is None
+    path.write_text(smollm2_tokenizer.backend_tokenizer.to_str())
+    (end,) = smollm2_tokenizer.encode("<|im_end|>")
+    assert decoder(path)(end) == "<|im_end|>"
+    path.write_text("torn {")
+    assert decoder(path) is None
