@@ -14,7 +14,7 @@ from typing import Any
 
 from atropos_agent.tokens.record import problems
 from atropos_agent.types import IGNORED, Message, SequenceData
-from envs.types import Rollout
+from envs.types import RESOURCES, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +41,10 @@ class Row:
     """One row for the trainer: a segment of a rollout.
 
     segment: its number in the rollout. step: the trainer's when the rollout was begun. policy_version: the oldest
-    that sampled in it; None where the inference server does not tell.
+    that sampled in it; None where the inference server does not tell. branch: as in `SequenceData`.
     tokens, masks, logprobs: as in `SequenceData`. score: the rollout's reward.
     advantages: per token, 0.0 where not trained; None where the trainer computes them itself.
+    resources: what the rollout was made with, such as prompt templates, by name: version and digest.
     """
 
     origin: Origin
@@ -57,6 +58,8 @@ class Row:
     score: float
     advantages: Sequence[float] | None = None
     messages: Sequence[Message] | None = None
+    resources: Mapping[str, Any] | None = None
+    branch: str = "main"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,8 @@ def score_group(rollouts: Sequence[Rollout], origin: Origin, *, messages: bool =
             one.rollout.reward.value,
             _advantages(one, rewards) if explicit else None,
             one.rollout.result.to_messages() if messages else None,
+            one.rollout.result.metadata.get(RESOURCES),
+            one.segment.branch,
         )
         for one in chosen
     ]
@@ -162,6 +167,8 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
             "segments": [row.segment for row in rows],
             "steps": [row.step for row in rows],
             "policy_versions": [row.policy_version for row in rows],
+            "resources": [row.resources for row in rows] if any(row.resources for row in rows) else None,
+            "branches": [row.branch for row in rows],
             "dropped": [asdict(row) for row in dropped],
         },
     }
@@ -191,6 +198,8 @@ def read_rows(wire: Mapping[str, Any], number: int) -> list[Row]:
             wire["scores"][place],
             wire["advantages"] and wire["advantages"][place],
             wire["messages"] and wire["messages"][place],
+            (params.get("resources") or {place: None})[place],
+            params.get("branches", ["main"] * len(params["rollout_ids"]))[place],
         )
         for place, name in enumerate(params["rollout_ids"])
     ]
@@ -224,7 +233,8 @@ def _choose_rows(rollout: Rollout, chosen: list[_Chosen], dropped: list[DroppedR
     result = rollout.result
     if not result.segments:
         dropped.append(DroppedRow(rollout.id, None, 0, "nothing was sampled"))
-    total = sum(len(exchange.ids) for exchange in result.record)
+    # What is left out for a reason takes no weight from the rest.
+    total = sum(len(exchange.ids) for exchange in result.record if not exchange.untrained)
     for segment, problem in zip(result.segments, problems(result.segments, result.record), strict=True):
         if problem is None:
             chosen.append(_Chosen(rollout, segment, segment.trained / total))
@@ -235,15 +245,27 @@ def _choose_rows(rollout: Rollout, chosen: list[_Chosen], dropped: list[DroppedR
 
 def _advantages(chosen: _Chosen, rewards: Sequence[float]) -> list[float]:
     """Return the advantage of each token; 0.0 where it is not trained."""
-    reward, masked = chosen.rollout.reward, chosen.segment.masked_tokens
+    reward, segment = chosen.rollout.reward, chosen.segment
     std = statistics.pstdev(rewards)
     value = (reward.value - statistics.fmean(rewards)) / std if std > 0 else 0.0
-    advantages = [0.0 if mask == IGNORED else value * chosen.share for mask in masked]
+    turns = []
     if reward.turn_advantages:
-        for step, own in zip(chosen.rollout.result.steps, reward.turn_advantages, strict=True):
-            if step.segment == chosen.segment.segment:
-                for place in range(step.start, step.start + step.completion_tokens):
-                    advantages[place] += own * chosen.share
+        steps = zip(chosen.rollout.result.steps, reward.turn_advantages, strict=True)
+        turns = [(step.start, step.completion_tokens, own) for step, own in steps if step.segment == segment.segment]
+    return token_advantages(segment.masked_tokens, value, chosen.share, turns)
+
+
+def token_advantages(
+    masks: Sequence[int], value: float, share: float, turns: Sequence[tuple[int, int, float]] = ()
+) -> list[float]:
+    """Return the advantage of each token of a row; 0.0 where it is not trained.
+
+    value: the rollout's. share: of it that the row has. turns: the place of each reply in the row, its tokens, and what
+    is added there."""
+    advantages = [0.0 if mask == IGNORED else value * share for mask in masks]
+    for start, length, own in turns:
+        for place in range(start, start + length):
+            advantages[place] += own * share
     return advantages
 
 

@@ -42,6 +42,10 @@ class BadAnswer(httpx.DecodingError):
     """The API answered with something else than its protocol says."""
 
 
+class NoTrainerAPI(ConnectionError):
+    """What answers at the address has never been a trainer API; the message names the remedy."""
+
+
 class Answer(BaseModel):
     """An answer of the API. Fields that it has beside these are passed over."""
 
@@ -87,6 +91,13 @@ class EnvStatus(Answer):
     env_weight: float = Field(ge=0, allow_inf_nan=False)
 
 
+class Place(Answer):
+    """Where the trainer logs to: W&B's project and group, None where it has none."""
+
+    project: str | None = None
+    group: str | None = None
+
+
 class _Queue(Answer):
     queue_size: Count
 
@@ -106,7 +117,8 @@ class _Waiting(Answer):
 class TrainerAPI:
     """A connection to the API at `url`. Use it as `async with`.
 
-    `info` and `register` wait for the API and its trainer; the others raise httpx.HTTPError.
+    `info` and `register` wait for the API and its trainer, but not for ever on what is none; the others raise
+    httpx.HTTPError.
     """
 
     poll_s = 1.0
@@ -115,6 +127,9 @@ class TrainerAPI:
     """How often a wait is logged, in seconds."""
     answer_s = 300.0
     """Time for a question and the whole of its answer, in seconds."""
+    strange_answers = 60
+    """Answers in a row that no trainer API gives, after which one that has given no other is none. Something in
+    between, such as a proxy, answers for an API that is being started."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -123,6 +138,8 @@ class TrainerAPI:
         self._stream: Any = None
         self._kept = False
         """Whether connections last for more than one question."""
+        self._known = False
+        """Whether it has ever answered as a trainer API."""
         self.renewed = 0
         """How often a lasting connection had to be replaced: who answers on the new one may be another."""
 
@@ -165,6 +182,10 @@ class TrainerAPI:
 
         return await self._wait(ask, "a trainer to register with it")
 
+    async def place(self) -> Place:
+        """Return where the trainer logs to. Raises httpx.HTTPError."""
+        return await self._ask(Place, "GET", "/wandb_info")
+
     async def status(self, env_id: int) -> EnvStatus:
         """Return queue size, step and weight as the API sees them. An API that does not know the environment fails."""
         return await self._ask(EnvStatus, "GET", "/status-env", json={"env_id": env_id})
@@ -204,12 +225,14 @@ class TrainerAPI:
 
     def _read(self, kind: type[AnswerT], path: str, body: bytes) -> AnswerT:
         try:
-            return kind.model_validate_json(body)
+            answer = kind.model_validate_json(body)
         except ValidationError as error:
             raise self._bad(path, body) from error
+        self._known = True
+        return answer
 
     def _bad(self, path: str, body: bytes) -> BadAnswer:
-        return BadAnswer(f"{self.url}{path} answered {body[:80]!r}; is it an Atropos API?")
+        return BadAnswer(f"{self.url}{path} answered {body[:80]!r}, which no Atropos API does")
 
     async def _bytes(self, method: str, path: str, *, most: int = SMALL, **kwargs: Any) -> bytes:
         """Return a whole answer. Raises HTTPStatusError, with the answer's beginning, for a failure."""
@@ -237,19 +260,33 @@ class TrainerAPI:
         self._stream, self._kept = stream, False
 
     async def _wait(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
-        """Ask until there is an answer, saying now and then what is waited for."""
-        reminded = -self.remind_s
+        """Ask until there is an answer, saying now and then what is waited for. Raises NoTrainerAPI."""
+        reminded, strange = -self.remind_s, 0
         while True:
             try:
                 answer = await ask()
                 if answer is not None:
                     return answer
                 problem = f"waiting for {what}"
-            except BadAnswer as error:
-                problem = f"{error} Waiting for {what}"
+            except (BadAnswer, httpx.HTTPStatusError) as error:
+                problem = f"{error}; waiting for {what}"
+                strange = strange + 1 if _strange(error) else 0
+                if strange >= self.strange_answers and not self._known:
+                    raise NoTrainerAPI(
+                        f"what answers at {self.url} is no trainer API: {error}; start one with `run-api`, or give "
+                        "--env.rollout_server_url the address of yours"
+                    ) from error
             except httpx.HTTPError as error:
+                strange = 0
                 problem = f"no answer ({type(error).__name__}), is it running? Start it with `run-api`; waiting for it"
             if time.monotonic() - reminded >= self.remind_s:
                 logger.warning("trainer API at %s: %s", self.url, problem)
                 reminded = time.monotonic()
             await asyncio.sleep(self.poll_s)
+
+
+def _strange(error: httpx.HTTPError) -> bool:
+    """Tell whether an answer is none that a trainer API gives, also when it is starting, busy or broken."""
+    if not isinstance(error, httpx.HTTPStatusError):
+        return True
+    return 400 <= error.response.status_code < 500 and error.response.status_code not in (408, 425, 429)

@@ -11,6 +11,7 @@ from row_samples import TASK, rollout, sent
 from atropos_agent.types import IGNORED
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import Origin, score_group
+from envs.delivery.trainer_api import NoTrainerAPI, TrainerAPI
 from envs.lab.consumer import Consumer
 
 SIZE, BATCH = 4, 8
@@ -100,3 +101,43 @@ async def test_every_row_reaches_a_batch_and_each_member_counts_once(run_api, gr
         reward = float(int(name[-1]) % 2)
         extra = 0.25 if name == "g4r0" else 0.0
         assert weight == pytest.approx((reward - 0.5) / 0.5 + extra), name
+
+
+class TestWhoAnswers:
+    """An address that names something else ends the start; a trainer API that is gone for a while does not."""
+
+    @staticmethod
+    async def info(url):
+        async with TrainerAPI(url) as api:
+            api.poll_s, api.strange_answers = 0.01, 5
+            return await asyncio.wait_for(api.info(), 10)
+
+    @pytest.mark.parametrize(
+        ("status", "body", "said"),
+        [
+            (404, "Not Found", "404 Not Found"),
+            (401, "who are you?", "401 who are you?"),
+            (200, "<html>hello</html>", "<html>hello</html>"),
+            (200, "{}", "which no Atropos API does"),
+        ],
+    )
+    async def test_what_is_no_trainer_api_is_told_with_the_remedy(self, httpserver, status, body, said):
+        httpserver.expect_request("/info").respond_with_data(body, status)
+        with pytest.raises(NoTrainerAPI, match=r"--env\.rollout_server_url") as raised:
+            await self.info(httpserver.url_for("/"))
+        assert said in str(raised.value)
+
+    @pytest.mark.parametrize("status", [429, 500, 502, 503])
+    async def test_one_that_is_busy_or_starting_is_waited_for(self, httpserver, status):
+        for _ in range(20):
+            httpserver.expect_ordered_request("/info").respond_with_data("not yet", status)
+        httpserver.expect_ordered_request("/info").respond_with_json({"batch_size": 8, "max_token_len": 512})
+        assert (await self.info(httpserver.url_for("/"))).batch_size == 8
+
+    async def test_one_that_has_answered_before_is_waited_for_whatever_answers_now(self, httpserver):
+        httpserver.expect_ordered_request("/info").respond_with_json({"batch_size": -1, "max_token_len": 512})
+        httpserver.expect_ordered_request("/status").respond_with_json({"queue_size": 0})
+        for _ in range(20):
+            httpserver.expect_ordered_request("/info").respond_with_data("no such host here", 404)
+        httpserver.expect_ordered_request("/info").respond_with_json({"batch_size": 8, "max_token_len": 512})
+        assert (await self.info(httpserver.url_for("/"))).batch_size == 8
