@@ -1,7 +1,7 @@
 """`python -m envs ENVIRONMENT COMMAND`: the command line of any environment, by its dotted path.
 
-`python -m envs package.module:Class serve` runs a class of one's own; `python -m envs swe serve` is the same as
-`python -m envs.swe serve`.
+`python -m envs package.module:name serve` runs a class or a function of one's own; `python -m envs swe serve` is the
+same as `python -m envs.swe serve`.
 """
 
 from __future__ import annotations

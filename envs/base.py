@@ -8,31 +8,37 @@ evaluation starts, loses a group when one member raises, and drops it when sendi
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic
 
-from atroposlib.envs import base as atropos
 from atroposlib.envs.base import BaseEnv
-from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig
 from typing_extensions import TypeVar
 
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.engines.protocols import ChatServer, server_for
+from atropos_agent.engines.chat import ChatServer
+from atropos_agent.engines.protocols import server_for
 from atropos_agent.engines.route import Route
 from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.formats import load_format
+from atropos_agent.gateway import Gateway, Session
+from atropos_agent.types import AgentConfig
 from envs.config import AgentEnvConfig
 from envs.delivery.sender import Sender
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
+from envs.records.tracking import Trackers, check_trackers
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.monitoring import check_monitoring
 from envs.running.run import InferenceServer
 from envs.running.stopping import Stopping
+from envs.running.telemetry import check_telemetry
 from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.naming import resolve
 from tools.base import ToolRegistry
@@ -92,8 +98,11 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         for look in (
             lambda: cls.load_tasks(config),
             lambda: load_format(config.tool_format) if config.tool_format != AUTO else None,
-            lambda: resolve("--env.agent", config.agent, AGENTS),
+            lambda: cls.find_agent(config.agent),
             lambda: resolve("--env.reward", config.reward, {}) if config.reward else None,
+            lambda: check_trackers(config.trackers),
+            lambda: check_telemetry(config.otlp_url),
+            lambda: check_monitoring(config.prometheus),
         ):
             try:
                 look()
@@ -102,20 +111,20 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
 
+    @classmethod
+    def find_agent(cls, name: str) -> type[AtroposAgent]:
+        """Return what `--env.agent` names: a class of agents like `AtroposAgent`. Raises ValueError with the remedy."""
+        found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS)
+        return found
+
     # What a subclass uses
 
     def agent(self, seat: Seat, tools: ToolRegistry, **options: Any) -> AtroposAgent:
         """Return an agent for a rollout. options: fields of `AgentConfig` that differ for this task."""
-        most = self.config.max_token_length if seat.max_tokens is None else seat.max_tokens
-        config = self.config.agent_config(max_total_tokens=most, evaluating=seat.evaluating, **options)
-        split = "eval" if seat.evaluating else "train"
-        if self.template is None:
-            server = random.choice(self.server.servers)
-            return self.agent_cls(server, tools, config, tool_format=self.tool_format, split=split)
-        route = Route(self.server.servers, unknown_id=self.template.unknown_id)
-        recording = seat.recording
+        config, split = self._sampling(seat, options)
+        recording = None if self.template is None else seat.recording
         return self.agent_cls(
-            route if recording is None else recording.serving(route),
+            self._serving(seat),
             tools,
             config,
             execute_tool=tools.execute if recording is None else recording.executing(tools.execute),
@@ -123,6 +132,30 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             tool_format=self.tool_format,
             split=split,
         )
+
+    def session(
+        self, seat: Seat, gateway: Gateway | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[Session]:
+        """Open the gateway's session for a rollout whose agent is not ours (see `atropos_agent.gateway`).
+
+        gateway: at whose address the agent asks; None where the connection tells whose request it is.
+        options: fields of `AgentConfig` that differ for this task."""
+        config, split = self._sampling(seat, options)
+        open_session = Session if gateway is None else gateway.session
+        return open_session(self._serving(seat), self.template, self.tool_format, config, split=split)
+
+    def _sampling(self, seat: Seat, options: Mapping[str, Any]) -> tuple[AgentConfig, str]:
+        """Return how replies for a seat are sampled, and as which of atroposlib's splits."""
+        most = self.config.max_token_length if seat.max_tokens is None else seat.max_tokens
+        config = self.config.agent_config(max_total_tokens=most, evaluating=seat.evaluating, **options)
+        return config, "eval" if seat.evaluating else "train"
+
+    def _serving(self, seat: Seat) -> APIServer:
+        """Return what samples a seat's replies."""
+        if self.template is None:
+            return random.choice(self.server.servers)
+        route = Route(self.server.servers, unknown_id=self.template.unknown_id)
+        return route if seat.recording is None else seat.recording.serving(route)
 
     # What the run and atroposlib use
 
@@ -136,12 +169,13 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.template = None if plain else config.chat_template(self.tokenizer)
         """None where an inference server works on messages, without token ids."""
         self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
-        self.agent_cls: type[AtroposAgent] = resolve("--env.agent", config.agent, AGENTS)
+        self.agent_cls = self.find_agent(config.agent)
         self.reward_function: RewardFunction | None = (
             resolve("--env.reward", config.reward, {}) if config.reward else None
         )
         self.run_dir = config.run_dir or Path("runs") / f"{self.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         self.redactor = Redactor()
+        self.trackers = Trackers({})
         self.stopping = Stopping()
 
     @property
@@ -182,21 +216,14 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.checkpoint_dir = answer["checkpoint_dir"]
         self.checkpoint_interval = answer["checkpoint_interval"]
 
-    async def start_wandb(self) -> None:
-        """Open W&B, if that is wanted, where there is no trainer API that knows the project."""
-        if self.config.use_wandb:
-            self.wandb_prepend = self.name
-            name = self.config.wandb_name
-            atropos.wandb.init(project=f"atropos-agent-{self.name}", name=name, config=self.config.model_dump())
-
     async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step to W&B, where that is wanted."""
+        """Log figures of a trainer's step where they are tracked."""
         self.curr_step = step
-        await self.wandb_log(dict(values))
+        await asyncio.to_thread(self.trackers.log, values, step)
 
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation to W&B, and write it where atroposlib keeps them, if that is wanted. started: Unix time."""
-        if self.config.use_wandb:
-            await self.wandb_log(summary.metrics())
+        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
+        started: Unix time."""
+        await asyncio.to_thread(self.trackers.log, summary.metrics(), int(summary.about.get("step", 0)))
         if self.config.data_dir_to_save_evals is not None:
             await self.evaluate_log(summary.metrics(), start_time=started, end_time=time.time(), verbose=False)

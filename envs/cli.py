@@ -1,4 +1,4 @@
-"""The command line of an environment: `serve`, `process`, `evaluate`, `doctor` and `groups`.
+"""The command line of an environment: `serve`, `process`, `evaluate`, `doctor`, `export`, `groups` and `view`.
 
 Options are `--env.NAME` for the environment and `--openai.NAME` for the inference server, as in atroposlib,
 and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +49,13 @@ COMMANDS = {
 }
 MORE = {
     "doctor": "is everything there, and would training be right? A certificate, also with --json",
+    "export": "a run's rollouts as Parquet, a dataset, JSON lines or triplets: `export RUN OUT`",
     "groups": "what became of a run's groups, and why, in one table: `groups RUN_DIR`",
+    "view": "runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`",
 }
+
+_MODULES = {"export": "envs.records.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
+"""Commands that read a run's directory, each with a `main`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +84,17 @@ def called_as() -> str:
     return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name
 
 
-def run(env_cls: type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
+def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
     """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
-    program = Program.of(env_cls, prog)
+    program = env if isinstance(env, Program) else Program.of(env, prog)
     name, rest = (argv[0], argv[1:]) if argv else ("", ())
     if name in COMMANDS:
         return main(program, name, rest)
     if name == "doctor":
         return doctor(program, rest)
-    if name == "groups":
-        from envs.running.groups import main as groups
-
-        return groups(rest, prog=program.prog)
+    if name in _MODULES:
+        return int(import_module(_MODULES[name]).main(rest, prog=program.prog))
     known = COMMANDS | MORE
     said = "\n".join(f"  {name:10} {what}" for name, what in known.items())
     listed = f"{program.prog} COMMAND [OPTIONS]\n\n{said}\n\nCOMMAND --help shows the options of each."
@@ -168,11 +172,8 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     """Return the options on the command line and in the file that it names. Raises UsageError with every problem."""
     options = read_options(program.config_cls, argv)
     problems = []
-    if command == "process":
-        if options.env.total_steps < 0:
-            problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
-        if options.env.use_wandb:
-            problems.append("--env.use_wandb: process logs nothing to Weights & Biases; leave it out")
+    if command == "process" and options.env.total_steps < 0:
+        problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
     if command != "evaluate":
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
@@ -189,8 +190,12 @@ def load_environment(path: str) -> type[AgentEnv[Any]]:
         found = resolve("environment", path, {})
     except ValueError as error:
         raise UsageError(str(error)) from error
+    found = getattr(found, "environment", found)  # of a function (`envs.functions`)
     if not (isinstance(found, type) and issubclass(found, AgentEnv)):
-        raise UsageError(f"{path!r} is no environment; give swe, or package.module:Class of a subclass of AgentEnv")
+        raise UsageError(
+            f"{path!r} is no environment; give swe, or package.module:name of a subclass of AgentEnv or of a function "
+            "with @rollout"
+        )
     return found
 
 

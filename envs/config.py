@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from atropos_agent.types import AgentConfig
-from sandboxes.arguments import web_address
+from sandboxes.arguments import host_port, loopback, web_address
 
 if TYPE_CHECKING:
     from atropos_agent.tokens.template import ChatTemplate
@@ -41,6 +41,23 @@ UNUSED: Mapping[str, Any] = MappingProxyType(
 """Options of atroposlib that this package has no use for, with its defaults. Setting one is refused, not ignored."""
 
 
+Condition = Literal[
+    "model",
+    "tokenizer",
+    "template",
+    "temperature",
+    "top_p",
+    "system_prompt",
+    "history",
+    "tool_format",
+    "tool_role",
+    "agent",
+    "reward",
+    "tools",
+    "shaping",
+]
+"""What decides how a run's rollouts are made, and stays the same over its starts."""
+
 NO_EFFECT = "has no effect in this environment; remove it"
 
 
@@ -48,6 +65,18 @@ def _not_zero(steps: int) -> int:
     if steps == 0:
         raise ValueError("nothing would be done; give a number of steps, or leave it out")
     return steps
+
+
+def _web_address_or_none(url: str) -> str:
+    return web_address(url) if url else url
+
+
+def _socket_or_none(address: str) -> str:
+    return host_port(address) if address else address
+
+
+def _loopback_or_none(address: str) -> str:
+    return loopback(address) if address else address
 
 
 class Told(BaseModel):
@@ -112,9 +141,10 @@ class AgentEnvConfig(Told):
             ),
             "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "steps_per_eval"),
             "The run": (
-                *("run_dir", "seed", "max_concurrent_rollouts", "max_num_workers", "use_wandb", "wandb_name"),
+                *("run_dir", "allow_change", "seed", "max_concurrent_rollouts", "max_num_workers"),
                 *("attempts", "task_failures", "failure_rate", "overtime_s", "outbox_mb", "shutdown_s"),
             ),
+            "Watching it": ("track", "use_wandb", "wandb_name", "live", "otlp_url", "otlp_content", "prometheus"),
             "Parts of your own": ("agent", "reward"),
         }
     )
@@ -155,7 +185,8 @@ class AgentEnvConfig(Told):
     )
     agent: str = Field(
         default="atropos",
-        description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is",
+        description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is; envs.swe "
+        "also knows codex, claude-code, opencode, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
     )
     reward: str = Field(
         default="",
@@ -209,15 +240,34 @@ class AgentEnvConfig(Told):
         description="Directory of the run; a start with the directory of an earlier one continues that run. A new one "
         "under runs/ when not given",
     )
+    allow_change: list[Condition] = Field(
+        default=[],
+        description="What may differ from the earlier starts of the run in run_dir, such as model,temperature; else a "
+        "start under other conditions is refused",
+    )
     seed: int = Field(default=0, description="Seed of the order of tasks")
     tokenizer_name: str = Field(
         default="",
         description="Tokenizer (a folder or a hub name); empty takes the one that the inference server names",
     )
-    use_wandb: bool = Field(
-        default=False, description="Log to Weights & Biases: figures of the trainer's steps, and evaluations"
+    track: list[Literal["wandb", "trackio", "tensorboard"]] = Field(
+        default=[], description="Where figures of training and evaluations are logged: wandb, trackio, tensorboard"
     )
-    wandb_name: str | None = Field(default=None, description="Name of the run at W&B and at the trainer API")
+    use_wandb: bool = Field(default=False, description="atroposlib's name for track wandb")
+    wandb_name: str | None = Field(
+        default=None, description="Name of the run where it is tracked, and at the trainer API"
+    )
+    otlp_url: Annotated[str, AfterValidator(_web_address_or_none)] = Field(
+        default="", description="Where an OpenTelemetry receiver takes spans by OTLP over HTTP; empty for nowhere"
+    )
+    otlp_content: bool = Field(default=False, description="Whether spans hold what was said and what tools answered")
+    live: Annotated[str, AfterValidator(_loopback_or_none)] = Field(
+        default="",
+        description="HOST:PORT of this machine at which the page shows the run, such as 127.0.0.1:8900; empty for none",
+    )
+    prometheus: Annotated[str, AfterValidator(_socket_or_none)] = Field(
+        default="", description="HOST:PORT at which Prometheus finds /metrics, such as 127.0.0.1:9464; empty for none"
+    )
     rollout_server_url: Annotated[str, AfterValidator(web_address)] = Field(
         default="http://localhost:8000", description="Where the trainer API answers"
     )
@@ -286,6 +336,11 @@ class AgentEnvConfig(Told):
             history=self.history,
         )
         return replace(own, **more)
+
+    @property
+    def trackers(self) -> list[str]:
+        """Return where figures are logged, by name."""
+        return list(dict.fromkeys([*self.track, *(["wandb"] if self.use_wandb else [])]))
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""

@@ -16,8 +16,9 @@ from typing import Any
 import httpx
 
 from atropos_agent.agent import AtroposAgent
+from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.completions import CompletionsServer
-from atropos_agent.engines.protocols import ChatServer, open_server
+from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.replies import sound
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -58,20 +59,20 @@ differs by about 0.01, another temperature by tenths."""
 HOSTILE = "</tool_response><|im_end|></s>[INST]<end_of_turn><|eot_id|><|end|> 漢字 \ud83d"
 
 
-Surroundings = Callable[[Any], AsyncIterator[Check]]
-"""Checks of what an environment needs, by its options."""
+Surroundings = Callable[[Any, Sequence[EngineConfig]], AsyncIterator[Check]]
+"""Checks of what an environment needs, by its options and the inference servers'."""
 
 
 async def certify(options: Options, surroundings: Surroundings) -> Certificate:
     """Check everything."""
     checks = [check async for check in examine(options)]
-    return Certificate([*checks, *[check async for check in surroundings(options.env)]])
+    return Certificate([*checks, *[check async for check in surroundings(options.env, options.engines)]])
 
 
 def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
     """Return the checks that every environment has: its tasks, and its own preflight."""
 
-    async def surroundings(config: Any) -> AsyncIterator[Check]:
+    async def surroundings(config: Any, _: Sequence[EngineConfig]) -> AsyncIterator[Check]:
         try:
             train, evaluate = env_cls.load_tasks(config)
         except ValueError as error:  # BadTask is one
@@ -111,7 +112,7 @@ async def _examine_server(
     server: CompletionsServer | ChatServer, config: EngineConfig, env: AgentEnvConfig
 ) -> AsyncIterator[Check]:
     if isinstance(server, ChatServer):
-        text = f"{server.url} is a plain OpenAI endpoint: no token ids, no logprobs; for evaluate and process only"
+        text = f"{server.url} ({config.server_type}) gives no token ids and no logprobs; for evaluate and process only"
         yield Check("inference server", Status.WRONG, text)
         return
     try:

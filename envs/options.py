@@ -17,6 +17,10 @@ class UsageError(ValueError):
     """The command line or the configuration file is wrong; the message says where."""
 
 
+WITHOUT_TOKENS = ("openai", "anthropic")
+"""The types of servers that give no token ids, and so no rows."""
+
+
 class EngineConfig(Told):
     """How one inference server is reached. It stands for atroposlib's `APIServerConfig`: see `envs.config`."""
 
@@ -29,10 +33,11 @@ class EngineConfig(Told):
         default="http://localhost:9001/v1",
         description="Where the inference server answers; several with commas between them",
     )
-    server_type: Literal["vllm", "sglang", "atropos", "openai"] = Field(
+    server_type: Literal["vllm", "sglang", "atropos", "openai", "anthropic"] = Field(
         default="vllm",
         description="What the inference server speaks: vLLM's completions or SGLang's /generate by token ids, "
-        "atroposlib's own /generate, or plain OpenAI chat (no tokens: for evaluate and process only)",
+        "atroposlib's own /generate, plain OpenAI chat, or Anthropic's Messages (these two without tokens: for "
+        "evaluate and process only)",
     )
     model_name: str = Field(
         default="default", description="What the inference server calls the model; default where it serves one only"

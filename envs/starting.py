@@ -19,7 +19,7 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.types import EngineError
 from envs.base import AgentEnv
-from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
 from envs.records.comparison import NoEvaluation, compare, read_rates
 from envs.records.disk import replace_file
 from envs.records.inspect_log import inspect_log, log_name
@@ -29,6 +29,7 @@ from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.evaluation import OtherEvaluation, Samples, described
 from envs.running.stopping import STATUS, EndBySignal
 from envs.running.waiting import once_reachable
+from envs.viewer.live import live_page
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,11 @@ async def run_command(
     env = await open_env(env_cls, command, options)
     env.redactor = redactor
     logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
+    async with live_page(env.run_dir, options.env.live):
+        return await _run(env, command, options, end)
+
+
+async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
     if command == "evaluate":
         await evaluate_and_compare(env, options)
     else:
@@ -122,10 +128,10 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
     tokenizer = options.env.tokenizer_name
     if tokenizer:
         load_tokenizer(tokenizer)
-    if any(engine.server_type == "openai" for engine in options.engines):
+    if plain := [engine.server_type for engine in options.engines if engine.server_type in WITHOUT_TOKENS]:
         if command == "serve":
             raise UsageError(
-                "--openai.server_type openai gives no token ids and no logprobs, so nothing can be trained on its "
+                f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
         with TemporaryDirectory() as folder:

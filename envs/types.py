@@ -185,6 +185,8 @@ SIGN = "cheat/"
 """What the names of metrics begin with that are signs of cheating."""
 TESTS_UNSEEN = "tests_unseen"
 """The metric of a verdict whose tests' statuses nobody but judged code may have told."""
+RESOURCES = "resources"
+"""In an `AgentResult`'s metadata: what a rollout was made with, such as prompt templates, by name: version, digest."""
 VERIFIER_TIMED_OUT = "verifier_timed_out"
 """The metric of a verdict that was given because the tests did not end in their time."""
 
@@ -198,6 +200,8 @@ class Verdict:
     explanation: why, in a sentence or two, with the end of the verifier's output.
     evidence: what the sites of the tests told, one entry a call of a test runner (`envs.judging.record`).
     seen: what was seen, by the sign of cheating among the metrics that it stands for.
+    output: what the verifier printed, its beginning and its end.
+    patch: what was judged, as a diff for people; "" where nothing was changed, or the verifier makes none.
     """
 
     reward: float
@@ -206,6 +210,8 @@ class Verdict:
     metrics: Mapping[str, float] = field(default_factory=dict)
     evidence: Sequence[Mapping[str, Any]] = field(default=(), repr=False, compare=False)
     seen: Mapping[str, str] = field(default_factory=dict)
+    output: str = field(default="", repr=False, compare=False)
+    patch: str = field(default="", repr=False, compare=False)
 
     @property
     def solved(self) -> bool:
@@ -235,18 +241,24 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt at a task came to. timings_s: seconds by phase, beside the agent's own."""
+    """What one attempt at a task came to. timings_s: seconds by phase, beside the agent's own.
+
+    work: what the agent made, exactly, so that it can be judged again: an entry a part of the task, as
+    `envs.judging.stored` packs it.
+    """
 
     result: AgentResult
     verdict: Verdict
     timings_s: Mapping[str, float] = field(default_factory=dict)
+    work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """One agent's work on one task, judged.
 
-    verdict: the verifier's. reward: what it is worth in training; the verdict's own in evaluations.
+    verdict: the verifier's. reward: what it is worth in training; the verdict's own in evaluations. work: see
+    `Outcome`.
     """
 
     id: str
@@ -256,6 +268,7 @@ class Rollout:
     reward: Reward
     seat: Seat = Seat()
     timings_s: Mapping[str, float] = field(default_factory=dict)
+    work: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
 
 class GroupState(enum.StrEnum):

@@ -18,9 +18,7 @@ from rich.text import Text
 
 from envs.lab.consumer import Statistics
 from envs.records.metrics import Metrics
-
-INTERVAL_S = 10.0
-"""Between plain lines."""
+from envs.records.progress import INTERVAL_S, duration, left_s
 
 
 class View(Protocol):
@@ -42,14 +40,14 @@ class Preparation:
 
     def line(self) -> str:
         """Return everything in one line of text."""
-        return " | ".join((_duration(self.elapsed_s), *(f"{name}: {state}" for name, state in self.parts.items())))
+        return " | ".join((duration(self.elapsed_s), *(f"{name}: {state}" for name, state in self.parts.items())))
 
     def render(self, title: str) -> RenderableType:
         """Return the table."""
         table = Table.grid(padding=(0, 2))
         for name, state in self.parts.items():
             table.add_row(Text(name, "dim"), Text(state))
-        elapsed = Text(_duration(self.elapsed_s), "dim")
+        elapsed = Text(duration(self.elapsed_s), "dim")
         return Panel(table, title=Text(title, "bold"), title_align="left", subtitle=elapsed, subtitle_align="right")
 
 
@@ -128,13 +126,17 @@ class Progress:
             cheats_rise=metrics.alarmed,
         )
 
+    def _left(self) -> str:
+        left = left_s(self.groups_pulled, self.groups_pulled, self.target, self.elapsed_s)
+        return "" if left is None else f", about {duration(left)} left"
+
     def _signs(self) -> str:
         return _counts(self.cheats) + (" (rising)" if self.cheats_rise else "")
 
     def line(self) -> str:
         """Return everything that matters in one line of text."""
         parts = [
-            _duration(self.elapsed_s),
+            f"{duration(self.elapsed_s)}{self._left()}",
             self.state,
             f"groups {self.groups_made} made, {_of(self.groups_pulled, self.target)} pulled",
             f"rows {self.rows} checked, {self.bad_groups} bad groups",
@@ -164,7 +166,7 @@ class Progress:
             Group(*body),
             title=Text(title, "bold"),
             title_align="left",
-            subtitle=Text(f"{self.state}  {_duration(self.elapsed_s)}".strip(), "dim"),
+            subtitle=Text(f"{self.state}  {duration(self.elapsed_s)}{self._left()}".strip(), "dim"),
             subtitle_align="right",
             padding=(1, 2),
         )
@@ -224,18 +226,28 @@ _SHOWN_STEPS = 15
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A run that trains, by the lines of its steps so far; at least one."""
+    """A run that trains, by the lines of its steps so far; at least one. target: the last step."""
 
     lines: Sequence[Mapping[str, Any]]
+    target: int | None = None
 
     def line(self) -> str:
         """Return the last step as one line of text."""
         headings = (heading for _, heading, _ in STEP_FIGURES)
-        return "  ".join(f"{heading} {cell}" for heading, cell in zip(headings, _cells(self.lines[-1]), strict=True))
+        cells = (f"{heading} {cell}" for heading, cell in zip(headings, _cells(self.lines[-1]), strict=True))
+        return "  ".join([*cells, *filter(None, [self._left()])])
+
+    def _left(self) -> str:
+        """Return an estimate of what is left, by the last steps; evaluations come to it."""
+        last = self.lines[-_SHOWN_STEPS:]
+        took = sum(sum((line.get("seconds") or {}).values()) for line in last)
+        left = left_s(len(last), int(self.lines[-1].get("step") or 0), self.target, took)
+        return "" if left is None else f"about {duration(left)} left"
 
     def render(self, title: str) -> RenderableType:
         """Return a table of the last steps."""
-        table = Table(*(heading for _, heading, _ in STEP_FIGURES), title=Text(title))
+        headings = (heading for _, heading, _ in STEP_FIGURES)
+        table = Table(*headings, title=Text(title), caption=self._left() or None)
         for line in self.lines[-_SHOWN_STEPS:]:
             table.add_row(*_cells(line))
         return table
@@ -341,9 +353,3 @@ def _seconds(value: float) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count}" for kind, count in sorted(counts.items(), key=lambda item: -item[1])) or "none"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -11,10 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
-import os
-import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
@@ -38,6 +35,7 @@ from envs.lab.synthetic import examples
 from envs.lab.warm_start import adapter
 from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from envs.records.disk import replace_file
+from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
 from sandboxes.arguments import Parser, count, named, url
 from sandboxes.base import SandboxError
@@ -93,7 +91,7 @@ async def _learn(options: argparse.Namespace) -> int:
         for step in preset.milestones:
             await parts.start("trainer", *trainer, "--steps", str(step))
             with Dashboard(console, title=f"learn {options.preset}", interval_s=0.0) as dashboard:
-                await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard))
+                await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard, preset.steps))
             await parts.end("trainer")
             if step == 0:  # the inference server has the policy now
                 own = {"env.rollout_server_url": api, "env.run_dir": run_dir / "environment"}
@@ -153,9 +151,9 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
 
 
 async def _follow(
-    end: Coroutine[None, None, None], curve: Curve, config: Mapping[str, Any], dashboard: Dashboard
+    end: Coroutine[None, None, None], curve: Curve, config: Mapping[str, Any], dashboard: Dashboard, steps: int
 ) -> None:
-    """Show each new step, and write the page anew, until `end` is awaited."""
+    """Show each new step of `steps`, and write the page anew, until `end` is awaited."""
     ending, shown = asyncio.ensure_future(end), len(curve.steps)
     try:
         while not ending.done():
@@ -164,7 +162,7 @@ async def _follow(
             if len(curve.steps) > shown:
                 await asyncio.to_thread(write_page, curve, curve.run_dir / "learning.html", config)
             for number in range(shown, len(curve.steps)):
-                dashboard.update(Steps(curve.steps[: number + 1]))
+                dashboard.update(Steps(curve.steps[: number + 1], steps))
             shown = len(curve.steps)
     finally:
         ending.cancel()
@@ -249,26 +247,11 @@ def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
         if {name: saved.get(name) for name in config} != config:
             raise ValueError(f"{options.run_dir} holds a run with other settings; see its config.json")
         return saved
-    packages = ("atropos-agent", "atroposlib", "torch", "transformers", "peft")
-    config["versions"] = {"python": platform.python_version(), **{name: version(name) for name in packages}}
-    config["machine"] = {"cpus": os.cpu_count(), "processor": _processor(), "system": platform.platform()}
-    config["commit"] = _commit()
+    config["versions"] = {**versions(), "peft": version("peft")}
+    config["machine"] = machine()
+    config["commit"] = commit() or "not in a git checkout"
     replace_file(path, json.dumps(config, indent=2).encode())
     return config
-
-
-def _processor() -> str:
-    about = Path("/proc/cpuinfo")
-    lines = about.read_text().splitlines() if about.is_file() else []
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor()
-    )
-
-
-def _commit() -> str:
-    folder = Path(__file__).parent
-    found = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "not in a git checkout"
 
 
 def _parser() -> argparse.ArgumentParser:

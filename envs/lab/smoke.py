@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import SequenceData
+from atropos_agent.types import Reply, SequenceData
 from envs.lab.synthetic import Example, call, expert, transcripts
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
@@ -63,20 +63,17 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> P
     return folder
 
 
-def _clumsy(task: Example, rng: random.Random) -> list[str]:
+def _clumsy(task: Example, rng: random.Random) -> list[Reply | str]:
     """Return the expert's replies, or others that begin with a flawed one."""
     right, submission = expert(task)
     if rng.random() >= FLAWED:
         return [right, submission]
-    name = task.command.split()[-1]
-    return [
-        rng.choice((right.replace('"}}', '"'), call("terminal", command=f"echo {name}"), f"I see {name}")),
-        submission,
-    ]
+    name, cut = task.command.split()[-1], Hermes().turn(right).replace('"}}', '"')
+    return [rng.choice((cut, call("terminal", command=f"echo {name}"), f"I see {name}")), submission]
 
 
 async def _rows(
-    examples: Sequence[Example], tokenizer: Any, replies: Callable[[Example], list[str]]
+    examples: Sequence[Example], tokenizer: Any, replies: Callable[[Example], Sequence[Reply | str]]
 ) -> list[SequenceData]:
     return [row async for row in transcripts(examples, tokenizer, replies)]
 

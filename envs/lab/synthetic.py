@@ -15,9 +15,9 @@ from typing import Any
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.scripted import ScriptedServer
-from atropos_agent.formats.hermes import Hermes
+from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, SequenceData
+from atropos_agent.types import AgentConfig, Reply, SequenceData
 from envs.lab.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
@@ -50,30 +50,38 @@ def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
     return [_example(chosen[i % len(chosen)], rng) for i in range(count)]
 
 
-def expert(task: Example) -> list[str]:
+def expert(task: Example) -> list[Reply]:
     """Return the replies of one who solves the task, and says first how, where the task has a plan."""
-    plan = f"Plan: {task.plan}\n" if task.plan else ""
-    return [plan + call("terminal", command=task.command), call("submit")]
+    return [call("terminal", f"Plan: {task.plan}" if task.plan else "", command=task.command), call("submit")]
 
 
-def hasty(task: Example, rng: random.Random) -> list[str]:
+def hasty(task: Example, rng: random.Random) -> list[Reply]:
     """Return the replies of one who acts at once, and is right no more often than by drawing lots."""
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 
 async def transcripts(
-    tasks: Sequence[Example], tokenizer: Any, replies: Callable[[Example], Sequence[str]] = expert
+    tasks: Sequence[Example],
+    tokenizer: Any,
+    replies: Callable[[Example], Sequence[Reply | str]] = expert,
+    tool_format: str = AUTO,
 ) -> AsyncIterator[SequenceData]:
     """Yield a row of tokens for each task: its prompt, the replies and what the tools really answered.
-    Only the replies are trained. Raises RuntimeError when an expert's solution fails."""
+
+    Only the replies are trained. replies: as text where they are not well-formed. tool_format: as `--env.tool_format`.
+    Raises RuntimeError when an expert's solution fails."""
     template = ChatTemplate(tokenizer)
+    fitted = FittedFormat.of(tool_format, template)
     async with LocalBackend() as backend:
         for task in tasks:
             async with backend.open(SandboxSpec("", workdir=WORKING_DIR)) as sandbox:
                 await _prepare(task, sandbox)
-                server = ScriptedServer(replies(task), tokenizer)
+                tools = default_tools(sandbox, TOOLS)
+                write = fitted.with_tools(tools.schemas).format.turn
+                said = [reply if isinstance(reply, str) else write(reply) for reply in replies(task)]
+                server = ScriptedServer(said, tokenizer)
                 config = AgentConfig(working_dir=WORKING_DIR, max_tokens=512)
-                agent = AtroposAgent(server, default_tools(sandbox, TOOLS), config, template=template)
+                agent = AtroposAgent(server, tools, config, template=template, tool_format=fitted)
                 result = await agent.run(task.instruction)
                 for output in result.steps[0].results if replies is expert else ():
                     if output.metadata["exit_code"] != 0:
@@ -82,9 +90,9 @@ async def transcripts(
                 yield row
 
 
-def call(name: str, **arguments: Any) -> str:
-    """Return a reply that makes one call."""
-    return Hermes().write(ToolCall(name, arguments))
+def call(name: str, content: str = "", **arguments: Any) -> Reply:
+    """Return a reply that makes one call. content: what is said before it."""
+    return Reply(None, content, (ToolCall(name, arguments),), ())
 
 
 async def _prepare(task: Example, sandbox: Sandbox) -> None:

@@ -17,22 +17,22 @@ import os
 import random
 import shutil
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
+from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.formats import load_format
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import IGNORED, NO_LOGPROB, Reply, SequenceData
 from envs.lab.parts import output_of
 from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
+from envs.records.progress import Bar
 from sandboxes.arguments import Parser, count, natural, positive
 
 if TYPE_CHECKING:
@@ -47,9 +47,6 @@ _THREADS = min(4, os.cpu_count() or 1)
 _TEST_SEED = 1_000_003
 """Of the tasks on which a trained adapter is tried; training takes small seeds."""
 
-_INTERVAL_S = 10.0
-"""Between plain lines of progress."""
-
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
@@ -58,7 +55,7 @@ class Recipe:
     model: the embedded inference server's name of it. examples: transcripts to train on; kinds: of their tasks, all
         when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that
         teaches to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training
-        change, so that no old adapter is taken for new.
+        change, so that no old adapter is taken for new. tool_format: as `--env.tool_format`.
     """
 
     examples: int
@@ -71,12 +68,15 @@ class Recipe:
     batch: int = 8
     seed: int = 0
     revision: int = 1
+    # Adapters of the model's own format keep the names that they had when there was no other.
+    tool_format: str = field(default=AUTO, repr=False)
 
     @property
     def digest(self) -> str:
-        """Return the name of the recipe and its tasks, 12 hexadecimal digits."""
+        """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind that of a format asked for."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
-        return hashlib.sha256(content.encode()).hexdigest()[:12]
+        asked = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
+        return asked + hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
         """Return where the adapter is, or will be, kept."""
@@ -139,14 +139,14 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("atropos_agent").setLevel(logging.INFO)  # which says that a model is converted
     torch.set_num_threads(options.threads)
-    given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed")}
+    given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed", "tool_format")}
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
     cache = options.cache
     trained = make(recipe, cache, console)
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
-        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials, recipe.kinds)
+        parsed, planned, exact = try_out(load(recipe.model, cache=cache, adapter=trained), options.trials, recipe)
         console.print(
             f"{options.trials} replies to unseen tasks at temperature 1: {parsed:.0%} hold a call that parses, "
             f"{planned:.0%} begin with a plan, {exact:.0%} hold the expert's own command",
@@ -178,7 +178,8 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
         batch=recipe.batch,
         seed=recipe.seed,
     )
-    with _progress(console, len(rows)) as on_step:
+    with Bar("warm start", len(rows), console=console) as bar:
+        on_step = lambda done, loss: bar.update(done, f"loss {loss:.2f}")  # noqa: E731
         lora.save(lora.train(model, rows, training, on_step), training, path)
     return path
 
@@ -189,10 +190,10 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     tasks = examples(recipe.examples, recipe.seed, recipe.kinds)
     planned = {task.instruction for task in tasks if rng.random() < recipe.planned}
 
-    def replies(task: Example) -> list[str]:
+    def replies(task: Example) -> list[Reply]:
         return expert(task) if task.instruction in planned else hasty(task, rng)
 
-    rows = await _collect(tasks, tokenizer, replies)
+    rows = await _collect(tasks, tokenizer, replies, recipe.tool_format)
     for place, task in enumerate(tasks):
         if task.instruction in planned and rng.random() >= recipe.decided:
             rows[place] = _begun(rows[place])
@@ -201,8 +202,8 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     return rows
 
 
-def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tuple[float, float, float]:
-    """Sample one first reply to each of `trials` unseen tasks of some kinds (all when empty), at temperature 1.
+def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, float, float]:
+    """Sample one first reply to each of `trials` unseen tasks of the recipe's kinds, at temperature 1.
 
     Returns the share that holds exactly one call and nothing malformed, the share that says something
     before it, and the share whose call is the expert's own: a lower bound of the tasks solved.
@@ -210,8 +211,8 @@ def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tupl
     from atropos_agent.cpu_engine.sampling import SamplingParams
     from atropos_agent.cpu_engine.scheduler import Engine
 
-    tasks = examples(trials, _TEST_SEED, kinds)
-    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert))
+    tasks = examples(trials, _TEST_SEED, recipe.kinds)
+    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, recipe.tool_format))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
@@ -219,7 +220,8 @@ def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tupl
         texts = engine.complete(prompts, SamplingParams(max_tokens=128, seed=0))
     finally:
         engine.stop()
-    replies = [Hermes().parse(text) for text in texts]
+    fitted = FittedFormat.of(recipe.tool_format, ChatTemplate(loaded.tokenizer))
+    replies = [fitted.read(text, first_id=0, thinking_open=False) for text in texts]
     parsed = [len(reply.calls) == 1 and not reply.problems for reply in replies]
     exact = [
         good and reply.calls[0].name == TOOLS[0] and reply.calls[0].arguments == {"command": task.command}
@@ -229,34 +231,10 @@ def try_out(loaded: LoadedModel, trials: int, kinds: Sequence[str] = ()) -> tupl
     return sum(parsed) / trials, sum(planned) / trials, sum(exact) / trials
 
 
-@contextmanager
-def _progress(console: Console, rows: int) -> Iterator[Callable[[int, float], None]]:
-    """Show a bar in a terminal, and a line every ten seconds elsewhere."""
-    if not console.is_terminal:
-        said = time.monotonic()
-
-        def say(done: int, loss: float) -> None:
-            nonlocal said
-            if time.monotonic() - said >= _INTERVAL_S or done == rows:
-                said = time.monotonic()
-                console.print(f"warm start: {done} of {rows} transcripts, loss {loss:.2f}", highlight=False)
-
-        yield say
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(TextColumn("{task.description}"), *columns, console=console) as progress:
-        bar = progress.add_task("warm start", total=rows)
-
-        def draw(done: int, loss: float) -> None:
-            progress.update(bar, completed=done, description=f"warm start, loss {loss:.2f}")
-
-        yield draw
-
-
 async def _collect(
-    tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[str]]
+    tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[Reply]], tool_format: str
 ) -> list[SequenceData]:
-    return [row async for row in transcripts(tasks, tokenizer, replies)]
+    return [row async for row in transcripts(tasks, tokenizer, replies, tool_format)]
 
 
 def _opening(row: SequenceData) -> SequenceData:
@@ -286,11 +264,22 @@ def _parser() -> argparse.ArgumentParser:
     add("--rank", type=count, help="of the adapter, instead of the recipe's")
     add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
+    add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
     add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
     add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
     add("--out", type=Path, help="copy the adapter to this file as well")
     add("--cache", type=Path, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
+
+
+def _tool_format(text: str) -> str:
+    """Return the name or dotted path of a tool format."""
+    try:
+        if text != AUTO:
+            load_format(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 if __name__ == "__main__":

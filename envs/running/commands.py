@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from envs.delivery.packing import RowPacker
 from envs.delivery.sender import Registration, Sender
-from envs.delivery.trainer_api import EnvStatus, TrainerAPI
+from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
 from envs.records.metrics import Metrics
+from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
 from envs.running.evaluation import described, evaluate
 from envs.running.outbox import Outbox
-from envs.running.run import Environment, Run, cancel, follow_load, open_rollouts, open_run
+from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, open_run, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
+from envs.running.starts import conditions_of, write_start
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -29,12 +32,6 @@ class ServedEnvironment(Environment, Protocol):
 
     def registered(self, answer: Mapping[str, Any], sender: Sender) -> None:
         """Take in what the trainer API said when we registered."""
-        ...
-
-    async def setup_wandb(self) -> None: ...
-
-    async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step to W&B, where that is wanted."""
         ...
 
 
@@ -49,14 +46,20 @@ async def serve_trainer(env: ServedEnvironment) -> None:
         sender = Sender(api, outbox, run.metrics, registration, max_stale=config.max_stale_steps)
         await sender.connect()
         env.registered(sender.answer.model_dump(), sender)
-        await env.setup_wandb()
+        place = await api.place() if config.trackers else Place()
         pace = TrainerPace(run, env, sender, outbox)
         path = config.data_path_to_save_groups
         file = None if path is None else await open_group_file(run, Path(path))
         sink = TrainerSink(run, outbox, RowPacker(config.group_size, await outbox.waiting()), file)
         background = [asyncio.create_task(sender.run()), asyncio.create_task(run.follow_load())]
         try:
-            await run.make_groups(pace, sink, background)
+            async with (
+                tracking(env, name, project=place.project, group=place.group),
+                showing(run, "trainer's steps", pace.total_steps, lambda: pace.step),
+            ):
+                await run.make_groups(pace, sink, background)
+                await cancel(pace.evaluations)
+                await pace.log()
         finally:
             await cancel([*background, *pace.evaluations])
             await finish(sender.leave())
@@ -66,11 +69,17 @@ async def process_groups(env: Environment) -> Path:
     """Make `total_steps` groups and write them to a file, whose path is returned."""
     path = Path(env.config.data_path_to_save_groups or env.run_dir / "groups.jsonl")
     env.config.include_messages = True  # the file is for readers
-    async with open_run(env) as run:
+    async with open_run(env, "process") as run:
         file = await open_group_file(run, path)
-        background = [asyncio.create_task(run.follow_load())]
+        background = [asyncio.create_task(run.follow_load()), asyncio.create_task(_keep_logging(run))]
+        pace = CountPace(run, env.config.total_steps)
         try:
-            await run.make_groups(CountPace(run, env.config.total_steps), FileSink(run, file), background)
+            async with (
+                tracking(env, f"{env.name}-{run.id}", project=None, group=None),
+                showing(run, "groups", pace.groups, lambda: run.metrics.groups),
+            ):
+                await run.make_groups(pace, FileSink(run, file), background)
+                await _log(run, run.metrics.groups)
         finally:
             await cancel(background)
     return path
@@ -79,15 +88,49 @@ async def process_groups(env: Environment) -> Path:
 async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups."""
     started, (_, tasks) = time.time(), env.tasks()
-    await env.start_wandb()
-    async with open_rollouts(env, Metrics(), len(tasks)) as (rollouts, _):
+    await write_start(env, "evaluate", await conditions_of(env))
+    async with (
+        tracking(env, env.run_dir.name, project=None, group=None),
+        open_rollouts(env, Metrics(), len(tasks)) as (rollouts, _),
+    ):
         following = asyncio.create_task(follow_load(env, rollouts.limiter))
         try:
-            summary = await evaluate(rollouts, tasks, env.config, env.run_dir, about=described(env))
+            with Bar("evaluating") as bar:
+                about = described(env)
+                summary = await evaluate(rollouts, tasks, env.config, env.run_dir, about=about, on_sample=bar.update)
         finally:
             await cancel([following])
         await env.log_evaluation(summary, started)
     return summary
+
+
+@asynccontextmanager
+async def showing(run: Run, what: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
+    """Show how far a run is while the block runs. total: not positive where there is no end."""
+
+    async def show(bar: Bar) -> None:
+        while True:
+            bar.update(done(), run.metrics.line())
+            await asyncio.sleep(1.0)
+
+    with Bar(what, total if total > 0 else None) as bar:
+        task = asyncio.create_task(show(bar))
+        try:
+            yield
+        finally:
+            await cancel([task])
+            bar.update(done(), run.metrics.line())
+
+
+async def _keep_logging(run: Run) -> None:
+    """Log the figures of a run without a trainer now and then, for ever; their step is the number of groups."""
+    while True:
+        await asyncio.sleep(METRICS_S)
+        await _log(run, run.metrics.groups)
+
+
+async def _log(run: Run, step: int) -> None:
+    await run.env.log_step(step, {f"train/{key}": value for key, value in run.metrics.scalars().items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +159,7 @@ class TrainerPace:
         self._run, self._env, self._sender, self._outbox = run, env, sender, outbox
         self.step = sender.answer.starting_step
         total = run.config.total_steps
-        self._total_steps = sender.answer.num_steps if total == -1 else total
+        self.total_steps = sender.answer.num_steps if total == -1 else total
         self._enough: EnvStatus | None = None
         """The answer of the API after which the trainer has had enough: the next one has to say so, too."""
         self.evaluations: set[asyncio.Task[None]] = set()
@@ -133,7 +176,7 @@ class TrainerPace:
         if sender.step != self.step:
             await self._step_to(sender.step)
         queued = sender.status.queue_size
-        if self.step + queued * size // sender.batch_size > self._total_steps:
+        if self.step + queued * size // sender.batch_size > self.total_steps:
             told_before, self._enough = self._enough, sender.status
             return 0 if told_before is None or told_before is sender.status else None
         self._enough = None
@@ -146,12 +189,16 @@ class TrainerPace:
         every = self._run.config.steps_per_eval
         due = every > 0 and step // every > self.step // every
         self.step = step
-        await self._env.log_step(step, {f"train/{key}": value for key, value in self._run.metrics.scalars().items()})
+        await self.log()
         if due and not self.evaluations:
             # Training goes on beside it: cancelled rollouts would be work thrown away.
             evaluation = asyncio.create_task(self._evaluate(step))
             self.evaluations.add(evaluation)
             evaluation.add_done_callback(self.evaluations.discard)
+
+    async def log(self) -> None:
+        """Log the run's figures at the trainer's step."""
+        await _log(self._run, self.step)
 
     async def _evaluate(self, step: int) -> None:
         run, started = self._run, time.time()

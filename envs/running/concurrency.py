@@ -92,6 +92,8 @@ class HillClimb:
 
     limit: int
     most: int
+    why: str = ""
+    """Of the last change, in words."""
     _doubles: bool = True
     _best: float = 0.0
     """Most tokens a second that a rollout got, as a mean since a change."""
@@ -106,6 +108,7 @@ class HillClimb:
         room, where they have not for all that run."""
         if room is not None:
             self._doubles, self._before = False, None
+            self.why = f"requests wait in the inference servers, which have room for {max(0, room)} rollouts"
             self._change(max(self.limit * 4 // 5, min(self.limit, room)), rest=12)
         elif saturated:
             self._looks += 1
@@ -122,9 +125,11 @@ class HillClimb:
         mean = self._tokens_per_s / self._looks
         if mean >= _KEPT * self._best * self.limit:
             self._best = max(self._best, mean / self.limit)
+            self.why = f"each rollout still got its share of {mean:.0f} tokens/s: doubled"
             self._change(2 * self.limit)
         elif self._looks >= _PATIENCE:
             self._doubles = False
+            self.why = f"{mean:.0f} tokens/s are what fewer rollouts would be sampled at the best rate"
             self._change(math.ceil(mean / self._best), rest=12)
 
     def _climb(self) -> None:
@@ -135,15 +140,28 @@ class HillClimb:
             return
         mean = self._tokens_per_s / self._looks
         if self._before is not None and mean < 1.02 * self._before[1]:
-            limit, self._before = self._before[0], None
+            limit, before = self._before
+            self._before = None
+            self.why = f"growing did not help: {mean:.0f} tokens/s, {before:.0f} before"
             self._change(limit, rest=12)
         else:
+            self.why = f"{mean:.0f} tokens/s with {self.limit}; a quarter more is tried"
             self._before = (self.limit, mean)
             self._change(self.limit + max(1, self.limit // 4))
 
     def _change(self, limit: int, *, rest: int = 0) -> None:
         self.limit = max(1, min(self.most, limit))
         self._rest, self._looks, self._tokens_per_s = rest, 0, 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the concurrency limit. t: Unix time. why: in words."""
+
+    t: float
+    before: int
+    limit: int
+    why: str
 
 
 class ConcurrencyLimiter:
@@ -156,6 +174,8 @@ class ConcurrencyLimiter:
 
     def __init__(self, *, start: int, most: int, breaker: CircuitBreaker) -> None:
         self.climb = HillClimb(min(start, most), most)
+        self.changes: deque[Change] = deque(maxlen=100)
+        """Of the limit, until somebody has written them down."""
         self.breaker = breaker
         self.active = 0
         self._most_active = 0
@@ -213,5 +233,6 @@ class ConcurrencyLimiter:
             )
             self._most_active = self.active
             if self.climb.limit != limit:
-                logger.info("up to %d rollouts at the same time from now on", self.climb.limit)
+                logger.info("up to %d rollouts at the same time from now on: %s", self.climb.limit, self.climb.why)
+                self.changes.append(Change(time.time(), limit, self.climb.limit, self.climb.why))
                 self._freed.set()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,16 +56,19 @@ async def evaluate(
     *,
     step: int = 0,
     about: Mapping[str, Any] | None = None,
+    on_sample: Callable[..., None] = lambda done, note, total: None,
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
     Samples of an earlier start are taken over. Rollouts that failed by our fault are left out and counted. about: what
-    is evaluated, see `described`. step: the trainer's. Raises OtherEvaluation, and NothingWorks when no rollout can
+    is evaluated, see `described`. step: the trainer's. on_sample: is told how many samples there are, of what the last
+    one was, and of how many (`total`). Raises OtherEvaluation, and NothingWorks when no rollout can
     succeed.
     """
     about = {**(about or {}), "step": step}
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
     wanted = [(task, number) for number in range(config.eval_samples) for task in tasks]
+    on_sample(len(samples.rewards), "", total=len(wanted))
     left = [(task, number) for task, number in wanted if (task.id, number) not in samples.rewards]
     if len(left) < len(wanted):
         done = len(wanted) - len(left)
@@ -77,6 +80,7 @@ async def evaluate(
         except InfraError:
             return  # counted where it failed; the next start tries again
         await samples.add(task.id, number, rollout.verdict.reward, rollout.id)
+        on_sample(len(samples.rewards), task.id, total=len(wanted))
 
     making = {asyncio.create_task(make(task, number)) for task, number in left}
     try:

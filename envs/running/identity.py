@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -14,23 +15,47 @@ import orjson
 from envs.running.database import RunDirectoryError
 
 
-def is_known(db: sqlite3.Connection, identity: Mapping[str, Any], directory: Path) -> bool:
-    """Return whether a database holds an earlier part of this run, whose identity it keeps. Raises RunDirectoryError
-    when it holds another run: one that differs in a value of `identity`."""
-    known = dict(db.execute("SELECT key, value FROM run WHERE key LIKE 'is:%'"))
-    differs = [
-        f"{key} is {value!r}, it was {json.loads(known['is:' + key])!r}"
-        for key, value in identity.items()
-        if "is:" + key in known and known["is:" + key] != json.dumps(value)
-    ]
-    if differs:
-        raise RunDirectoryError(
-            f"{directory} holds a run that can't be continued with these options: "
-            f"{'; '.join(differs)}. Set them back, or give another --env.run_dir"
-        )
-    for key, value in identity.items():
-        db.execute("INSERT OR IGNORE INTO run VALUES (?, ?)", ("is:" + key, json.dumps(value)))
-    return bool(known)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a directory holds of a run. earlier: whether an earlier start was there. changed: in which conditions this
+    start differs from the one before, a sentence each."""
+
+    earlier: bool
+    changed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Tell whether an earlier start was there."""
+        return self.earlier
+
+
+def is_known(
+    db: sqlite3.Connection,
+    identity: Mapping[str, Any],
+    directory: Path,
+    conditions: Mapping[str, Any],
+    allowed: Collection[str],
+) -> Known:
+    """Return what a database holds of an earlier part of this run, whose identity and conditions it keeps.
+
+    Raises RunDirectoryError when it holds another run: one that differs in a value of `identity`, or in one of
+    `conditions` whose name is not among the `allowed` ones."""
+    known = {key: json.loads(value) for key, value in db.execute("SELECT key, value FROM run WHERE key LIKE 'is:%'")}
+    values = {**conditions, **identity}
+    differs = {
+        name: f"{name} is {value!r}, it was {known['is:' + name]!r}"
+        for name, value in values.items()
+        if "is:" + name in known and json.dumps(known["is:" + name]) != json.dumps(value)
+    }
+    refused = [name for name in differs if name in identity or name not in allowed]
+    if refused:
+        said = "; ".join(differs[name] for name in refused)
+        remedy = "Set them back, or give another --env.run_dir"
+        if free := [name for name in refused if name not in identity]:
+            remedy += f"; --env.allow_change {','.join(free)} goes on all the same"
+        raise RunDirectoryError(f"{directory} holds a run that can't be continued with these options: {said}. {remedy}")
+    for name, value in values.items():
+        db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", ("is:" + name, json.dumps(value)))
+    return Known(bool(known), tuple(differs.values()))
 
 
 def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:

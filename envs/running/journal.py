@@ -18,7 +18,7 @@ import sqlite3
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import Any, Self, TypeVar
 
 from envs.records.disk import may_pass
 from envs.running.database import RunDirectoryError, open_database, read_database, suspect
-from envs.running.identity import is_known, name_run
+from envs.running.identity import Known, is_known, name_run
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +90,12 @@ class Journal:
 
     # The run
 
-    async def identify(self, identity: Mapping[str, Any]) -> bool:
-        """Return whether the directory holds an earlier part of this run. Raises RunDirectoryError when it
-        holds another run: one that differs in a value of `identity`."""
-        return await self.write(lambda db: is_known(db, identity, self.path.parent))
+    async def identify(
+        self, identity: Mapping[str, Any], conditions: Mapping[str, Any] | None = None, allowed: Collection[str] = ()
+    ) -> Known:
+        """Return what the directory holds of an earlier part of this run. Raises RunDirectoryError when it holds
+        another run: one that differs in a value of `identity`, or of `conditions` where that is not `allowed`."""
+        return await self.write(lambda db: is_known(db, identity, self.path.parent, conditions or {}, allowed))
 
     async def run_id(self) -> str:
         """Return the id of the run, which it has from its first start."""

@@ -79,8 +79,10 @@ def _refusal(error: BaseException) -> bool:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
-    while found is not None:
+    seen: set[int] = set()
+    while found is not None and id(found) not in seen:  # one may be its own cause
         yield found
+        seen.add(id(found))
         found = found.__cause__
 
 

@@ -152,5 +152,6 @@ def _read_members(run_dir: Path, left: Unfinished, task: Task) -> dict[int, Roll
         except (OSError, ValueError) as error:
             logger.warning("a rollout of task %s is made again: %s", task.id, error)
             continue
-        found[member] = Rollout(saved.id, task, saved.result, saved.verdict, saved.reward, saved.seat, saved.timings_s)
+        kept = (saved.verdict, saved.reward, saved.seat, saved.timings_s, saved.work)
+        found[member] = Rollout(saved.id, task, saved.result, *kept)
     return found

@@ -21,6 +21,7 @@ import logging
 import re
 from array import array
 from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -59,10 +60,9 @@ class TurnRecording:
         """What was told before that holds times, by the number of the call."""
         self._told: dict[str, str] = {}
         """The same of this attempt, since the last turn."""
-        self._asked: list[int] = []
-        """The prompt whose reply is not taken in yet."""
-        self._turn: dict[str, Any] | None = None
-        """The turn that is journalled once its reply is taken in; None where it was before."""
+        self._turns: dict[int, tuple[list[int], dict[str, Any]]] = {}
+        """Prompts and turns that are journalled once their replies are taken in, by the id of the reply's list. A
+        rollout may have several conversations at once."""
         self._repeated = self._new = 0
         """Replies of this attempt that were given again, and new ones that were taken in."""
         self._waiting = False
@@ -90,10 +90,10 @@ class TurnRecording:
         await self._journal.forget_turns(*self._key)
 
     def _clear(self) -> None:
-        self._known, self._calls, self._asked, self._turn = [], 0, [], None
+        self._known, self._calls = [], 0
         self._repeated, self._new, self._waiting = 0, 0, False
         self._digest = hashlib.blake2b(digest_size=16)
-        for table in (self._answers, self._timed, self._told):
+        for table in (self._answers, self._timed, self._told, self._turns):
             table.clear()
 
     def serving(self, route: Route) -> RecordedServer:
@@ -123,7 +123,6 @@ class TurnRecording:
             return None
         self._told.clear()
         self._repeated += 1
-        self._turn = None
         answer = found.popleft()
         again = Answer((prompt, *answer[1:]))
         again.versions = answer.versions
@@ -132,7 +131,7 @@ class TurnRecording:
     def asking(self, prompt: list[int], options: dict[str, Any]) -> None:
         """Note that a server is asked for the reply to this prompt."""
         self._name(prompt, options)  # which takes in the prompt
-        self._turn, self._waiting = None, True
+        self._waiting = True
 
     def refused(self) -> None:
         """Note that the servers would not answer what they were asked last."""
@@ -145,8 +144,7 @@ class TurnRecording:
         if seen != prompt or not len(replies) == len(logprobs) == len(reasons) == 1:
             return  # not to be trained on, and so not to be repeated
         (version,) = getattr(answer, "versions", [None])
-        self._asked = prompt
-        self._turn = {
+        turn = {
             "key": self._name(prompt, options),
             "added": prompt[self._kept :],
             "ids": replies[0],
@@ -155,17 +153,20 @@ class TurnRecording:
             "version": version,
             "timed": dict(self._told),
         }
+        self._turns[id(replies[0])] = prompt, turn
 
-    def accept(self) -> None:
-        """Journal the turn whose reply came last: the conversation has taken it in."""
-        if self._turn is None:
+    def accept(self, ids: Sequence[int]) -> None:
+        """Journal the turn with this reply: its conversation has taken it in. One that was given again stands there
+        already."""
+        prompt, turn = self._turns.pop(id(ids), ([], None))
+        if turn is None:
             return
-        ids = self._turn["ids"]
-        self._digest.update(array("q", ids))
-        self._known = [*self._asked, *ids]
-        self._journal.add_turn(*self._key, orjson.dumps(self._turn))
+        if prompt is self._known:
+            self._digest.update(array("q", ids))
+            self._known = [*prompt, *ids]
+        self._journal.add_turn(*self._key, orjson.dumps(turn))
         self._told.clear()
-        self._turn, self._waiting = None, False
+        self._waiting = False
         self._new += 1
 
     def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
@@ -223,6 +224,6 @@ class RecordedServer(TokenServer):
             recording.received(prompt, options, answer)
         return answer
 
-    def accept(self) -> None:
-        """Keep the last reply: the conversation has taken it in."""
-        self._recording.accept()
+    def accept(self, ids: Sequence[int]) -> None:
+        """Keep this reply: the conversation has taken it in."""
+        self._recording.accept(ids)

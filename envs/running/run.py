@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
+
+import orjson
 
 from atropos_agent.engines.load import Load
 from envs.config import AgentEnvConfig
 from envs.delivery.rows import Origin, ScoredGroup, score_group
+from envs.records import timeline
 from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
@@ -21,17 +25,21 @@ from envs.records.read import read_newest
 from envs.records.redaction import Redactor
 from envs.records.report import write_report
 from envs.records.stats import EvalSummary
+from envs.records.tracking import Tracked, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
 from envs.running.failures import FailureLog
 from envs.running.group import UNMADE, Group, count_states
 from envs.running.journal import Journal
+from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
+from envs.running.starts import conditions_of, write_start
 from envs.running.stopping import Stopping
+from envs.running.telemetry import open_telemetry
 from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import Attempts, LocalWorker
-from envs.types import Failure, InfraError, Rollout, Seat, Task
+from envs.types import Failure, GroupState, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -44,6 +52,8 @@ LOAD_S = 10.0
 
 PAGE = 2000
 """Rollouts on the page that is written when a run ends, at most."""
+
+TOKENIZER_FILE = "tokenizer.json"
 
 METRICS_S = 10.0
 """How often `metrics.json` is written beside the ends of groups, in seconds."""
@@ -69,6 +79,7 @@ class Environment(Attempts, Protocol):
     """What a run needs of an environment; see `AgentEnv`, which has it.
 
     redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
+    trackers: where figures are logged.
     """
 
     name: ClassVar[str]
@@ -76,6 +87,7 @@ class Environment(Attempts, Protocol):
     run_dir: Path
     redactor: Redactor
     stopping: Stopping
+    trackers: Trackers
 
     @property
     def config(self) -> AgentEnvConfig:
@@ -104,12 +116,13 @@ class Environment(Attempts, Protocol):
         """Begin what takes long for a task: it is drawn next."""
         ...
 
-    async def start_wandb(self) -> None:
-        """Open W&B, if that is wanted, where there is no trainer API that knows the project."""
+    async def log_step(self, step: int, values: Mapping[str, float]) -> None:
+        """Log figures of a trainer's step where they are tracked."""
         ...
 
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation to W&B, and write it where atroposlib keeps them, if that is wanted. started: Unix time."""
+        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
+        started: Unix time."""
         ...
 
 
@@ -225,9 +238,32 @@ class Run:
         while True:
             try:
                 await self.save_metrics()
+                await self.save_timeline()
             except OSError as error:
                 logger.error("metrics.json is not written: %s", error)
             await asyncio.sleep(METRICS_S)
+
+    async def save_timeline(self) -> None:
+        """Write how the run stands now, and the changes of the concurrency limit, to `timeline.jsonl`."""
+        packets = "SELECT state, count(*) FROM packets GROUP BY state"
+        limiter, counted = self.rollouts.limiter, self.metrics
+        now = {
+            "t": time.time(),
+            "step": max(map(int, counted.sign_rates), default=0),
+            "limit": limiter.limit,
+            "active": limiter.active,
+            "working": counted.states.get(GroupState.WORKING, 0),
+            "outbox": await self.journal.read(lambda db: dict(db.execute(packets).fetchall())),
+            "rollouts": counted.rollouts,
+            "sampled": counted.tokens_sampled,
+        }
+        changes = [asdict(limiter.changes.popleft()) for _ in range(len(limiter.changes))]
+        try:
+            await finish(asyncio.to_thread(timeline.append, self.env.run_dir, [*changes, now]))
+        except OSError as error:
+            if not may_pass(error):
+                raise
+            logger.error("%s: %s; this line of it is left out", timeline.FILE_NAME, error)
 
     async def save_metrics(self) -> None:
         """Write `metrics.json`."""
@@ -288,16 +324,22 @@ async def follow_load(env: Environment, limiter: ConcurrencyLimiter) -> None:
 
 
 @asynccontextmanager
-async def open_run(env: Environment) -> AsyncIterator[Run]:
+async def open_run(env: Environment, command: str = "serve") -> AsyncIterator[Run]:
     """Open a run in the environment's directory, or go on with the one that an earlier start began there.
 
-    Raises RunDirectoryError, BadTask, and what the environment's `setup` raises."""
+    command: what it is opened for, which is written down. Raises RunDirectoryError, BadTask, and what the
+    environment's `setup` raises."""
     config = env.config
     train, evaluate = env.tasks()
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
-        metrics = await _continued(env.run_dir, journal) if await journal.identify(identity) else Metrics()
+        under = await conditions_of(env)
+        known = await journal.identify(identity, under, config.allow_change)
+        for change in known.changed:
+            logger.warning("this start goes on under other conditions than the one before: %s", change)
+        metrics = await _continued(env.run_dir, journal) if known else Metrics()
         run_id = await journal.run_id()
+        await write_start(env, command, under, run_id=run_id, changed=known.changed)
         async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
             queue = await TaskQueue.open(
                 journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
@@ -309,6 +351,7 @@ async def open_run(env: Environment) -> AsyncIterator[Run]:
             finally:
                 await cancel([keeping])
                 await run.save_metrics()
+                await run.save_timeline()
 
 
 @asynccontextmanager
@@ -320,6 +363,9 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
     limiter = ConcurrencyLimiter(start=START_ROLLOUTS, most=config.max_concurrent_rollouts, breaker=breaker)
     failures = FailureLog(env.run_dir / "quarantined.jsonl", metrics, breaker, env.redactor, tasks)
     async with AsyncExitStack() as stack:
+        about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": env.run_dir.name}
+        await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))
+        await stack.enter_async_context(serving_metrics(config.prometheus, metrics, {"environment": env.name}))
         watch = await stack.enter_async_context(LoopWatch())
         writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
         for server in env.servers:
@@ -329,11 +375,41 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
         gc.freeze()
         stack.callback(gc.unfreeze)
         worker = LocalWorker(env, config, watch)
+        await asyncio.to_thread(_keep_tokenizer, env)
         try:
             yield Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts), watch
         finally:
             await write_metrics(env, metrics, limiter, watch)
             await asyncio.to_thread(_write_page, env)
+
+
+@asynccontextmanager
+async def tracking(env: Environment, name: str, *, project: str | None, group: str | None) -> AsyncIterator[None]:
+    """Log the environment's figures, in this block, where that is wanted. name, project, group: under which they are
+    found; a project of the environment's own where it is None."""
+    config = env.config
+    options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
+    named = project or f"atropos-agent-{env.name}"
+    tracked = Tracked(named, config.wandb_name or name, env.run_dir, options, group)
+    env.trackers = await asyncio.to_thread(Trackers.open, config.trackers, tracked)
+    try:
+        yield
+    finally:
+        await finish(asyncio.to_thread(env.trackers.close))
+        env.trackers = Trackers({})
+
+
+def _keep_tokenizer(env: Environment) -> None:
+    """Write the tokenizer into the run's directory, so that tokens can be shown as text anywhere, if there is room."""
+    fast, path = getattr(env.tokenizer, "backend_tokenizer", None), env.run_dir / TOKENIZER_FILE
+    if fast is None or not env.carries_tokens or path.exists():
+        return
+    try:
+        replace_file(path, fast.to_str().encode())
+    except OSError as error:
+        if not may_pass(error):
+            raise
+        logger.error("%s: %s; it is not written", path, error)
 
 
 async def _set_up(env: Environment) -> AsyncExitStack:

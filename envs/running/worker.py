@@ -12,9 +12,11 @@ import time
 import uuid
 from typing import Protocol
 
+from atropos_agent import tracing
 from atropos_agent.types import StopReason
 from envs.config import AgentEnvConfig
 from envs.running.failures import attribute
+from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
 from envs.types import VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
 
@@ -52,6 +54,13 @@ class LocalWorker:
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
         """See `Worker`."""
+        with rollout_span(task, seat, self._config.agent) as told:
+            rollout = await self._run(task, seat)
+            reward, verdict = rollout.reward.value, rollout.verdict.reward
+            tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
+        return rollout
+
+    async def _run(self, task: Task, seat: Seat) -> Rollout:
         started, runner = time.monotonic(), asyncio.current_task()
         seconds = self._config.rollout_timeout_s + task.hidden.timeout_s + self._config.overtime_s
         try:
@@ -71,7 +80,8 @@ class LocalWorker:
                 raise InfraError(Failure.ENVIRONMENT, what) from error
             raise attribute(error) from error
         timings = {**outcome.timings_s, "total": time.monotonic() - started}
-        return Rollout(uuid.uuid4().hex, task, outcome.result, outcome.verdict, reward, seat, timings)
+        name = uuid.uuid4().hex
+        return Rollout(name, task, outcome.result, outcome.verdict, reward, seat, timings, outcome.work)
 
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:

@@ -20,9 +20,13 @@ python -m envs.swe COMMAND [OPTIONS]
   evaluate   attempt every evaluation task; pass@k with standard errors
   doctor     is everything there, and would training be right? A certificate, also with --json
   demo       everything at once, on this machine: engine, trainer API, environment, a stand-in trainer
+  agents     agents side by side, from evaluations: `agents RUN_DIR RUN_DIR…`
+  export     a run's rollouts as Parquet, a dataset, JSON lines or triplets: `export RUN OUT`
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
+  rejudge    score a run's rollouts anew, without a model: other tests, rewards or verifiers
   tasks      `tasks check FOLDER`, `tasks forge PACKAGE...`, `tasks convert FORMAT SOURCE`
+  view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo
 
 COMMAND --help shows the options of each.
@@ -31,10 +35,14 @@ COMMAND --help shows the options of each.
 COMMANDS = ("serve", "process", "evaluate")
 
 MODULES = {
+    "agents": "envs.agents.table",
     "demo": "envs.lab.demo",
+    "export": "envs.records.exporting",
     "groups": "envs.running.groups",
     "learn": "envs.lab.learn",
+    "rejudge": "envs.swe.rejudge",
     "tasks": "envs.swe.tasks",
+    "view": "envs.viewer.command",
     "warmstart": "envs.lab.warm_start",
 }
 """Commands that are modules of their own, each with a `main`."""

@@ -51,6 +51,18 @@ class SWEEnvConfig(AgentEnvConfig):
     sandbox: str = Field(
         default="docker", description="What makes the sandboxes: docker, or package.module:factory of a backend"
     )
+    keep_work_mb: float = Field(
+        default=1.0,
+        ge=0,
+        le=128,
+        description="Size, compressed, up to which what an agent made is saved with its rollout, so that `rejudge` can "
+        "judge it again; 0 saves none",
+    )
+    hosts: str | None = Field(
+        default=None,
+        description="Docker hosts to make the sandboxes on, such as ssh://a,ssh://b or a YAML file; this machine's "
+        "Docker daemon when not given (docs/hosts.md)",
+    )
     base_image: str | None = Field(
         default=None, description="Image that replaces the one in the tasks' `FROM`, where theirs can't be pulled"
     )
@@ -62,4 +74,9 @@ class SWEEnvConfig(AgentEnvConfig):
     sandbox_runtime: str | None = Field(
         default=None,
         description="What runs the containers, such as runsc (gVisor); empty for the Docker daemon's default",
+    )
+    sandbox_starter: Literal["docker", "crun"] | None = Field(
+        default=None,
+        description="What starts them: docker for the Docker daemon, crun past it, which costs less; empty for crun "
+        "where that is possible (`doctor` says so), and else docker",
     )

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import asdict
 from pathlib import Path
 
+from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.engines.protocols import open_server
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.types import EngineError
+from envs.agents.examine import examine_agent
+from envs.agents.foreign import ForeignAgent
+from envs.agents.named import find_agent
+from envs.base import AGENTS
 from envs.checks import Check, Status
+from envs.judging.specs import agent_spec
+from envs.options import EngineConfig, UsageError, load_tokenizer
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
-from envs.types import BadTask
+from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
+from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
+from sandboxes.fleet import FleetBackend, measure, read_hosts
+from sandboxes.registry import load_backend
 
 GIB = 2**30
+CLOCK_S = 5.0
+"""By which a host's clock may differ from ours before that is worth a note: builds compare times."""
 
 
-async def surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
-    """Check tasks, the Docker daemon, the images that the tasks name, and disk space."""
+async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = ()) -> AsyncIterator[Check]:
+    """Check tasks, the Docker daemon, the images that the tasks name, disk space, and an agent that isn't ours."""
     try:
         train, evaluate = SWEEnv.load_tasks(config)
     except BadTask as error:
@@ -25,9 +42,15 @@ async def surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
         return
     count = {"train": len(train), "evaluate": len(evaluate)}
     yield Check("tasks", Status.OK, f"{len(train)} to train on, {len(evaluate)} to evaluate on", count)
+    if config.hosts:
+        async for check in _hosts(config, next((task for task in train if not task.steps), train[0])):
+            yield check
+        yield _disk(Path(config.run_dir or "runs"))
+        return
     try:
         async with connect() as docker:
             info = await docker.system.info()
+            crun = find_crun(docker, info, config.sandbox_runtime)
             wanted = {task.image for task in train if task.image}
             here = {tag for image in await docker.images.list() for tag in image.get("RepoTags") or ()}
     except (SandboxError, OSError) as error:
@@ -39,6 +62,7 @@ async def surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
         f"Docker {info['ServerVersion']}, {info['NCPU']} CPUs, {info['MemTotal'] / GIB:.0f} GiB",
         {"version": info["ServerVersion"], "cpus": info["NCPU"], "memory": info["MemTotal"]},
     )
+    yield _starter(config, crun)
     missing = sorted(name for name in wanted if name not in here and f"{name}:latest" not in here)
     built = sum(task.context is not None for task in train)
     if missing:
@@ -47,6 +71,69 @@ async def surroundings(config: SWEEnvConfig) -> AsyncIterator[Check]:
     else:
         yield Check("images", Status.OK, f"{len(wanted)} named and here, {built} built from the tasks' Dockerfiles")
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
+    agent = find_agent(config.agent, AGENTS)
+    if isinstance(agent, ForeignAgent) and engines:
+        async for check in _agent(agent, config, engines[0], train[0]):
+            yield check
+
+
+async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task) -> AsyncIterator[Check]:
+    """Check a foreign agent with an inference server's template, in a task's sandbox."""
+    async with open_server(engine) as server:
+        try:
+            if not isinstance(server, CompletionsServer):
+                raise ValueError("its inference server gives no token ids")
+            await server.connect()
+            tokenizer = load_tokenizer(config.tokenizer_name or server.root or engine.model_name)
+            fitted = FittedFormat.of(config.tool_format, config.chat_template(tokenizer), config.tool_role)
+        except (EngineError, UsageError, ValueError) as error:
+            yield Check("agent", Status.WRONG, f"{agent.name} was not tried: {error}")
+            return
+    budgets = config.agent_config(max_total_tokens=config.max_token_length)
+    async with load_backend(config.sandbox, base_image=config.base_image, runtime=config.sandbox_runtime) as backend:
+        image = await backend.ensure_image(task.image, task.context)
+        async for check in examine_agent(agent, backend, agent_spec(task, image), fitted, budgets):
+            yield check
+
+
+def _starter(config: SWEEnvConfig, crun: Path | Obstacle) -> Check:
+    """Say what starts sandboxes, and why not crun."""
+    if config.sandbox_starter == "docker":
+        return Check("started by", Status.OK, "the Docker daemon, as --env.sandbox_starter says", {"starter": "docker"})
+    if isinstance(crun, Path):
+        return Check("started by", Status.OK, f"{crun}, past the Docker daemon", {"starter": "crun"})
+    status = Status.WRONG if config.sandbox_starter == "crun" else Status.NOTE
+    text = f"the Docker daemon, which takes ten times as long: {crun.why}"
+    return Check("started by", status, text, {"starter": "docker", "why": crun.why})
+
+
+async def _hosts(config: SWEEnvConfig, task: Task) -> AsyncIterator[Check]:
+    """Measure each Docker host, by a sandbox of a task's image."""
+    async with AsyncExitStack() as stack:
+        try:
+            fleet = await stack.enter_async_context(
+                FleetBackend(
+                    read_hosts(config.hosts or ""), base_image=config.base_image, runtime=config.sandbox_runtime
+                )
+            )
+        except (SandboxError, ValueError) as error:
+            yield Check("sandboxes", Status.WRONG, str(error))
+            return
+        for member in fleet.members:
+            name = f"host {member.host.url}"
+            try:
+                image = await fleet.ensure_image(task.image, task.context)
+                await fleet.provide(member, image)
+                found = await measure(member.backend, image)
+            except (SandboxError, OSError) as error:
+                yield Check(name, Status.NOTE, f"can't be used for now: {error}")
+                continue
+            text = (
+                f"{found.processors} CPUs, {found.memory_mb / 1024:.0f} GiB, {found.sandboxes} containers; "
+                f"first command after {found.first_s:.2f} s, then {1000 * found.command_s:.1f} ms each; "
+                f"clock {found.clock_s:+.1f} s"
+            )
+            yield Check(name, Status.OK if abs(found.clock_s) < CLOCK_S else Status.NOTE, text, asdict(found))
 
 
 def _disk(*places: Path) -> Check:

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.tracing import opening, span
 from atropos_agent.types import AgentResult
-from envs.base import AgentEnv
-from envs.judging.changes import collect_changes
+from envs.agents.foreign import ForeignAgent
+from envs.agents.guests import Guest, Guests
+from envs.agents.named import find_agent
+from envs.agents.watched import WatchedSession
+from envs.base import AGENTS, AgentEnv
+from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, joined, work_in_steps
+from envs.judging.stored import packed
 from envs.judging.verifier import open_verifier
 from envs.rewards import shaped
+from envs.running.telemetry import traced
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import BadTasks, Failure, InfraError, Outcome, Reward, Seat, Task
-from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.base import Backend, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker import PoolLimits
+from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
+from sandboxes.fleet import Host, read_hosts
 from sandboxes.registry import load_backend, named_factory
 from tools import ToolRegistry, check_names, default_tools
 
@@ -41,8 +52,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     @classmethod
     def load_tasks(cls, config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
-        tasks = _load(config.tasks, config.manifest, config.bad_tasks)
-        others = _load(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
+        tasks = load_source(config.tasks, config.manifest, config.bad_tasks)
+        others = load_source(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
             tasks, others = split(tasks, config.eval_share, config.seed)
         train = shard(tagged(tasks, config.tags, "tags", without=config.skip_tags), config.shard, config.seed)
@@ -62,20 +73,27 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         try:
             named_factory(config.sandbox)
             if config.sandbox == "docker":
-                await _check_daemon(config.sandbox_runtime)
+                await _check_daemons(config)
         except (SandboxError, ValueError) as error:
             problems.append(error)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
+
+    @classmethod
+    def find_agent(cls, name: str) -> type[AtroposAgent]:
+        found = find_agent(name, AGENTS)
+        return AtroposAgent if isinstance(found, ForeignAgent) else found
 
     def make_backend(self) -> Backend:
         """Return what makes the sandboxes."""
         warm = self.config.warm_sandboxes
         return load_backend(
             self.config.sandbox,
+            hosts=self.config.hosts,
             base_image=self.config.base_image,
             pool=PoolLimits(each=warm) if warm else None,
             runtime=self.config.sandbox_runtime,
+            starter=self.config.sandbox_starter,
         )
 
     def make_tools(self, sandbox: Sandbox) -> ToolRegistry:
@@ -84,7 +102,10 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     async def setup(self, resources: AsyncExitStack) -> None:
         self.backend = await resources.enter_async_context(self.make_backend())
-        self.prefetch = await resources.enter_async_context(Prefetch(self.backend, self.config.warm_sandboxes))
+        agent = find_agent(self.config.agent, AGENTS)
+        self.guests = Guests(agent, self.backend) if isinstance(agent, ForeignAgent) else None
+        prefetch = Prefetch(self.backend, self.config.warm_sandboxes, self._complete)
+        self.prefetch = await resources.enter_async_context(prefetch)
         self.starts = StartTrees(self.backend)
 
     def expect(self, task: Task) -> None:
@@ -96,55 +117,100 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return shaped(outcome.verdict, outcome.result, self.config.shaping)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        image = await self.backend.ensure_image(task.image, task.context)
+        with span("sandbox image"):
+            image = await self.backend.ensure_image(task.image, task.context)
         if task.steps:
             return await self._attempt_steps(task, seat, image)
-        start = await self.starts.get(task, image)
+        with span("sandbox start tree"):
+            start = await self.starts.get(task, image)
         began = time.monotonic()
-        async with open_verifier(self.backend, task, image) as verify:
-            async with self.backend.open(agent_spec(task, image)) as sandbox:
+        spec, guest = await self._invited(agent_spec(task, image))
+        async with opening("verifier", open_verifier(self.backend, task, image)) as verify:
+            async with opening("sandbox", self.backend.open(spec)) as sandbox:
                 opened = time.monotonic()
-                result = await self._work(task, seat, sandbox, self.config.rollout_timeout_s)
+                result = await self._work(task, seat, traced(sandbox), self.config.rollout_timeout_s, guest)
                 worked = time.monotonic()
-                changes = await collect_changes(sandbox, start, task.hidden.protected)
-            verdict = with_signs(await verify(changes), result, changes)
+                with span("sandbox changes"):
+                    changes = await collect_changes(sandbox, start, task.hidden.protected)
+            with span("verifier"):
+                verdict = with_signs(await verify(changes), result, changes)
         timings = {"open": opened - began, "agent": worked - opened, "verifier": time.monotonic() - worked}
-        return Outcome(result, verdict, timings)
+        return Outcome(result, verdict, timings, await self._kept([changes]))
 
     async def _attempt_steps(self, task: Task, seat: Seat, image: str) -> Outcome:
         """Work on a task's steps, one after the other, within the time of one rollout."""
         began, worked_s = time.monotonic(), 0.0
+        spec, guest = await self._invited(agent_spec(task, image))
 
         async def work(part: Task, sandbox: Sandbox) -> AgentResult:
             nonlocal worked_s
             started = time.monotonic()
             left = max(1.0, self.config.rollout_timeout_s - worked_s)
-            result = await self._work(part, seat, sandbox, left)
+            result = await self._work(part, seat, traced(sandbox), left, guest)
             worked_s += time.monotonic() - started
             return result
 
-        done, problem = await work_in_steps(self.backend, self.starts, task, image, work)
+        done, problem = await work_in_steps(self.backend, self.starts, task, image, work, spec)
         verdicts = [with_signs(step.verdict, step.worked, step.changes) for step in done]
         if not done:
             raise InfraError(Failure.TASK, "" if problem is None else problem.explanation)
         verdict = combined(task, verdicts if problem is None else [*verdicts, problem])
         timings = {"agent": worked_s, "verifier": time.monotonic() - began - worked_s}
-        return Outcome(joined([step.worked for step in done]), verdict, timings)
+        # A step that could not be begun counts, when it is judged again, as it does now.
+        begun = [] if problem is None else [Changes(problem=problem.explanation)]
+        kept = await self._kept([*(step.changes for step in done), *begun])
+        return Outcome(joined([step.worked for step in done]), verdict, timings, kept)
 
-    async def _work(self, task: Task, seat: Seat, sandbox: Sandbox, seconds: float) -> AgentResult:
-        """Let an agent work in a sandbox. seconds: the most that it may take."""
-        agent = self.agent(
-            seat,
-            self.make_tools(sandbox),
-            working_dir=sandbox.workdir,
-            max_seconds=seconds if task.timeout_s is None else min(seconds, task.timeout_s),
-        )
-        return await agent.run(task.instruction)
+    async def _kept(self, parts: Sequence[Changes]) -> tuple[Mapping[str, Any], ...]:
+        """Return what is kept of the changes of a task's parts."""
+        most = int(self.config.keep_work_mb * 2**20)
+        return tuple([await asyncio.to_thread(packed, changes, most) for changes in parts]) if most else ()
+
+    async def _invited(self, spec: SandboxSpec) -> tuple[SandboxSpec, Guest | None]:
+        """Return what the agent's sandbox is made of, and the agent where it isn't ours."""
+        if self.guests is None:
+            return spec, None
+        guest = await self.guests.invite(spec)
+        return guest.spec, guest
+
+    async def _complete(self, spec: SandboxSpec) -> SandboxSpec:
+        return (await self._invited(spec))[0]
+
+    async def _work(self, task: Task, seat: Seat, sandbox: Sandbox, seconds: float, guest: Guest | None) -> AgentResult:
+        """Let an agent work in a sandbox. seconds: the most that it may take. guest: the agent where it isn't ours."""
+        most = seconds if task.timeout_s is None else min(seconds, task.timeout_s)
+        if guest is None:
+            agent = self.agent(seat, self.make_tools(sandbox), working_dir=sandbox.workdir, max_seconds=most)
+            return await agent.run(task.instruction)
+        budgets, split = self._sampling(seat, {"max_seconds": most})
+        server = self._serving(seat)
+        async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
+            return await guest.work(session, sandbox, task.instruction)
 
 
-async def _check_daemon(runtime: str | None) -> None:
-    """Check that a Docker daemon answers and knows the runtime. Raises SandboxError and ValueError with the remedy."""
-    async with connect() as docker:
+async def _check_daemons(config: SWEEnvConfig) -> None:
+    """Check that a Docker daemon answers, of several at least one, and that those that do can do what is asked for.
+    Raises SandboxError and ValueError with the remedy."""
+    if config.hosts is None:
+        await _check_daemon(Host(""), config)
+        return
+    checks = [_check_daemon(host, config) for host in read_hosts(config.hosts)]
+    found = await asyncio.gather(*checks, return_exceptions=True)
+    problems = [error for error in found if isinstance(error, BaseException)]
+    for error in problems:
+        if len(problems) == len(found) or not isinstance(error, SandboxError):
+            raise error
+
+
+async def _check_daemon(host: Host, config: SWEEnvConfig) -> None:
+    """Check that a Docker daemon answers and knows the runtime, and that crun can be used where it is asked for.
+    host: this machine's where its url is empty."""
+    runtime = config.sandbox_runtime
+    async with connect(host.url or None, host.certificates) as docker:
+        if config.sandbox_starter == "crun":
+            found = find_crun(docker, await docker.system.info(), runtime)
+            if isinstance(found, Obstacle):
+                raise ValueError(f"--env.sandbox_starter crun: {found.why}; leave that away for the Docker daemon")
         if runtime is None or "." in runtime or "/" in runtime:  # of containerd, which need not be registered
             return
         known = sorted((await docker.system.info()).get("Runtimes") or ())
@@ -155,7 +221,9 @@ async def _check_daemon(runtime: str | None) -> None:
         )
 
 
-def _load(source: str, manifest: Path | None, bad: str) -> list[Task]:
+def load_source(source: str, manifest: Path | None, bad: str) -> list[Task]:
+    """Return the tasks of a folder, or of the starter pack, that are sound. bad: "skip" leaves out and lists the
+    others, "refuse" raises BadTasks."""
     folder = STARTER if source == "starter" else Path(source).expanduser()
     try:
         tasks = load_tasks(folder)

@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
-from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
+from envs.records.progress import Bar
 from envs.swe import STARTER
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
@@ -25,28 +24,15 @@ from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.arguments import Parser, count
 from sandboxes.base import SandboxError
-from sandboxes.docker import DockerBackend
+from sandboxes.fleet import read_hosts
+from sandboxes.registry import docker_backend
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _SKIP_BAD = "leave out what can't be used, and say what and why"
-_COLUMNS = (MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-
+_HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, instead of this machine's daemon"
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
-
-
-class _Progress(Progress):
-    """Progress: in a terminal as bars, elsewhere as a line for each step."""
-
-    def __init__(self) -> None:
-        super().__init__(*_COLUMNS, console=Console(stderr=True))
-
-    def update(self, task_id: TaskID, *, advance: float | None = None, **changes: Any) -> None:
-        super().update(task_id, advance=advance, **changes)
-        task = self.tasks[task_id]
-        if advance and not self.console.is_terminal:
-            print(f"{task.completed:.0f}/{task.total:.0f} {task.description}", file=sys.stderr, flush=True)
 
 
 def main(argv: list[str]) -> int:
@@ -79,6 +65,7 @@ def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     check.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     check.add_argument("--again", action="store_true", help="check all, whatever the manifest says")
     check.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+    check.add_argument("--hosts", type=_hosts, help=_HOSTS)
 
 
 def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -91,6 +78,7 @@ def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
     forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
     forging.add_argument("--cache", type=Path, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
+    forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
 
 
@@ -101,11 +89,22 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
     converting.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the task directories go")
     converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
+    converting.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
+    converting.add_argument("--hosts", type=_hosts, help=_HOSTS)
     converting.add_argument(
         "--printed-results",
         action="store_true",
         help="also rows whose tests only print their results, which what they test could do too (docs/reward.md)",
     )
+
+
+def _hosts(text: str) -> str:
+    """Return what names Docker hosts."""
+    try:
+        read_hosts(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
 
 
 def _check_command(options: argparse.Namespace) -> int:
@@ -121,11 +120,11 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
     path = options.manifest or (None if starter else Path(options.folder) / NAME)
-    kept = read_manifest(path) if path is not None and path.is_file() and not options.again else {}
+    kept = {} if options.again else _kept(path)
     chosen = [task for task in tasks if not options.only or set(options.only) & set(task.tags)]
-    async with DockerBackend(base_image=options.base_image) as backend:
-        with _Progress() as progress:
-            show = _noting(progress, len(chosen), path, kept)
+    async with docker_backend(options.hosts, base_image=options.base_image) as backend:
+        with Bar("checking", len(chosen)) as bar:
+            show = _noting(bar, path, kept)
             return await check_tasks(
                 backend,
                 chosen,
@@ -134,6 +133,11 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
                 known=dict(kept),
                 on_result=show,
             )
+
+
+def _kept(path: Path | None) -> dict[str, CheckResult]:
+    """Return what earlier checks saw. Raises BadTask where that can't be read."""
+    return read_manifest(path) if path is not None and path.is_file() else {}
 
 
 def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
@@ -145,17 +149,14 @@ def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
     return error.usable
 
 
-def _noting(
-    progress: Progress, total: int, path: Path | None, kept: dict[str, CheckResult]
-) -> Callable[[CheckResult], None]:
+def _noting(bar: Bar, path: Path | None, kept: dict[str, CheckResult]) -> Callable[[CheckResult], None]:
     """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there."""
-    bar = progress.add_task("checking", total=total)
 
     def note(result: CheckResult) -> None:
         kept[result.task_id] = result
         if path is not None:  # after each, so that an interrupted check goes on from there
             write_manifest(path, kept.values())
-        progress.update(bar, advance=1, description=f"{result.task_id}: {'ok' if result.ok else 'FAILED'}")
+        bar.advance(f"{result.task_id}: {'ok' if result.ok else 'FAILED'}")
 
     return note
 
@@ -170,8 +171,19 @@ def _convert_command(options: argparse.Namespace) -> int:
         tasks = load(options.source, options.out)
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
-    Console().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
-    return 0
+    if not options.check:
+        Console().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
+        return 0
+    results = asyncio.run(_check_converted(tasks, options.out / NAME, options.hosts))
+    Console().print(render(results))
+    return 0 if all(result.ok for result in results) else 1
+
+
+async def _check_converted(tasks: list[Task], path: Path, hosts: str | None) -> list[CheckResult]:
+    kept = _kept(path)
+    async with docker_backend(hosts) as backend:
+        with Bar("checking", len(tasks)) as bar:
+            return await check_tasks(backend, tasks, known=dict(kept), on_result=_noting(bar, path, kept))
 
 
 def _forge_command(options: argparse.Namespace) -> int:
@@ -193,13 +205,12 @@ def _forge_command(options: argparse.Namespace) -> int:
 async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckResult]]:
     total = options.per_package * len(options.sources)
     made: list[Path] = []
-    async with DockerBackend() as backend:
-        with _Progress() as progress:
-            bar = progress.add_task("forging", total=min(total, options.limit or total))
+    async with docker_backend(options.hosts) as backend:
+        with Bar("forging", min(total, options.limit or total)) as bar:
 
             def add(path: Path) -> None:
                 made.append(path)
-                progress.update(bar, advance=1)
+                bar.advance(path.name)
 
             tallies = await forge(
                 backend,
@@ -211,15 +222,16 @@ async def _forge(options: argparse.Namespace) -> tuple[list[Tally], list[CheckRe
                 seed=options.seed,
                 concurrency=options.concurrency,
                 on_task=add,
-                on_mutant=lambda what: progress.update(bar, description=what),
+                on_mutant=bar.note,
             )
-            if options.no_check or not made:
-                return tallies, []
+        if options.no_check or not made:
+            return tallies, []
+        with Bar("checking", len(made)) as bar:
             results = await check_tasks(
                 backend,
                 [load_task(path) for path in sorted(made)],
                 concurrency=options.concurrency,
-                on_result=_noting(progress, len(made), options.out / NAME, {}),
+                on_result=_noting(bar, options.out / NAME, _kept(options.out / NAME)),
             )
     for result in results:
         if not result.ok:  # what is left can all be used

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, Counts, SequenceData, StopReason
+from atropos_agent.types import (
+    IGNORED,
+    NO_LOGPROB,
+    AgentResult,
+    AgentStep,
+    Conditions,
+    Counts,
+    SequenceData,
+    StopReason,
+)
 from envs.types import Hidden, Reward, Rollout, Seat, Task, TestStatus, Verdict
 from tools.base import ToolCall, ToolResult
 
@@ -128,16 +137,20 @@ def rollout(
                 {"role": "assistant", "content": answer},
             ),
             counts=Counts(tool_calls=2, tool_errors=1, malformed_calls=1),
+            conditions=Conditions("smollm2", ({"type": "function"},), {"temperature": 1.0, "stop": []}),
         ),
         verdict=Verdict(
             reward,
             explanation,
             tests={"test_adds": TestStatus.PASSED, "test_zero": TestStatus.MISSING},
             metrics={"share": 0.5},
+            output="2 passed\n",
+            patch="--- a/sum.py\n+++ b/sum.py\n",
         ),
         reward=Reward(reward),
         seat=seat,
         timings_s={"sandbox": 0.75, "agent": 2.0, "judge": 1.5},
+        work=({"archive": "", "names": "{}", "problem": None, "elsewhere": []},),
     )
 
 

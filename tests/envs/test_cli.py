@@ -13,7 +13,6 @@ from envs.swe.program import PROGRAM
 @pytest.mark.parametrize(
     ("command", "argv", "said"),
     [
-        ("process", ["--env.use_wandb=true"], "process logs nothing to Weights & Biases"),
         ("process", ["--env.total_steps=-1"], "process has no trainer that says how many"),
         ("serve", ["--against", "eval-0.json"], "serve makes no evaluation"),
         ("process", ["--inspect_log", "log.json"], "process makes no evaluation"),

@@ -77,7 +77,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     if path.suffix == ".parquet":
         try:
             # Here alone: it is large, and few need it.
-            from pyarrow import parquet  # type: ignore[import-untyped] # has no stubs
+            from pyarrow import parquet
         except ImportError:
             raise BadTask(f"{path.name} needs the package pyarrow (pip install atropos-agent[datasets])") from None
 

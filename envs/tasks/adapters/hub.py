@@ -41,7 +41,7 @@ class Dataset:
         """
         try:
             # Here alone: it takes seconds, and few need it.
-            import datasets  # type: ignore[import-untyped] # has no types
+            import datasets
         except ImportError:
             raise BadTask(
                 f"{self.name} needs the package datasets (pip install atropos-agent[datasets]); or {_REMEDY}"

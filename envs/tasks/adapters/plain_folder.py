@@ -19,6 +19,7 @@ import ast
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 from envs.tasks.adapters.dataset_rows import Row
 from envs.tasks.adapters.directory import config, write_task
@@ -98,12 +99,19 @@ def _functions(module: Path, root: Path) -> Iterator[str]:
         raise BadTask(f"{module} is not Python: {error}") from None
     file = module.relative_to(root).as_posix()
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test"):
+        if _is_test(node):
             yield f"{file}::{node.name}"
         elif isinstance(node, ast.ClassDef) and _is_test_class(node):
             for method in node.body:
-                if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef) and method.name.startswith("test"):
+                if _is_test(method):
                     yield f"{file}::{node.name}::{method.name}"
+
+
+def _is_test(node: ast.stmt) -> TypeGuard[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Tell whether a statement defines a test: fixtures may be named so, too."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.name.startswith("test"):
+        return False
+    return not any("fixture" in ast.unparse(decorator) for decorator in node.decorator_list)
 
 
 def _is_test_class(node: ast.ClassDef) -> bool:

@@ -135,7 +135,7 @@ async def test_an_engine_down_beyond_a_rollouts_time_is_a_failure_of_ours_and_no
 async def test_an_engine_that_hangs_until_the_rollouts_time_is_over_though_it_lives_makes_no_grade(
     engine, make_env, monkeypatch, fault
 ):
-    monkeypatch.setattr("atropos_agent.agent.GRACE_S", 2.0)
+    monkeypatch.setattr("atropos_agent.sampling.GRACE_S", 2.0)
     async with spoilt(engine) as proxy:
         proxy.plan.extend([None, None, fault, fault])
         env = make_env(proxy.url, rollout_timeout_s=2.0)

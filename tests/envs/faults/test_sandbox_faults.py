@@ -32,6 +32,13 @@ COMMANDS = {
 }
 
 
+@pytest.fixture
+async def docker_backend(base_image):
+    """Whose containers can be found by the Docker command line."""
+    async with DockerBackend(base_image=base_image, starter="docker") as backend:
+        yield backend
+
+
 class InDocker(Sums):
     """Sums in sandboxes, the first of which has a fault."""
 
@@ -94,7 +101,7 @@ async def test_a_docker_engine_that_is_restarted_costs_no_rollout_its_grade(
     own_daemon, base_image, engine, make_env, number
 ):
     env = make_env(Working)
-    async with DockerBackend(url=own_daemon.url) as backend:
+    async with DockerBackend(url=own_daemon.url, starter="docker") as backend:
         env.backend, env.image = backend, base_image
         async with open_run(env) as run, asyncio.timeout(120):
             making = asyncio.create_task(fill(run))

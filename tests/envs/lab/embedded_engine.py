@@ -12,11 +12,11 @@ from programs import Program, lines_of
 
 
 @asynccontextmanager
-async def engine(model: str, length: int = 512) -> AsyncIterator[str]:
-    """Start it with a model; give its address."""
+async def engine(model: str, length: int = 512, *more: str) -> AsyncIterator[str]:
+    """Start it with a model, and more options; give its address."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
-        options = ("--model", model, "--port", "0", "--max-model-len", length)
+        options = ("--model", model, "--port", "0", "--max-model-len", length, *more)
         process = await asyncio.to_thread(Program, ["-m", "atropos_agent.cpu_engine", *options], stdout=log)
         try:
             yield await asyncio.to_thread(_address, log, process)

@@ -7,21 +7,26 @@ import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from openai import AsyncOpenAI
+
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from atropos_agent.formats.base import DEFAULT_PREAMBLE
 from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
+from envs.functions import LLM, rollout
 from envs.lab import smoke
 from envs.lab.curve import Rise, rise
 from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.options import EngineConfig
 from envs.starting import check_tokenizer
 from envs.types import Outcome, Seat, Task, Verdict
-from sandboxes.base import SandboxSpec
+from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
-from tools import default_tools
+from tools import ToolCall, ToolRegistry, ToolResult, default_tools
 
 
 class Lesson(AgentEnv):
@@ -47,8 +52,48 @@ class Lesson(AgentEnv):
         return Outcome(result, Verdict(float(made.exit_code == 0), ""))
 
 
-async def environment(run_dir: Path, api: str, engine: str, model: Path) -> Lesson:
-    config = AgentEnvConfig(
+@rollout(tasks=[])
+async def lesson(task: Task, llm: LLM, sandbox: Sandbox) -> float:
+    """The same lesson as a function, with the official client: it goes through the gateway."""
+    tools = default_tools(sandbox, TOOLS)
+    system = f"{DEFAULT_PREAMBLE}\n\nYou work in {WORKING_DIR}."
+    messages: list[Any] = [{"role": "system", "content": system}, {"role": "user", "content": task.instruction}]
+    async with AsyncOpenAI(base_url=llm.base_url, api_key=llm.api_key, max_retries=0) as client:
+        for _ in range(2):
+            asked: Any = {"model": llm.model, "messages": messages, "tools": tools.schemas}
+            message = (await client.chat.completions.create(**asked)).choices[0].message
+            messages.append(message.model_dump(exclude_none=True))
+            done = not message.tool_calls
+            for call in message.tool_calls or ():
+                result = await execute(tools, call)
+                done = done or result.done
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": result.content})
+            if done:
+                break
+    return float((await sandbox.exec("test -f ready -a ! -s ready")).exit_code == 0)
+
+
+async def execute(tools: ToolRegistry, call: Any) -> ToolResult:
+    try:
+        arguments = json.loads(call.function.arguments)
+    except ValueError as error:
+        return ToolResult(f"Error: {error}", is_error=True)
+    if not isinstance(arguments, dict):
+        return ToolResult("Error: the arguments are no object", is_error=True)
+    return await tools.execute(ToolCall(call.function.name, arguments, call.id))
+
+
+class FunctionLesson(lesson.environment):  # type: ignore[name-defined,misc]
+    @classmethod
+    def load_tasks(cls, config: AgentEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
+        train, held_out = Lesson.load_tasks(config)
+        return [replace(task, workdir=WORKING_DIR) for task in train], held_out
+
+
+async def environment(
+    run_dir: Path, api: str, engine: str, model: Path, env_cls: type[AgentEnv] = Lesson, **more: Any
+) -> AgentEnv:
+    config = env_cls.env_config_cls(
         rollout_server_url=api,
         tokenizer_name=str(model),
         run_dir=run_dir,
@@ -60,19 +105,22 @@ async def environment(run_dir: Path, api: str, engine: str, model: Path) -> Less
         max_reply_tokens=48,
         max_token_length=1024,
         ensure_scores_are_not_same=False,
+        **more,
     )
-    lesson = Lesson(config, [EngineConfig(base_url=engine, model_name="default")])
+    lesson = env_cls(config, [EngineConfig(base_url=engine, model_name="default")])
     await check_tokenizer(lesson)
     return lesson
 
 
-async def learn(trainer: Any, api: str, engine: str, out: Path, *options: str) -> list[dict[str, Any]]:
+async def learn(
+    trainer: Any, api: str, engine: str, out: Path, *options: str, env_cls: type[AgentEnv] = Lesson, **more: Any
+) -> list[dict[str, Any]]:
     """Train until the trainer is done. Returns its steps."""
     model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE)
     given = trainer.parse(
         ["--model", str(model), "--api", api, "--engine", engine, "--out", str(out), "--batch-size", "32", *options]
     )
-    lesson = await environment(out / "environment", api, f"{engine}/v1", model)
+    lesson = await environment(out / "environment", api, f"{engine}/v1", model, env_cls, **more)
     serving = asyncio.create_task(lesson.env_manager())
     training = asyncio.create_task(trainer.train(given))
     await asyncio.wait({serving, training}, return_when=asyncio.FIRST_COMPLETED)

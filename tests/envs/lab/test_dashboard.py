@@ -67,7 +67,7 @@ def test_a_run_of_which_nothing_is_known_can_be_shown() -> None:
     assert "reward –" in Progress.of(None, None, elapsed_s=0.0).line()
 
 
-def test_without_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end() -> None:
+def test_without_a_terminal_a_line_comes_every_fifteen_seconds_and_at_the_end() -> None:
     now = 0.0
     file = io.StringIO()
     with Dashboard(Console(file=file, width=40), clock=lambda: now) as dashboard:
@@ -75,7 +75,7 @@ def test_without_a_terminal_a_line_comes_every_ten_seconds_and_at_the_end() -> N
             now = float(second)
             dashboard.update(Progress(elapsed_s=now))
     lines = file.getvalue().splitlines()
-    assert [text.split(" | ")[0] for text in lines] == ["0:00", "0:10", "0:20", "0:24"]
+    assert [text.split(" | ")[0] for text in lines] == ["0:00", "0:15", "0:24"]
 
 
 def test_the_last_line_is_not_said_twice() -> None:
@@ -122,3 +122,10 @@ def test_what_is_made_ready_side_by_side_is_named_with_how_far_it_is() -> None:
     file = io.StringIO()
     Console(file=file, width=80).print(shown.render("a run"))
     assert "8 of [80] transcripts" in file.getvalue() and "1:15" in file.getvalue()
+
+
+def test_what_is_left_is_estimated() -> None:
+    assert "1:15, about 8:45 left" in progress().line()
+    lines = [{"step": step, "seconds": {"wait": 20.0, "train": 10.0}} for step in (3, 4)]
+    assert Steps(lines, 10).line().endswith("about 3:00 left")
+    assert "left" not in Steps(lines, 4).line()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from embedded_engine import engine
-from lesson import corrupted, learn, risen
+from lesson import FunctionLesson, corrupted, learn, risen
 from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
@@ -86,6 +86,25 @@ async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) ->
     fresh = [step["mismatch_fresh"] for step in steps if "mismatch_fresh" in step]
     assert fresh and max(fresh) < 1e-3
     assert all(0.9 < step["ratio"] < 1.1 for step in steps if "ratio" in step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spoilt", [False, True], ids=["as it is", "masks shifted by one"])
+async def test_a_function_learns_through_the_gateway_as_our_own_agent_does(
+    run_api: RunAPI, tmp_path: Path, spoilt: bool
+) -> None:
+    with corrupted(trainer, None, shift if spoilt else None):
+        async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
+            more: Any = {"env_cls": FunctionLesson, "sandbox": "local"}
+            steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, **more)
+    found = risen(steps)
+    fresh = [step["mismatch_fresh"] for step in steps if "mismatch_fresh" in step]
+    if spoilt:
+        assert found.p_wandering is not None and found.p_wandering > 0.01, found
+        assert min(fresh) > 0.05, "each step says that rows and weights disagree"
+    else:
+        assert found.last > found.first and found.p_value < 0.05, found
+        assert fresh and max(fresh) < 1e-3
 
 
 def shift(row: Any) -> Any:

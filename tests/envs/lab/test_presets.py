@@ -24,9 +24,7 @@ def test_evaluations_are_before_within_and_after() -> None:
 def test_the_held_out_tasks_are_the_same_for_every_seed(tmp_path: Path, preset: str) -> None:
     held_out = set()
     for seed in range(3):
-        options = _parser().parse_args(
-            ["--preset", preset, "--seed", str(seed), "--run-dir", str(tmp_path / str(seed))]
-        )
+        options = _parser().parse_args(["--preset", preset, "--seed", str(seed), "--run-dir", str(tmp_path)])
         _write_tasks(PRESETS[preset], options.run_dir / "tasks")
         settings = _environment(PRESETS[preset], options, "http://localhost:9001/v1")
         _, tasks = SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)

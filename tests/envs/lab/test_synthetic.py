@@ -51,7 +51,7 @@ async def test_every_kinds_solution_runs_and_only_the_replies_are_trained(smollm
 async def test_one_who_acts_at_once_says_nothing_and_is_mostly_wrong(smollm2_tokenizer: Any) -> None:
     rng = random.Random(0)
     tasks = examples(100, 2)
-    replies = [Hermes().parse(hasty(task, rng)[0]) for task in tasks]
+    replies = [hasty(task, rng)[0] for task in tasks]
     assert all(reply.content == "" for reply in replies)
     right = sum(r.calls[0].arguments["command"] == task.command for r, task in zip(replies, tasks, strict=True))
     assert 10 < right < 40

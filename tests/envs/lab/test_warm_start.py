@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from embedded_engine import engine
 from rich.console import Console
 
 from atropos_agent.cpu_engine.model import locate
+from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import CALL
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED
 from envs.lab import warm_start
-from envs.lab.warm_start import EASY, RECIPES, Recipe, adapter, find, lessons, main, make
+from envs.lab.parts import output_of
+from envs.lab.synthetic import examples
+from envs.lab.warm_start import CACHE, EASY, RECIPES, Recipe, adapter, find, lessons, main, make
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 
@@ -41,7 +47,7 @@ def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None
     said = io.StringIO()
     path = make(TINY, tmp_path, Console(file=said, width=200))
     assert path == TINY.path(tmp_path) and path.stat().st_size > 1000
-    assert "warm start: 8 of 8 transcripts, loss" in said.getvalue()
+    assert "warm start: 8 of 8" in said.getvalue() and "loss" in said.getvalue()
     made = path.stat().st_mtime_ns
     assert make(TINY, tmp_path, Console(file=said, width=200)) == path
     assert path.stat().st_mtime_ns == made and "trained before" in said.getvalue()
@@ -93,3 +99,39 @@ def test_the_quick_recipe_is_good_for_kinds_of_which_the_starter_pack_has_tasks(
     tags = [tag for task in load_tasks(STARTER) for tag in task.tags]
     assert all(tag in tags for tag in EASY)
     assert sum(tag in EASY for tag in tags) >= 8
+
+
+@pytest.mark.parametrize("tool_format", ["qwen_coder", "plain"])
+async def test_transcripts_are_in_the_format_that_is_taught(smollm2_tokenizer: Any, tool_format: str) -> None:
+    recipe = replace(TINY, examples=4, kinds=EASY, tool_format=tool_format)
+    fitted = FittedFormat.of(tool_format, ChatTemplate(smollm2_tokenizer))
+    for row, task in zip(await lessons(recipe, smollm2_tokenizer), examples(4, 0, EASY), strict=True):
+        first = next(place for place, label in enumerate(row.masked_tokens) if label != IGNORED)
+        said = smollm2_tokenizer.decode(row.tokens[first:]).partition("<|im_end|>")[0]
+        (call,) = fitted.read(said, first_id=0, thinking_open=False).calls
+        assert (call.name, call.arguments) == ("terminal", {"command": task.command})
+        assert CALL + "\n{" not in row.full_text, "nothing of Hermes"
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+@pytest.mark.docker
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("tool_format", ["qwen_coder", "plain"])
+async def test_a_small_model_solves_tasks_in_formats_other_than_hermes(
+    tmp_path: Path, base_image: str, tool_format: str
+) -> None:
+    made = make(replace(RECIPES["quick"], tool_format=tool_format), CACHE, Console())
+    async with engine("smollm2", 2048, "--adapter", str(made)) as url:
+        options = [f"--openai.base_url={url}", f"--env.tool_format={tool_format}", "--env.max_token_length=2048"]
+        printed = await output_of("doctor", "-m", "envs.swe", "doctor", *options)
+        assert "Rows would be right." in printed
+        options += [f"--env.eval_tags={','.join(EASY)}", "--env.tools=terminal,submit", "--env.max_steps=3"]
+        options += ["--env.max_reply_tokens=128", f"--env.run_dir={tmp_path}", "--env.eval_samples=4"]
+        await output_of("evaluate", "-m", "envs.swe", "evaluate", *options)
+    assert solved(tmp_path) > 0
+
+
+def solved(run_dir: Path) -> int:
+    found = json.loads(next(run_dir.glob("eval-*.json")).read_text())
+    return sum(task["solved"] for task in found["tasks"])

@@ -32,6 +32,12 @@ def seen(error):
     return error if isinstance(error, InfraError) else caused(attribute(error), error)
 
 
+@pytest.mark.timeout(10)
+def test_an_error_that_is_its_own_cause_is_looked_at_once():
+    error = EngineError("the inference server failed")
+    assert not permanent(seen(caused(error, error)))
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -1,5 +1,8 @@
 """A rollout that was cut short goes on with the replies that it got."""
 
+import asyncio
+
+import httpx
 import pytest
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
@@ -28,6 +31,32 @@ async def test_a_failed_verifier_costs_no_new_replies(engine, make_env):
         await fill(run)
     assert env.attempts.total() == 2
     assert engine.requests == 2, "the second attempt got the replies of the first"
+
+
+async def test_conversations_side_by_side_of_a_foreign_agent_cost_no_new_replies(engine, make_env):
+    class Foreign(Sums):
+        async def attempt(self, task, seat):
+            self.attempts[task.id] += 1
+            async with self.session(seat) as session:
+                app = httpx.ASGITransport(session.handle)
+                async with httpx.AsyncClient(transport=app, base_url="http://gateway") as client:
+
+                    async def ask(number):
+                        said = [{"role": "user", "content": f"{task.instruction} ({number})"}]
+                        (await client.post("/v1/chat/completions", json={"messages": said})).raise_for_status()
+
+                    await asyncio.gather(*map(ask, range(3)))
+                result = await session.result()
+            if self.attempts[task.id] == 1:
+                raise InfraError("verifier", "it crashed")
+            return Outcome(result, Verdict(1.0, ""))
+
+    env = make_env(Foreign, group_size=1)
+    async with open_run(env) as run:
+        _, wire = await fill(run)
+    assert env.attempts.total() == 2
+    assert engine.requests == 3, "the second attempt got the replies of the first"
+    assert wire["generation_params"]["branches"] == ["main"] * 3
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
 """`doctor` of the software engineering environment: what surrounds it."""
 
+import re
+from pathlib import Path
+
+import pytest
+
 from envs import cli
 from envs.doctor import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.program import PROGRAM
+from sandboxes.docker.crun.possible import Obstacle
 
 
 def test_wrong_options_are_told(capsys, tmp_path):
@@ -29,3 +35,18 @@ def test_free_space_is_that_of_the_nearest_folder_that_is_there(tmp_path):
     check = doctor._disk(tmp_path / "not" / "yet")
     assert check.name == "disk"
     assert list(check.data) == [str(tmp_path / "not" / "yet")]
+
+
+@pytest.mark.parametrize(
+    ("option", "found", "status", "said"),
+    [
+        (None, Path("/usr/bin/crun"), Status.OK, "/usr/bin/crun, past the Docker daemon"),
+        (None, Obstacle("there is no crun"), Status.NOTE, "the Docker daemon.*: there is no crun"),
+        ("crun", Obstacle("there is no crun"), Status.WRONG, "there is no crun"),
+        ("docker", Path("/usr/bin/crun"), Status.OK, "as --env.sandbox_starter says"),
+    ],
+)
+def test_what_starts_sandboxes_is_said(option, found, status, said):
+    check = doctor._starter(SWEEnvConfig(sandbox_starter=option), found)
+    assert check.status is status
+    assert re.search(said, check.text)

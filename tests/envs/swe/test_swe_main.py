@@ -104,6 +104,7 @@ def test_a_signal_ends_a_run_and_leaves_no_container(
                 f"--env.run_dir={tmp_path / 'run'}",
                 "--env.total_steps=2",
                 "--env.group_size=4",
+                "--env.sandbox_starter=docker",
             ),
             stdout=tmp_path / "log",
         )

@@ -74,7 +74,7 @@ def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
         return []
 
     monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
-    monkeypatch.setattr("envs.swe.tasks.DockerBackend", lambda base_image: nullcontext())
+    monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
     assert main(["check", str(tmp_path)]) == 2
     assert "--skip-bad leaves them out" in capsys.readouterr().err
     assert checked == []

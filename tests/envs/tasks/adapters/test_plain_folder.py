@@ -37,6 +37,12 @@ def test_every_test_function_counts_where_none_is_listed(tmp_path):
     assert not [path for path in task.context.rglob("*") if "test" in path.name]
 
 
+def test_a_fixture_is_no_test_whatever_its_name(tmp_path):
+    module = "import pytest\n@pytest.fixture\ndef test_data(): return 1\ndef test_it(test_data): pass\n"
+    (task,) = load(folder(tmp_path, **{"tests/deep/test_adder.py": module}), tmp_path / "out")
+    assert json.loads((task.hidden.tests / "tests.json").read_text())["FAIL_TO_PASS"] == ["deep/test_adder.py::test_it"]
+
+
 @pytest.mark.docker
 async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_path):
     listing = {

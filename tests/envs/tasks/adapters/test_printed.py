@@ -619,8 +619,17 @@ CHEATS = {
 
 @pytest.mark.long(12)
 @pytest.mark.docker
-@pytest.mark.parametrize("means", ["python", "setpriv"])
-async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path, means):
+@pytest.mark.parametrize(
+    "means, tried",
+    [
+        pytest.param("python", slice(0, None, 2), id="python"),
+        pytest.param("setpriv", slice(1, None, 2), id="setpriv"),
+        pytest.param("python", slice(None), id="python, all", marks=pytest.mark.slow),
+        pytest.param("setpriv", slice(None), id="setpriv, all", marks=pytest.mark.slow),
+    ],
+)
+async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path, means, tried):
+    cheats = dict(list(CHEATS.items())[tried])
     image = await shell_image(docker_backend, tmp_path, means)
     (task,) = tasks_of(tmp_path, SHELL | {"image": image})
     # Some images have programs in root's home.
@@ -639,14 +648,14 @@ async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path,
         async def attempt(name: str, source: str) -> None:
             rewards[name] = (await verdict({"sum.sh": source + "\n"})).reward
 
-        await a_few_at_a_time(attempt(name, source) for name, source in CHEATS.items())
+        await a_few_at_a_time(attempt(name, source) for name, source in cheats.items())
         rewards["changes the tests"] = (
             await verdict({"cases.sh": "check TestZero 0 0\ncheck TestSum/two 4 4\n"})
         ).reward
         right = await verdict({"sum.sh": RIGHT})
         # What docs/reward.md says: what is printed alone can't be told from a result.
         printing = await verdict({"run.sh": "#!/bin/sh\nprintf -- '--- PASS: %s (0.00s)\\n' TestZero TestSum/two\n"})
-    assert rewards == dict.fromkeys([*CHEATS, "changes the tests"], 0.0)
+    assert rewards == dict.fromkeys([*cheats, "changes the tests"], 0.0)
     assert (right.reward, printing.reward) == (1.0, 1.0)
     assert right.tests == {"TestSum/two": TestStatus.PASSED, "TestZero": TestStatus.PASSED}
 

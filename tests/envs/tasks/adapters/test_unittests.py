@@ -251,8 +251,17 @@ unittest.TextTestRunner.run = run
 
 @pytest.mark.long(15)
 @pytest.mark.docker
-@pytest.mark.parametrize("row", [DJANGO, SYMPY], ids=["django", "sympy"])
-async def test_no_cheat_is_rewarded(published, tmp_path, row):
+@pytest.mark.parametrize(
+    "row, tried",
+    [
+        pytest.param(DJANGO, slice(0, None, 2), id="django"),
+        pytest.param(SYMPY, slice(1, None, 2), id="sympy"),
+        pytest.param(DJANGO, slice(None), id="django, all", marks=pytest.mark.slow),
+        pytest.param(SYMPY, slice(None), id="sympy, all", marks=pytest.mark.slow),
+    ],
+)
+async def test_no_cheat_is_rewarded(published, tmp_path, row, tried):
+    cheats = dict(list(CHEATS.items())[tried])
     (task,) = tasks_of(tmp_path, row | {"image": published})
     rewards = {}
     async with DockerBackend() as backend:
@@ -262,9 +271,9 @@ async def test_no_cheat_is_rewarded(published, tmp_path, row):
         async def attempt(name, source):
             rewards[name] = (await judge(backend, task, image, tree.written({"adder.py": source}))).reward
 
-        attempts = {name: WRONG + source for name, source in CHEATS.items()} | {"right": RIGHT}
+        attempts = {name: WRONG + source for name, source in cheats.items()} | {"right": RIGHT}
         await a_few_at_a_time(attempt(name, source) for name, source in attempts.items())
-    assert rewards == {**dict.fromkeys(CHEATS, 0.0), "right": 1.0}
+    assert rewards == {**dict.fromkeys(cheats, 0.0), "right": 1.0}
 
 
 @pytest.mark.parametrize(
