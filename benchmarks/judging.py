@@ -1,9 +1,13 @@
 """What judging costs beside the bare test command, and whether many at once stay right.
 
-python benchmarks/judging.py TASK_DIR [--rounds 20] [--at-once 32]
+python benchmarks/judging.py TASK_DIR [--rounds 20] [--at-once 32] [--starters]
 
 Per round, one after the other: the task's own tests run in a sandbox by a single command, with the reference
 solution applied (bare), and the reference's changes judged in a sandbox that was opened before (judged).
+
+With --starters: what whole rollouts cost whose sandboxes the Docker daemon starts, or crun. A rollout is three commands
+in a session that solve the task, its changes, and their verdict in a fresh sandbox; no model takes part. CPU is that
+of the whole machine, as `sandbox_starts.py` says.
 """
 
 from __future__ import annotations
@@ -12,7 +16,11 @@ import argparse
 import asyncio
 import statistics
 import time
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
+
+from sandbox_starts import STARTERS, Costs
 
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes, collect_changes
@@ -62,13 +70,53 @@ async def judged(
         return time.perf_counter() - began, verdict.reward == wanted
 
 
+async def rollout(backend: Backend, starts: StartTrees, task: Task, image: str, solution: bytes) -> float:
+    """Make and judge one rollout of three commands. Returns its reward."""
+    async with backend.open(agent_spec(task, image)) as sandbox:
+        shell = await sandbox.session()
+        await sandbox.upload(solution, "/solution")
+        for command in ("ls -la", "git status; grep -rn def . | head", "bash /solution/solve.sh"):
+            await shell.run(command, timeout=600.0)
+        changes = await collect_changes(sandbox, await starts.get(task, image), task.hidden.protected)
+    async with open_verifier(backend, task, image) as verifier:
+        return (await verifier(changes)).reward
+
+
+async def rollouts(task: Task, rounds: int) -> None:
+    """Print what a judged rollout costs with either starter, one by one and eight at once."""
+    assert task.hidden.solution is not None
+    solution = pack_directory(task.hidden.solution)
+    costs = Costs()
+    await costs.begin()
+    for starter in STARTERS:
+        async with DockerBackend(starter=starter) as backend:
+            image = await backend.ensure_image(task.image, task.context)
+            one = partial(rollout, backend, StartTrees(backend), task, image, solution)
+            await costs.row(f"{starter}: a judged rollout of three commands", one, rounds)
+            began, turns = time.perf_counter(), asyncio.Semaphore(8)
+
+            async def in_turn(turns: asyncio.Semaphore = turns, one: Callable[[], Awaitable[float]] = one) -> float:
+                async with turns:
+                    return await one()
+
+            rewards = await asyncio.gather(*(in_turn() for _ in range(6 * rounds)))
+            rate = len(rewards) / (time.perf_counter() - began) * 60
+            print(
+                f"{starter}: {rate:.0f} rollouts a minute, eight at once; {sum(rewards):.0f} of {len(rewards)} solved"
+            )
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("task", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--at-once", type=int, default=32)
+    parser.add_argument("--starters", action="store_true")
     options = parser.parse_args()
     task = load_task(options.task)
+    if options.starters:
+        await rollouts(task, options.rounds)
+        return
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)
         changes = await reference(backend, task, image)

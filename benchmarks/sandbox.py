@@ -33,6 +33,7 @@ from typing import Any
 import aiohttp
 import docker
 from docker.models.containers import Container
+from sandbox_starts import live, starts
 
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
@@ -176,7 +177,7 @@ async def commands(table: Table, count: int, spec: SandboxSpec, rex_image: str, 
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(daemon.close)
         pool = stack.enter_context(ThreadPoolExecutor(max_workers=count))
-        backend = await stack.enter_async_context(DockerBackend())
+        backend = await stack.enter_async_context(DockerBackend(starter="docker"))
         before = resident_kb()
         boxes = await asyncio.gather(*(stack.enter_async_context(backend.open(spec)) for _ in range(count)))
         containers = [daemon.containers.get(box.id) for box in boxes if isinstance(box, DockerSandbox)]
@@ -252,24 +253,10 @@ async def files(
     await table.row("SWE-ReX", [lambda: rex.post("read_file", path="/tmp/file")], rounds)
 
 
-async def starts(table: Table, spec: SandboxSpec, rounds: int) -> None:
-    table.head("start to first command")
-    async with DockerBackend() as backend:
-
-        async def cold() -> None:
-            async with backend.open(spec) as box:
-                await box.exec("true")
-
-        await table.row("cold, and removed", [cold], rounds, ours=True, seconds=0)
-        async with backend.open(spec) as parent:
-            await parent.write_file("file", DATA)
-
-            async def fork() -> None:
-                async with parent.fork(1) as (box,):
-                    await box.exec("true")
-
-            await table.row("forked, and removed", [fork], rounds, seconds=0)
-    async with DockerBackend(pool=PoolLimits(total=rounds + 1)) as backend:
+async def ready_ones(table: Table, spec: SandboxSpec, rounds: int) -> None:
+    """What stands ready in the pool. Measured with the Docker daemon's; they don't differ."""
+    table.head("from the pool to first command")
+    async with DockerBackend(pool=PoolLimits(total=rounds + 1), starter="docker") as backend:
         await filled(backend, spec, rounds + 1)
         async with contextlib.AsyncExitStack() as stack:
 
@@ -277,7 +264,7 @@ async def starts(table: Table, spec: SandboxSpec, rounds: int) -> None:
                 box = await stack.enter_async_context(backend.open(spec))
                 await box.exec("true")
 
-            await table.row("warm", [warm], rounds, seconds=0)
+            await table.row("warm", [warm], rounds, ours=True, seconds=0)
             box = await stack.enter_async_context(backend.open(spec))
         await filled(backend, spec, rounds)
         async with backend.open(spec) as box:
@@ -290,25 +277,6 @@ async def filled(backend: DockerBackend, spec: SandboxSpec, count: int) -> None:
         await asyncio.sleep(0.1)
 
 
-async def live(spec: SandboxSpec, count: int) -> None:
-    start = time.perf_counter()
-    async with DockerBackend() as backend, contextlib.AsyncExitStack() as stack:
-        before = resident_kb()
-        boxes = await asyncio.gather(*(stack.enter_async_context(backend.open(spec)) for _ in range(count)))
-        opened = time.perf_counter() - start
-        memory = (resident_kb() - before) / count
-        start = time.perf_counter()
-        answers = await asyncio.gather(*(box.exec("echo $((6 * 7))") for box in boxes))
-        right = sum(answer.output == "42\n" for answer in answers)
-        print(
-            f"\n{right} of {count} live sandboxes answer, all within {time.perf_counter() - start:.2f} s; opened in",
-            end=" ",
-        )
-        print(f"{opened:.0f} s; {memory:.0f} KB each in our process", flush=True)
-        start = time.perf_counter()
-    print(f"removed in {time.perf_counter() - start:.1f} s")
-
-
 def resident_kb() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
@@ -319,6 +287,13 @@ def anonymous_kb(container: Container) -> float:
     return float(stats.get("anon", stats.get("rss", 0))) / 1024
 
 
+async def only_starts(many: int) -> None:
+    spec = SandboxSpec(await ensure_base_image(), workdir="/work")
+    await starts(spec, 16)
+    if many:
+        await live(spec, many)
+
+
 async def main(counts: list[int], rounds: int, many: int) -> None:
     base = await ensure_base_image()
     spec = SandboxSpec(base, workdir="/work")
@@ -327,7 +302,8 @@ async def main(counts: list[int], rounds: int, many: int) -> None:
         image = await asyncio.to_thread(swe_rex_image, base, daemon)
     table = Table()
     try:
-        await starts(table, spec, 12)
+        await starts(spec, 16)
+        await ready_ones(table, spec, 12)
         for count in counts:
             await commands(table, count, spec, image, rounds)
         if many:
@@ -344,5 +320,9 @@ if __name__ == "__main__":
     )
     parser.add_argument("--rounds", type=int, default=40, help="commands per sandbox (default: %(default)s)")
     parser.add_argument("--live", type=int, default=200, help="sandboxes that live at once in the end; 0 for none")
+    parser.add_argument(
+        "--starts", action="store_true", help="only what starts, forks and resets cost, without SWE-ReX"
+    )
     options = parser.parse_args()
-    asyncio.run(main(options.boxes, options.rounds, options.live))
+    run = only_starts(options.live) if options.starts else main(options.boxes, options.rounds, options.live)
+    asyncio.run(run)
