@@ -3,26 +3,19 @@
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import asking
 import pytest
+from pids import lives
 
 from envs.functions import LLM
 from envs.functions.calling import Hung, call
 from envs.types import Failure, Task
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def wait_for_end(pids):
     deadline = time.monotonic() + 20
-    while any(map(alive, pids)) and time.monotonic() < deadline:
+    while any(map(lives, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -53,7 +46,7 @@ async def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path):
         await call(asking.hangs_in_a_process.work, {"task": task, "llm": LLM("", "", "", "m", print)}, 0.5, waited)
     pids = [int(pid) for pid in file.read_text().split()]
     await asyncio.to_thread(wait_for_end, pids)
-    assert not any(map(alive, pids))
+    assert not any(map(lives, pids))
 
 
 @pytest.mark.parametrize(

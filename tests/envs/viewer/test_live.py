@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pids import lives
 
 from envs.viewer.door import KEY_FILE
 from envs.viewer.live import live_page
@@ -73,13 +74,6 @@ def test_it_ends_also_when_the_run_is_killed(run_dir):
         (page,) = map(int, Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split())
         run.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 30
-    while _lives(page) and time.monotonic() < deadline:
+    while lives(page) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not _lives(page)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert not lives(page)

@@ -33,6 +33,7 @@ class Judged:
 def judged(tmp_path, monkeypatch):
     """Judges test modules with a solution as in the sandbox, but without another user for the judged code."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "tox.ini").write_text("[pytest]\n")  # or pytest takes options from what lies above
     for name in ("become_judged", "kill_judged", "open_tree"):
         monkeypatch.setattr(suite, name, lambda *args: None)
     monkeypatch.setattr(suite, "judged_processes", set)
