@@ -1,5 +1,6 @@
 """What runs inside the verifier's sandbox imports its neighbours by their bare names, so its tests do too."""
 
+import gc
 import json
 import sys
 from dataclasses import dataclass
@@ -32,7 +33,9 @@ class Judged:
 @pytest.fixture
 def judged(tmp_path, monkeypatch):
     """Judges test modules with a solution as in the sandbox, but without another user for the judged code."""
+    gc.freeze()  # or the processes that are forked from here go through all that earlier tests have left
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "tox.ini").write_text("[pytest]\n")  # or pytest takes options from what lies above
     for name in ("become_judged", "kill_judged", "open_tree"):
         monkeypatch.setattr(suite, name, lambda *args: None)
