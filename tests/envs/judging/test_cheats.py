@@ -13,7 +13,7 @@ ALL = {**CHEATS, **FORCING}
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_refuses_its_share_of_the_cheats(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ALL, number, 7))
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ALL, number, 4))
     assert {cheat: verdict.explanation for cheat, verdict in verdicts.items() if verdict.reward != 0} == {}
 
 

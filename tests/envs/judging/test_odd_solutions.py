@@ -51,7 +51,7 @@ ODD = {
 @pytest.mark.docker
 @pytest.mark.parametrize("number, name", list(enumerate(FORMATS)), ids=list(FORMATS))
 async def test_each_format_rewards_its_share_of_odd_solutions(number, name, judge_scripts, tmp_path):
-    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, number, 3))
+    verdicts = await judge_scripts(FORMATS[name](tmp_path), share(ODD, number, 2))
     assert {odd: verdict.explanation for odd, verdict in verdicts.items() if verdict.reward != 1} == {}
 
 
