@@ -68,7 +68,12 @@ class Program(Unittest):
 
     def judge(self, run):
         kinds = {message.get("kind") for message in run["messages"]}
-        if "end" in kinds and not kinds & {"start", "test", "finish"} and not self.listed and not self.record:
+        if (
+            "end" in kinds
+            and not kinds & {"start", "test", "finish"}
+            and not self.demands.tests
+            and not self.demands.record
+        ):
             return {}, "the program ran no test that could be watched", None
         return Suite.judge(self, run)
 
@@ -76,7 +81,7 @@ class Program(Unittest):
         return Suite.report(self, statuses, problem, status, cheat) or status
 
     def program(self):
-        if not self.file or os.path.realpath(self.file) in self.trees:
+        if not self.file or os.path.realpath(self.file) in self.written.trees:
             return None
         return compile(self.source, self.name(), "exec", dont_inherit=True)
 

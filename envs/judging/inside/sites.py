@@ -16,6 +16,7 @@ import ast
 
 from literals import constant, dotted, literal, walk
 from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
+from written import is_test
 
 PROBE = "@probe"
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
@@ -24,39 +25,6 @@ _ALMOST = ("assertAlmostEqual", "assertAlmostEquals")
 _ONCE = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
 _ONCE += ("skipUnless", "staticmethod", "override_settings")
 """Decorators that run a test as it is, if at all. Marks do so too."""
-
-
-def tests(tree):
-    """Yield the tests of a module: (`name` or `Class::name`, node)."""
-    for node in tree.body:
-        if _is_test(node):
-            yield node.name, node
-        elif isinstance(node, ast.ClassDef) and not any(map(_is_no_test, node.body)):
-            for method in node.body:
-                if _is_test(method):
-                    yield node.name + "::" + method.name, method
-
-
-def _is_test(node):
-    return isinstance(node, FUNCTIONS) and node.name.startswith("test") and not is_fixture(node)
-
-
-def _is_no_test(node):
-    """Return whether a statement of a class says that it holds no tests, or makes them impossible."""
-    if isinstance(node, ast.Assign):
-        return any(dotted(target) == "__test__" for target in node.targets)
-    return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
-
-
-def speaks_of_skipping(tree, others):
-    """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
-    for node in ast.iter_child_nodes(tree):
-        word = getattr(node, "attr", getattr(node, "id", None))
-        if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
-            return True
-        if id(node) not in others and speaks_of_skipping(node, others):
-            return True
-    return False
 
 
 def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
@@ -129,7 +97,7 @@ class _Planter(ast.NodeTransformer):
         self._depth += 1
         node.body = self._block(node.body)
         self._depth -= 1
-        if self._must is not None and _is_test(node):
+        if self._must is not None and is_test(node):
             node.body.append(self._reached(node, self._site(node)))
         self._quiet, self._must, self._returns, self._branch = before
         return node
@@ -150,7 +118,7 @@ class _Planter(ast.NodeTransformer):
         plain = isinstance(node, ast.FunctionDef) and not self._quiet and not _yields(node)
         if not once or not plain or not self.bindings.is_last(node):
             return None
-        if not _is_test(node):
+        if not is_test(node):
             return None if self._owner or node.decorator_list else self._helpers.setdefault(node.name, set())
         return self.key.must.setdefault((self.path, "::".join(self._owner + [node.name])), set())
 

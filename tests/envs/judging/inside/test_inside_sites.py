@@ -302,17 +302,6 @@ def test_a_failed_assert_says_what_it_was_asked():
     assert repr(run.names[sites.PROBE].equal(0, 5, want, False)) == "5 == one of 1, 2"
 
 
-def test_tests_are_found_in_modules_and_classes():
-    tree = ast.parse(
-        "import pytest\ndef test_a(): pass\ndef other(): pass\n"
-        "@pytest.fixture\ndef test_data(): pass\n"
-        "class T:\n    def test_b(self): pass\n    def c(self): pass\n"
-        "class U:\n    __test__ = False\n    def test_c(self): pass\n"
-        "class V:\n    def __init__(self): pass\n    def test_d(self): pass\n"
-    )
-    assert [name for name, _ in sites.tests(tree)] == ["test_a", "T::test_b"]
-
-
 HELPED = """
 def outer(got, want):
     inner(got)
