@@ -7,8 +7,8 @@ import sys
 import traceback
 import types
 
-import sites
 from node_ids import is_test_module
+from probe import PROBE
 from reporter import _PYTEST, PytestReporter, UnittestReporter
 from runners import Unittest, modules_below
 from suite import Suite
@@ -115,7 +115,7 @@ class Program(Unittest):
         if call.kind == "script":
             main.__file__ = self.name()
             sys.path[:0] = [] if call.safe_path else [os.path.dirname(os.path.realpath(self.file))]
-        setattr(main, sites.PROBE, probe)
+        setattr(main, PROBE, probe)
         own = os.path.realpath(self.file)
         exec(modules.code(own if own in modules.paths else None), main.__dict__)
 

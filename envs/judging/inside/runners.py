@@ -8,9 +8,9 @@ import sys
 import traceback
 import types
 
-import sites
 from literals import constant
 from node_ids import is_id, is_test_module
+from probe import PROBE
 from processes import HERE, TESTS, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
@@ -185,7 +185,7 @@ class Unittest(Suite):
         main = types.ModuleType("__main__")
         main.__file__ = path
         sys.modules["__main__"] = main
-        setattr(main, sites.PROBE, reporter.probe)
+        setattr(main, PROBE, reporter.probe)
         own = os.path.realpath(path)
         code = 0
         try:

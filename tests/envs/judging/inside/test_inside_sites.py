@@ -102,7 +102,7 @@ class Run:
         tell = lambda site, number, equal: self.messages.append(  # noqa: E731
             {"kind": "site", "site": site, "set": number, "equal": equal}
         )
-        self.names = {sites.PROBE: probe.Probe(tell), "f": function, "__name__": "test_a"}
+        self.names = {probe.PROBE: probe.Probe(tell), "f": function, "__name__": "test_a"}
         self.failed = None
         try:
             exec(compile(tree, "test_a.py", "exec"), self.names)
@@ -298,8 +298,8 @@ def test_unittests_that_are_methods_are_planted_too():
 def test_a_failed_assert_says_what_it_was_asked():
     run = Run(MODULE % "case.assertEqual(f(3), 6)", lambda x: "x")
     assert isinstance(run.failed, unittest.TestCase.failureException)
-    want = run.names[sites.PROBE].want(1, "", (1, 2))
-    assert repr(run.names[sites.PROBE].equal(0, 5, want, False)) == "5 == one of 1, 2"
+    want = run.names[probe.PROBE].want(1, "", (1, 2))
+    assert repr(run.names[probe.PROBE].equal(0, 5, want, False)) == "5 == one of 1, 2"
 
 
 HELPED = """
