@@ -146,7 +146,7 @@ class FittedFormat:
         """Take a reply apart. text: all that was sampled, but the end of the turn."""
         if self.template is None:
             return self.format.parse(text, first_id=first_id)
-        content = text if self.format.channelled else self.template.content_of(text)
+        content = text if self.format.channelled else self.template.header.content_of(text)
         return self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
