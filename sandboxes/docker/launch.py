@@ -260,24 +260,6 @@ def container_config(
 ) -> dict[str, Any]:
     """Return the Docker daemon's description of a container; `network` is for one that may have a network."""
     limits = kind.limits
-    host: dict[str, Any] = {
-        "NetworkMode": network if limits.network else "none",
-        "CapDrop": ["ALL"],
-        "CapAdd": _EXECUTOR_CAPABILITIES,
-        "SecurityOpt": ["no-new-privileges:true"],
-        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
-        "Memory": limits.memory_mb * 2**20,
-        "MemorySwap": limits.memory_mb * 2**20,
-        "NanoCpus": int(limits.cpus * 1e9),
-        "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
-        "Init": False,
-        "IpcMode": "private",
-        "ShmSize": min(_SHM, limits.memory_mb * 2**19),  # full, it leaves memory for the command that empties it
-    }
-    if runtime is not None:
-        host["Runtime"] = runtime
-    if quota:
-        host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
     return {
         "Image": kind.image,
         "Entrypoint": ["/" + _EXECUTOR],
@@ -297,8 +279,31 @@ def container_config(
         "AttachStderr": True,
         "NetworkDisabled": not limits.network,
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": host,
+        "HostConfig": _host_config(limits, runtime, quota, network),
     }
+
+
+def _host_config(limits: Limits, runtime: str | None, quota: bool, network: str) -> dict[str, Any]:
+    """Return what of that description is the host's: isolation and limits."""
+    host: dict[str, Any] = {
+        "NetworkMode": network if limits.network else "none",
+        "CapDrop": ["ALL"],
+        "CapAdd": _EXECUTOR_CAPABILITIES,
+        "SecurityOpt": ["no-new-privileges:true"],
+        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
+        "Memory": limits.memory_mb * 2**20,
+        "MemorySwap": limits.memory_mb * 2**20,
+        "NanoCpus": int(limits.cpus * 1e9),
+        "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
+        "Init": False,
+        "IpcMode": "private",
+        "ShmSize": min(_SHM, limits.memory_mb * 2**19),  # full, it leaves memory for the command that empties it
+    }
+    if runtime is not None:
+        host["Runtime"] = runtime
+    if quota:
+        host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
+    return host
 
 
 def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
