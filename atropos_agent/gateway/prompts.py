@@ -12,8 +12,6 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.asked import Asked, Refusal, Told
 from atropos_agent.gateway.encoded import folded, following, opening
 from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
-from atropos_agent.tokens.chat import ChatLog
-from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate
 
 T = TypeVar("T")
@@ -78,19 +76,8 @@ class Prompts:
     def _begin(self, asked: Asked, told: Sequence[Told]) -> Line:
         fitted = self._fitted.with_tools(asked.tools)
         messages = opening(told, fitted, asked.tools, self._forest.retold)
-        if self._template is None:
-            return Line(ChatLog(messages), fitted)
-        conversation = Conversation(
-            self._template,
-            messages,
-            fitted.format.frame,
-            fitted.format.literals,
-            fitted.shown(asked.tools),
-            fitted.shape,
-            inside=fitted.inside,
-            keeps_thinking=self._keeps_thinking,
-        )
-        return Line(conversation, fitted)
+        begun = fitted.begin(self._template, messages, asked.tools, keeps_thinking=self._keeps_thinking)
+        return Line(begun, fitted)
 
 
 def _go_on(line: Line, parent: Turn, sampled: Sampled, messages: Sequence[Told]) -> None:
