@@ -139,19 +139,8 @@ class AtroposAgent:
                 schemas, preamble=self.config.system_prompt, working_dir=self.config.working_dir
             )
             opening = [{"role": "system", "content": system}, *opening]
-        opening = fitted.opening(opening)
-        if self.template is None:
-            return ChatLog(opening)
-        return Conversation(
-            self.template,
-            opening,
-            fitted.format.frame,
-            fitted.format.literals,
-            fitted.shown(schemas),
-            fitted.shape,
-            inside=fitted.inside,
-            keeps_thinking=self.config.history == "sampled",
-        )
+        keeps = self.config.history == "sampled"
+        return fitted.begin(self.template, fitted.opening(opening), schemas, keeps_thinking=keeps)
 
 
 class _Run:

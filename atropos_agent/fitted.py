@@ -17,6 +17,8 @@ from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.plain import Plain
 from atropos_agent.tokens.calls import CallShape, CallsKind, learn
+from atropos_agent.tokens.chat import ChatLog
+from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate, Tools
 from atropos_agent.types import Message, Reply
 from tools.base import ToolCall, ToolResult
@@ -123,6 +125,25 @@ class FittedFormat:
                 called = "tool_calls" in given[-1]
         return given + (self.format.messages(results, None, role=self.role) if results else [])
 
+    def begin(
+        self, template: ChatTemplate | None, messages: list[Message], schemas: Tools, *, keeps_thinking: bool
+    ) -> Conversation | ChatLog:
+        """Begin a conversation with messages as `opening` returns them. keeps_thinking: see `Conversation`.
+
+        template: None where messages are the prompt."""
+        if template is None:
+            return ChatLog(messages)
+        return Conversation(
+            template,
+            messages,
+            self.format.frame,
+            self.format.literals,
+            self.shown(schemas),
+            self.shape,
+            inside=self.inside,
+            keeps_thinking=keeps_thinking,
+        )
+
     def _given(self, message: Message) -> Message:
         if self.template is None:
             return {**message, "content": message.get("content") or ""}
@@ -146,7 +167,7 @@ class FittedFormat:
         """Take a reply apart. text: all that was sampled, but the end of the turn."""
         if self.template is None:
             return self.format.parse(text, first_id=first_id)
-        content = text if self.format.channelled else self.template.content_of(text)
+        content = text if self.format.channelled else self.template.header.content_of(text)
         return self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:

@@ -178,7 +178,7 @@ def examine_template(template: ChatTemplate) -> list[Check]:
         "opens_thinking": template.opens_thinking,
         "folds_system": template.folds_system,
         "joins_turns": template.joins_turns,
-        "header": template.header,
+        "header": template.header.text,
         "trims": "  x  " not in padded,
     }
     said = [
@@ -186,7 +186,7 @@ def examine_template(template: ChatTemplate) -> list[Check]:
         *(["opens <think> for the model"] if template.opens_thinking else []),
         *(["puts the system prompt into the first user message"] * template.folds_system),
         *(["trims messages"] if data["trims"] else []),
-        *([f"expects the model to write {template.header!r}"] if template.header else []),
+        *([f"expects the model to write {template.header.text!r}"] if template.header else []),
     ]
     return [Check("template", Status.OK, "; ".join(said), data)]
 

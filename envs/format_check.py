@@ -75,7 +75,7 @@ def _pieces(fitted: FittedFormat, template: ChatTemplate) -> Sequence[tuple[int,
     called = bound.message(reply)
     text: Message = {
         "role": "assistant",
-        "content": template.content_of(bound.format.turn(Reply(None, "", [call], ()))),
+        "content": template.header.content_of(bound.format.turn(Reply(None, "", [call], ()))),
     }
     asked: list[Message] = [{"role": "user", "content": "Look."}]
     results = bound.results([ToolResult("seen", call=reply.calls[0])], (), called=called is not None)

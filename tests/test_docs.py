@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ def test_the_walk_of_one_task_names_functions_that_exist() -> None:
     for path, functions in walk:
         for function in re.findall(r"`([\w.]+)`", functions):
             pkgutil.resolve_name(f"{path.replace('/', '.')}:{function}")
+
+
+def test_the_page_of_the_architecture_names_every_room() -> None:
+    """What import-linter keeps in order, and every folder in it that holds modules."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    rooms = {
+        f"{prefix}{room.strip()}".replace(".", "/")
+        for contract in contracts
+        if contract["type"] == "layers"
+        for prefix in [f"{one}." for one in contract.get("containers", [])] or [""]
+        for layer in contract["layers"]
+        for room in layer.split("|")
+        if "__main__" not in room
+    } | {"sandboxes/docker/crun"}
+    page = (ROOT / "docs/architecture.md").read_text()
+    named = set(re.findall(r"`((?:envs|atropos_agent|tools|sandboxes)/[\w/]*?)(?:\.py|/)?`", page))
+    assert rooms - named <= {"envs", "atropos_agent", "tools", "sandboxes"}
 
 
 def test_every_module_has_a_file_of_tests_that_is_found_by_its_name() -> None:

@@ -38,21 +38,8 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     )
 
 
-def make_model(
-    rows: Sequence[SequenceData],
-    tokenizer: Any,
-    folder: Path,
-    *,
-    steps: int,
-    batch: int = 8,
-    learning_rate: float = 3e-3,
-    seed: int = 0,
-    on_step: Callable[[int, float], None] | None = None,
-) -> None:
-    """Train a fresh network on the rows, and save it with its tokenizer; the same seed gives the same.
-
-    on_step: called with the number of the step and the batch's loss in nats per token.
-    """
+def _fresh(tokenizer: Any, seed: int) -> LlamaForCausalLM:
+    """Return a network that has learnt nothing; the same seed gives the same."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=128,
@@ -68,7 +55,25 @@ def make_model(
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        network = LlamaForCausalLM(config)
+        return LlamaForCausalLM(config)
+
+
+def make_model(
+    rows: Sequence[SequenceData],
+    tokenizer: Any,
+    folder: Path,
+    *,
+    steps: int,
+    batch: int = 8,
+    learning_rate: float = 3e-3,
+    seed: int = 0,
+    on_step: Callable[[int, float], None] | None = None,
+) -> None:
+    """Train a fresh network on the rows, and save it with its tokenizer; the same seed gives the same.
+
+    on_step: called with the number of the step and the batch's loss in nats per token.
+    """
+    network = _fresh(tokenizer, seed)
     rng = random.Random(seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)

@@ -256,23 +256,9 @@ class CompletionsServer(TokenServer):
         seen = prompt
         for choice in choices:
             check_ended(choice["finish_reason"])
-            sampled = choice.get("token_ids")
-            if sampled is None:
-                raise TokenMismatch(
-                    f"{self.label} returned text without token ids; "
-                    "training needs one that returns them (vLLM 0.10.2 or later does)"
-                )
-            given = (choice.get("logprobs") or {}).get("token_logprobs")
-            if given is None and sampled:
-                raise TokenMismatch(f"{self.label} returned no logprobs; training needs one that does")
-            if choice.get("prompt_token_ids") is None:
-                raise TokenMismatch(
-                    f"{self.label} does not say which prompt ids it was given; "
-                    "training needs one that does (`return_token_ids`)"
-                )
-            seen = choice["prompt_token_ids"]
-            ids.append(list(sampled))
-            logprobs.append(list(given or ()))
+            seen, sampled, given = _sampled(choice, self.label)
+            ids.append(sampled)
+            logprobs.append(given)
             reasons.append(choice["finish_reason"])
         return answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
 
@@ -373,6 +359,23 @@ def answer_of(
     answer = Answer((seen, ids, logprobs, reasons))
     answer.versions = [version_of(version) for version in versions]
     return answer
+
+
+def _sampled(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int], list[float]]:
+    """Return the prompt's ids, the sampled ids and their logprobs. Raises TokenMismatch where one is missing."""
+    sampled = choice.get("token_ids")
+    if sampled is None:
+        raise TokenMismatch(
+            f"{label} returned text without token ids; training needs one that returns them (vLLM 0.10.2 or later does)"
+        )
+    given = (choice.get("logprobs") or {}).get("token_logprobs")
+    if given is None and sampled:
+        raise TokenMismatch(f"{label} returned no logprobs; training needs one that does")
+    if choice.get("prompt_token_ids") is None:
+        raise TokenMismatch(
+            f"{label} does not say which prompt ids it was given; training needs one that does (`return_token_ids`)"
+        )
+    return choice["prompt_token_ids"], list(sampled), list(given or ())
 
 
 def _label(choice: Mapping[str, Any]) -> Any:

@@ -7,23 +7,20 @@ import contextlib
 import hmac
 import secrets
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import h11
 import uvicorn
 from atroposlib.envs.server_handling.server_baseline import APIServer
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.app import UNTAKEN, Receive, Scope, Send, deny
+from atropos_agent.gateway.app import Receive, Scope, Send, deny
+from atropos_agent.gateway.connection import Connection
 from atropos_agent.gateway.session import Session
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 
-HEAD_S = 20.0
-"""Seconds in which a request's head must have come."""
 CONNECTIONS = 4096
 """Connections and requests at once; more are answered with 503."""
 
@@ -45,7 +42,7 @@ class Gateway:
         config = uvicorn.Config(
             self.handle,
             interface="asgi3",
-            http=_Connection,
+            http=Connection,
             ws="none",
             lifespan="off",
             proxy_headers=False,
@@ -105,36 +102,6 @@ class Gateway:
             if hmac.compare_digest(key, given):
                 found = session
         return found
-
-
-class _Connection(H11Protocol):
-    """A connection that must not take its time, and that tells when an answer was not taken.
-
-    A client that goes away with bytes unread resets the connection: then it has not had the last one."""
-
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        super().connection_made(transport)
-        self._late = self.loop.call_later(HEAD_S, transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        begun = self.conn.their_state is not h11.IDLE
-        if begun and self._late is not None:
-            self._late.cancel()
-            self._late = None
-        elif not begun and self._late is None:
-            self._late = self.loop.call_later(HEAD_S, self.transport.close)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._late is not None:
-            self._late.cancel()
-        if exc is not None and self.scope is not None:
-            extensions: Mapping[str, Callable[[], None]] = self.scope.get("extensions") or {}  # type: ignore[assignment]
-            if UNTAKEN in extensions:
-                extensions[UNTAKEN]()
 
 
 class _Quiet(uvicorn.Server):

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import Any, Self, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
-from jinja2 import TemplateError
 
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
-from atropos_agent.gateway.asked import Asked, Fault, Refusal, Told
+from atropos_agent.gateway.asked import Asked, Fault, Refusal
 from atropos_agent.gateway.branches import TRAINED, Branch, harvest
-from atropos_agent.gateway.encoded import folded, following, opening
-from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn, change
+from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
+from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.sampling import Sampler
-from atropos_agent.tokens.chat import ChatLog
-from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, StopReason
-
-logger = logging.getLogger(__name__)
-
-T = TypeVar("T")
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason
 
 
 class Session:
@@ -46,6 +38,8 @@ class Session:
 
     api_key: the key by which requests are known to be this rollout's. base_url: what an OpenAI client takes as such;
     anthropic_url: what an Anthropic client takes. Both are "" for a session without a gateway.
+    failure: the first one of ours, which spoils the rollout; None without. ended_by: the first budget that was over
+        when the agent asked for more; None before.
     """
 
     def __init__(
@@ -66,19 +60,19 @@ class Session:
         self.api_key = api_key
         self.base_url = f"{address}/v1" if address else ""
         self.anthropic_url = address
-        self._fitted = tool_format
         self._trained = trained
         self._tolerates = tolerates
         self._sampler = Sampler(server, self.config, template, split)
         self._forest = Forest()
+        self._prompts = Prompts(template, tool_format, self._forest, keeps_thinking=self.config.history == "sampled")
         self._counts = Counts()
         self._minted = 0
         """Ids of calls so far."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
         self._work: set[asyncio.Task[None]] = set()
-        self._failure: AgentError | None = None
-        self._ended_by: StopReason | None = None
+        self.failure: AgentError | None = None
+        self.ended_by: StopReason | None = None
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -108,10 +102,26 @@ class Session:
         stop_reason: why it ended, where the caller knows better than that it did.
         Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`."""
         await self.close()
-        if self._failure is not None:
-            self._failure.partial = self._result(None, str(self._failure))
-            raise self._failure
-        return self._result(stop_reason or self._ended_by or StopReason.ANSWERED)
+        if self.failure is not None:
+            self.failure.partial = self._result(None, str(self.failure))
+            raise self.failure
+        return self._result(stop_reason or self.ended_by or StopReason.ANSWERED)
+
+    # What whoever watches the agent asks
+
+    @property
+    def working(self) -> bool:
+        """Return whether a reply is being sampled."""
+        return bool(self._work)
+
+    @property
+    def turns(self) -> Sequence[tuple[Turn, Sampled]]:
+        """Return the turns that were answered, in that order, and what was sampled in them."""
+        return self._forest.turns
+
+    def remaining_s(self) -> float:
+        """Return the seconds that the agent has left, none after a failure of ours."""
+        return 0.0 if self.failure is not None else self._sampler.remaining()
 
     # What the protocols use
 
@@ -119,11 +129,11 @@ class Session:
         """Return the turn that answers a request, when its `work` is done. It is sampled whoever waits for it.
 
         Raises Refusal for what can't be done, AgentError for an earlier failure of ours."""
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self._closed:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        self._check(asked)
+        self._take_note(asked)
         asked = self._forest.whole(asked)
         found = self._forest.locate(asked)
         turn = next((one for one in found.same if _is_wanted(one, asked)), None)
@@ -139,33 +149,23 @@ class Session:
 
     def count_tokens(self, asked: Asked) -> int:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
-        self._check(asked)
+        self._take_note(asked)
         asked = self._forest.whole(asked)
-        return len(self._placed(asked, self._forest.locate(asked), counting=True)[0].conversation.prompt)
+        return len(self._prompts.place(asked, self._forest.locate(asked), counting=True)[0].conversation.prompt)
 
     def fail(self, error: Exception) -> AgentError:
         """Remember that the rollout is spoilt by a failure of ours, and return it."""
-        if self._failure is None:
-            self._failure = error if isinstance(error, AgentError) else AgentError(f"{type(error).__name__}: {error}")
-            if self._failure is not error:
-                self._failure.__cause__ = error
-        return self._failure
+        if self.failure is None:
+            self.failure = error if isinstance(error, AgentError) else AgentError(f"{type(error).__name__}: {error}")
+            if self.failure is not error:
+                self.failure.__cause__ = error
+        return self.failure
 
     # A request
 
-    def _check(self, asked: Asked) -> None:
-        """Raise Refusal for a request that no reply can follow."""
-        for name, wanted in asked.forced.items():
-            if name not in self._tolerates:
-                raise Refusal(
-                    f"{name}: {wanted!r} can't be forced on the model here; leave it to the model, or let the session "
-                    f"tolerate {name!r}",
-                    param=name,
-                )
-        if not asked.messages and asked.behind is None:
-            raise Refusal("messages: must hold a message", param="messages")
-        if asked.messages and asked.messages[-1].role == "assistant":
-            raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
+    def _take_note(self, asked: Asked) -> None:
+        """Note what of a request is not followed. Raises Refusal where no reply can follow it."""
+        check_request(asked, self._tolerates)
         self._noted.update([*asked.noted, *asked.forced])
 
     def _check_budget(self) -> None:
@@ -176,10 +176,7 @@ class Session:
 
     def _begin(self, asked: Asked, found: Found) -> Turn:
         """Put a request in its place, its prompt ready. Raises Refusal."""
-        try:
-            line, parent, given = self._placed(asked, found)
-        except TemplateError as error:
-            raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
+        line, parent, given = self._prompts.place(asked, found)
         turn = Turn(line, parent, given, asked)
         turn.retells = parent is None and any(self._forest.retold(told) for told in given)
         kind = change(found, turn, self._forest.roots)
@@ -188,46 +185,6 @@ class Session:
         line.tip = turn
         self._forest.add(turn)
         return turn
-
-    def _placed(
-        self, asked: Asked, found: Found, *, counting: bool = False
-    ) -> tuple[Line, Turn | None, Sequence[Told]]:
-        """Return the line in which a request is answered, the turn that it goes on from, and what is new in it.
-
-        counting: nothing is to be changed."""
-        parent = found.turn
-        if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
-            # History that is not ours, or not ours any more, is context.
-            return _fitting(partial(self._root, asked), asked.messages), None, asked.messages
-        line = parent.line
-        if line.tip is not parent or counting:
-            line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
-        _fitting(partial(self._continue, line, parent, parent.sampled), found.rest)
-        return line, parent, found.rest
-
-    def _continue(self, line: Line, parent: Turn, sampled: Sampled, messages: Sequence[Told]) -> None:
-        try:
-            line.conversation.add_messages(following(messages, line.fitted, sampled))
-        except Exception:
-            self._restore(line, parent)
-            raise
-
-    def _root(self, asked: Asked, told: Sequence[Told]) -> Line:
-        fitted = self._fitted.with_tools(asked.tools)
-        messages = opening(told, fitted, asked.tools, self._forest.retold)
-        if self.template is None:
-            return Line(ChatLog(messages), fitted)
-        conversation = Conversation(
-            self.template,
-            messages,
-            fitted.format.frame,
-            fitted.format.literals,
-            fitted.shown(asked.tools),
-            fitted.shape,
-            inside=fitted.inside,
-            keeps_thinking=self.config.history == "sampled",
-        )
-        return Line(conversation, fitted)
 
     async def _sample(self, turn: Turn) -> None:
         """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
@@ -241,9 +198,7 @@ class Session:
             completion = await self._sampler.sample(line.conversation, wanted, stop=turn.asked.stop)
             self._take_in(turn, completion, time.monotonic() - started)
         except BaseException as error:
-            self._forest.remove(turn)
-            if turn.parent is not None:
-                self._restore(line, turn.parent)
+            self._prompts.take_back(turn)
             if isinstance(error, ContextOverflow):
                 raise self._ends(StopReason.MAX_TOKENS, str(error)) from error
             if isinstance(error, Exception) and not isinstance(error, Refusal):
@@ -276,28 +231,10 @@ class Session:
             thinking_open=opened,
         )
         self._minted += len(answer.calls)
-        step = AgentStep(
-            number,
-            text,
-            reply.thinking,
-            reply.calls,
-            finish_reason=completion.finish_reason,
-            segment=segment,
-            start=start,
-            prompt_tokens=start,
-            completion_tokens=len(completion.ids),
-            engine_s=engine_s,
-            content=reply.content,
-        )
+        step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
         sampled = Sampled(answer, conversation.place(), called is not None, step, exchange, completion.version)
         self._forest.answered(turn, sampled)
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
-
-    def _restore(self, line: Line, parent: Turn) -> None:
-        """Take back what was added to a line behind a turn, where nothing goes on from that."""
-        if parent.sampled is not None:
-            line.conversation = line.conversation.fork(parent.sampled.place)
-            line.tip = parent
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)
@@ -305,7 +242,7 @@ class Session:
             work.exception()  # whoever waits has it, too
 
     def _ends(self, reason: StopReason, why: str) -> Refusal:
-        self._ended_by = self._ended_by or reason
+        self.ended_by = self.ended_by or reason
         return Refusal(f"prompt is too long: {why}", Fault.TOO_LONG, param="messages")
 
     def _result(self, reason: StopReason | None, error: str | None = None) -> AgentResult:
@@ -335,14 +272,23 @@ class Session:
         )
 
 
-def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
-    """Return what `encode` makes of messages, in a form that the chat template takes. Raises TemplateError."""
-    try:
-        return encode(messages)
-    except TemplateError:
-        if (other := folded(messages)) == list(messages):
-            raise
-        return encode(other)
+def _step(
+    number: int, text: str, reply: Reply, completion: Completion, *, segment: int, start: int, engine_s: float
+) -> AgentStep:
+    """Return a reply as a step. start: its place in the segment, behind its whole prompt."""
+    return AgentStep(
+        number,
+        text,
+        reply.thinking,
+        reply.calls,
+        finish_reason=completion.finish_reason,
+        segment=segment,
+        start=start,
+        prompt_tokens=start,
+        completion_tokens=len(completion.ids),
+        engine_s=engine_s,
+        content=reply.content,
+    )
 
 
 def _is_wanted(turn: Turn, asked: Asked) -> bool:

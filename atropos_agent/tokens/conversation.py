@@ -140,7 +140,7 @@ class Conversation:
                 self.messages.append(message)
             else:
                 content = self._tags_cut(message["content"])
-                self._note(self.template.kind_of(content))
+                self._note(self.template.header.kind_of(content))
                 self.messages.append({**message, "content": content})
         self._answered = any("tool_call_id" in message for message in self.messages)
         self._start_segment(self.template.prompt(self.messages, self.tools))
@@ -158,8 +158,8 @@ class Conversation:
         self._sent = len(self.prompt), len(self.messages)
         text = self._tags_cut(self.template.quote_ids(ids if end is None else ids[:end]))
         self.segments[-1].add_sampled(completion)
-        self._last = self.template.kind_of(text)
-        self.messages.append({"role": "assistant", "content": self.template.content_of(text)})
+        self._last = self.template.header.kind_of(text)
+        self.messages.append({"role": "assistant", "content": self.template.header.content_of(text)})
         return unquoted(text)
 
     def add_calls(self, message: Message, kind: CallsKind) -> None:
@@ -171,7 +171,7 @@ class Conversation:
         """Take in what comes before the next reply."""
         self._kinds.add(self._last)
         called = self.messages[-1] if isinstance(self._last, CallsKind) else None
-        self._note(self._last if called is not None else self.template.kind_of(self.messages[-1]["content"]))
+        self._note(self._last if called is not None else self.template.header.kind_of(self.messages[-1]["content"]))
         continuation = partial(
             self.template.continuation,
             messages,

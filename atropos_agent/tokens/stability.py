@@ -58,7 +58,7 @@ class Stability:
         replies = [message["content"] for message in since if message["role"] == "assistant"]
         # Marks alone tell of a reply with calls, whose content a template may write elsewhere.
         plain = [text for text in replies if text] if not isinstance(last, CallsKind) else []
-        header = self.template.header if last is ReplyKind.HEADED else ""
+        header = self.template.header.text if last is ReplyKind.HEADED else ""
         behind = "" if isinstance(last, CallsKind) else header + sampled["content"]
         written = self._bare(later)
         if isinstance(last, CallsKind) and not self._thinks_alike(later, earlier, sampled, last):

@@ -9,7 +9,6 @@ by returning None.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
@@ -17,7 +16,8 @@ from typing import Any
 from jinja2 import TemplateError
 
 from atropos_agent.tokens.calls import PROBE, CallsKind, quoted
-from atropos_agent.tokens.encoding import CUT, SPELLED, Encoder, unquoted
+from atropos_agent.tokens.encoding import Encoder
+from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, user
 from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls
 from atropos_agent.types import THINK, THINK_END, Message
@@ -63,7 +63,7 @@ class ChatTemplate:
         written as the user's.
     header: what the template writes between its prompt for a reply and a reply's content, where
         that holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
-        it. Else "".
+        it. Else false.
 
     Raises ValueError when the tokenizer has no template, or one that loses messages.
     """
@@ -91,16 +91,13 @@ class ChatTemplate:
             raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
         self.folds_system = fold_system or not self._keeps([{"role": "system", "content": mark(0)}, user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
-        late = {"role": "system", "content": mark(2)}
-        self.moves_late_system = not (
-            self._keeps([user(0), reply(1), late, user(3), reply(4), user(5)])
-            and self._keeps([user(0), reply(1), late])
-        )
+        self.moves_late_system = not self._keeps_late_system()
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         generation = opening[opening.index(mark(0)) :]
         self.opens_thinking = generation.rfind(THINK) > generation.rfind(THINK_END)
         self.close_id = self._find_close(later)
-        self.header = self._find_header(opening, later)
+        header = self._find_header(opening, later)
+        self.header = Header(header, self._encoder.controls_in(header))
         self.stop_ids = {i for i in (self.tokenizer.eos_token_id, self.close_id) if i is not None}
         """Ids that end a turn: the tokenizer's end of sequence and what the template closes with."""
         scaffold = set(self.encode(later)) - self.stop_ids
@@ -142,29 +139,6 @@ class ChatTemplate:
         if ids and finish_reason == "stop" and ids[-1] in self._ending_ids and ids[-1] not in inside:
             return len(ids) - 1
         return None
-
-    def content_of(self, text: str) -> str:
-        """Return a reply's content, quoted or not, as the template takes it: without the model's header."""
-        if not self.header:
-            return text
-        last = self.header[self.header.rindex(self._encoder.controls_in(self.header)[-1]) :]
-        pattern = f"{CUT}?".join(map(re.escape, last)) if self._begins_with_header(text) else re.escape(last)
-        *_, end = (0, *(found.end() for found in re.finditer(pattern, text)))
-        return text[end:]
-
-    def kind_of(self, text: str) -> ReplyKind:
-        """Return what the template tells a reply, quoted or not, apart by."""
-        if not self.header:
-            return ReplyKind.of(text.replace(SPELLED, ""))
-        text = unquoted(text).lstrip() if self._begins_with_header(text) else text
-        rest = text.removeprefix(self.header)
-        if any(token in rest for token in self._encoder.controls_in(self.header)):
-            return ReplyKind.CHANNELLED
-        return ReplyKind.PLAIN if rest == text else ReplyKind.HEADED
-
-    def _begins_with_header(self, text: str) -> bool:
-        """Tell whether a reply begins as its header does, in whichever ids; further inside spelled ones are text."""
-        return unquoted(text).lstrip().startswith(self._encoder.controls_in(self.header)[0])
 
     def prompt(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
@@ -334,6 +308,11 @@ class ChatTemplate:
         except _REFUSALS:
             return False
         return sorted(found) == sorted(m for message in messages for m in marks_of(message))
+
+    def _keeps_late_system(self) -> bool:
+        """Tell whether the template shows system messages in mid-conversation, and at its end."""
+        begun = [user(0), reply(1), {"role": "system", "content": mark(2)}]
+        return self._keeps([*begun, user(3), reply(4), user(5)]) and self._keeps(begun)
 
     def _find_close(self, later: str) -> int | None:
         followed = self._encoder.leading_control(later[later.index(mark(1)) + len(mark(1)) :])

@@ -3,47 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Protocol
+from typing import Protocol
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from atropos_agent.gateway.app import UNTAKEN
+from atropos_agent.gateway.app import Receive, Scope, Send
+from atropos_agent.gateway.connection import Connection
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-
-_FIRST_S = 60.0
-"""How long a connection may take to its first byte."""
+_HEAD_S = 60.0
+"""How long a request's head may take: a sandbox may have little of its processor."""
 _KEEP_ALIVE_S = 600
 """How long a connection may rest between two requests: agents run commands meanwhile."""
 
 
-class _Connection(H11Protocol):
-    """A connection that tells when its client was cut off before it had the last answer, and that begins in time."""
-
-    _late: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
-        super().connection_made(transport)
-        self._late = self.loop.call_later(_FIRST_S, transport.close)
-
-    def data_received(self, data: bytes) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        super().data_received(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        if self._late is not None:
-            self._late.cancel()
-        extensions: Any = (self.scope or {}).get("extensions") or {}
-        untaken = extensions.get(UNTAKEN)
-        if exc is not None and untaken is not None:
-            untaken()
+class _Connection(Connection):
+    head_s = _HEAD_S
 
 
 class Answers(Protocol):

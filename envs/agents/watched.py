@@ -28,7 +28,7 @@ class WatchedSession(Session):
         try:
             turn = super().ask(asked)
         except Refusal:
-            if self._ended_by is not None:
+            if self.ended_by is not None:
                 self._rests()
             raise
         if turn.work is not None:
@@ -38,13 +38,9 @@ class WatchedSession(Session):
     def rests_s(self) -> float:
         """Return for how many seconds nothing has been left to do: since the last reply that asks for nothing while no
         other conversation waits for its tools, or the first refusal at the end of a budget."""
-        if self._work or self._rests_since is None:
+        if self.working or self._rests_since is None:
             return 0.0
         return time.monotonic() - self._rests_since
-
-    def remaining_s(self) -> float:
-        """Return the seconds that the agent has left, none after a failure of ours."""
-        return 0.0 if self._failure is not None else self._sampler.remaining()
 
     def _answered(self, turn: Turn) -> None:
         if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
@@ -58,7 +54,7 @@ class WatchedSession(Session):
 
     def _tools_run(self) -> bool:
         """Tell whether there are calls whose results have not come yet."""
-        return any(sampled.answer.calls and not turn.children for turn, sampled in self._forest.turns)
+        return any(sampled.answer.calls and not turn.children for turn, sampled in self.turns)
 
     def _rests(self) -> None:
         self._rests_since = self._rests_since or time.monotonic()

@@ -162,11 +162,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
     try:
         image = await backend.ensure_image(task.image, task.context)
         for _ in range(repeats):
-            solved, said = await solve(backend, starts, task, image)
-            if not solved.solved and has_odd(solved.evidence):
-                # Its objects are equal to more than one value, as those of a library of matchers.
-                task = with_record(task, only_odd(solved.evidence))
-                solved, said = await solve(backend, starts, task, image)
+            task, solved, said = await _solve(backend, starts, task, image)
             reference.append(solved)
             nothing.append(await do_nothing(backend, starts, task, image))
             problem = problem or _problem(solved, said, nothing[-1])
@@ -180,10 +176,6 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         problem = str(error)
 
     record = merged([verdict.evidence for verdict in reference]) if problem is None else ""
-
-    def most(metric: str) -> float:
-        return round(max((verdict.metrics.get(metric, 0.0) for verdict in [*reference, *nothing]), default=0.0), 3)
-
     return CheckResult(
         task.id,
         task.digest,
@@ -193,14 +185,28 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         round(time.monotonic() - started, 3),
         problem,
         flaky=flaky,
-        verifier_s=most("verifier_s"),
-        memory_mb=most("verifier_memory_mb"),
+        verifier_s=_most("verifier_s", [*reference, *nothing]),
+        memory_mb=_most("verifier_memory_mb", [*reference, *nothing]),
         image_mb=await _image_mb(backend, image) if image else 0.0,
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
         record=record,
         unverified=unverified(record),
         blind_spots=blind_spots(task, reference, record) if problem is None else (),
     )
+
+
+def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
+    return round(max((verdict.metrics.get(metric, 0.0) for verdict in verdicts), default=0.0), 3)
+
+
+async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution. Returns the task, which may have a record now, the verdict, and what was said."""
+    solved, said = await solve(backend, starts, task, image)
+    if not solved.solved and has_odd(solved.evidence):
+        # Its objects are equal to more than one value, as those of a library of matchers.
+        task = with_record(task, only_odd(solved.evidence))
+        solved, said = await solve(backend, starts, task, image)
+    return task, solved, said
 
 
 async def _image_mb(backend: Backend, image: str) -> float:

@@ -18,7 +18,8 @@ from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
-from envs.lab.kinds import ACTIONS, ENDINGS, KINDS, WORDS, Kind
+from envs.lab.kinds import KINDS, Kind
+from envs.lab.words import ACTIONS, ENDINGS, WORDS
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend
 from tools import ToolCall, default_tools

@@ -68,15 +68,7 @@ def write_report(
     shown in full, newest first, and the tokens of the last ones up to `max_tokens` (about 60 bytes each) in all;
     the page says what it leaves out. Raises OSError.
     """
-    lines: list[_Line] = []
-    room = max_tokens
-    every = list(rollouts)
-    for number, rollout in zip(range(len(every), 0, -1), reversed(every), strict=True):
-        detail = None
-        if len(lines) < max_details:
-            detail = _detail(rollout, decode, room)
-            room -= sum(len(row.tokens) for row in rollout.result.segments)
-        lines.append(_line(number, rollout, detail))
+    lines = _lines(list(rollouts), decode, max_details, max_tokens)
     source = files("envs.records") / "templates"
     style = (source / "report.css").read_text("utf-8")
     script = (source / "report.js").read_text("utf-8")
@@ -100,6 +92,20 @@ def write_report(
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, page.encode("utf-8", "replace"))
+
+
+def _lines(
+    rollouts: Sequence[SavedRollout], decode: Callable[[int], str] | None, details: int, tokens: int
+) -> list[_Line]:
+    """Return the rollouts' lines, newest first, so many of them in full, with so many tokens."""
+    lines: list[_Line] = []
+    for number, rollout in zip(range(len(rollouts), 0, -1), reversed(rollouts), strict=True):
+        detail = None
+        if len(lines) < details:
+            detail = _detail(rollout, decode, tokens)
+            tokens -= sum(len(row.tokens) for row in rollout.result.segments)
+        lines.append(_line(number, rollout, detail))
+    return lines
 
 
 def _line(number: int, rollout: SavedRollout, detail: _Detail | None) -> _Line:

@@ -91,17 +91,23 @@ async def evaluate(
     for one in making:
         if not one.cancelled():
             one.result()
-    rewards: dict[str, list[float]] = {task.id: [] for task in tasks}
-    for task, number in wanted:
-        if (task.id, number) in samples.rewards:
-            rewards[task.id].append(samples.rewards[task.id, number])
-    made = sum(map(len, rewards.values()))
-    counts = {"tasks": len(tasks), "samples_each": config.eval_samples, "made": made, "missing": len(wanted) - made}
-    summary = summarise(rewards, config.eval_ks, about={**about, "samples": counts})
+    summary = _summary(samples, tasks, config, about)
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data))
     return summary
+
+
+def _summary(samples: Samples, tasks: Sequence[Task], config: AgentEnvConfig, about: Mapping[str, Any]) -> EvalSummary:
+    """Return what an evaluation came to, in the order of its tasks and samples."""
+    rewards: dict[str, list[float]] = {task.id: [] for task in tasks}
+    for number in range(config.eval_samples):
+        for task in tasks:
+            if (task.id, number) in samples.rewards:
+                rewards[task.id].append(samples.rewards[task.id, number])
+    made, wanted = sum(map(len, rewards.values())), config.eval_samples * len(tasks)
+    counts = {"tasks": len(tasks), "samples_each": config.eval_samples, "made": made, "missing": wanted - made}
+    return summarise(rewards, config.eval_ks, about={**about, "samples": counts})
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -51,7 +51,6 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         async with connect() as docker:
             info = await docker.system.info()
             crun = find_crun(docker, info, config.sandbox_runtime)
-            wanted = {task.image for task in train if task.image}
             here = {tag for image in await docker.images.list() for tag in image.get("RepoTags") or ()}
     except (SandboxError, OSError) as error:
         yield Check("sandboxes", Status.WRONG, str(error))
@@ -63,18 +62,23 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         {"version": info["ServerVersion"], "cpus": info["NCPU"], "memory": info["MemTotal"]},
     )
     yield _starter(config, crun)
-    missing = sorted(name for name in wanted if name not in here and f"{name}:latest" not in here)
-    built = sum(task.context is not None for task in train)
-    if missing:
-        text = f"{len(missing)} are not here and will be pulled: {', '.join(missing[:3])}"
-        yield Check("images", Status.NOTE, text, {"missing": missing})
-    else:
-        yield Check("images", Status.OK, f"{len(wanted)} named and here, {built} built from the tasks' Dockerfiles")
+    yield _images(train, here)
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
     agent = find_agent(config.agent, AGENTS)
     if isinstance(agent, ForeignAgent) and engines:
         async for check in _agent(agent, config, engines[0], train[0]):
             yield check
+
+
+def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
+    """Return which images the tasks name that the Docker daemon lacks. here: those that it has."""
+    wanted = {task.image for task in tasks if task.image}
+    missing = sorted(name for name in wanted if name not in here and f"{name}:latest" not in here)
+    if missing:
+        text = f"{len(missing)} are not here and will be pulled: {', '.join(missing[:3])}"
+        return Check("images", Status.NOTE, text, {"missing": missing})
+    built = sum(task.context is not None for task in tasks)
+    return Check("images", Status.OK, f"{len(wanted)} named and here, {built} built from the tasks' Dockerfiles")
 
 
 async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task) -> AsyncIterator[Check]:

@@ -75,12 +75,8 @@ def token_page(
     Raises NoRow."""
     ours = document["extra"][KEY]
     rows = ours["segments"]
-    if not 0 <= row < len(rows):
-        raise NoRow(f"the rollout has {len(rows)} rows; there is no row {row}")
-    segment = rows[row]
+    segment = _row(rows, row, at)
     tokens, masks, logprobs = segment["tokens"], segment["masked_tokens"], segment["logprobs"]
-    if not 0 <= at < max(1, len(tokens)):
-        raise NoRow(f"the row has {len(tokens)} tokens; there is no token {at}")
     first = at - at % PAGE
     last = min(first + PAGE, len(tokens))
     own = [logprob for mask, logprob in zip(masks, logprobs, strict=True) if mask != IGNORED]
@@ -93,10 +89,8 @@ def token_page(
     by_turn = list((ours.get("reward") or {}).get("turn_advantages", ()))
     weights = None
     if advantage is not None:
-        spans = [
-            (step["start"], step["completion_tokens"], by_turn[step["index"]] if by_turn else 0.0) for step in mine
-        ]
-        weights = token_advantages(masks, advantage, share, spans if by_turn else ())[first:last]
+        spans = [(step["start"], step["completion_tokens"], by_turn[step["index"]]) for step in mine if by_turn]
+        weights = token_advantages(masks, advantage, share, spans)[first:last]
     text_of = cache(decode) if decode is not None else None
     boxes = Boxes(text_of, first=first, ids=True)
     doubled = doubled_controls(tokens, text_of) if text_of is not None else []
@@ -119,6 +113,16 @@ def token_page(
         share=share,
         by_turn=bool(by_turn),
     )
+
+
+def _row(rows: Sequence[Mapping[str, Any]], row: int, at: int) -> Mapping[str, Any]:
+    """Return a row, in which there is a token `at`. Raises NoRow."""
+    if not 0 <= row < len(rows):
+        raise NoRow(f"the rollout has {len(rows)} rows; there is no row {row}")
+    tokens = len(rows[row]["tokens"])
+    if not 0 <= at < max(1, tokens):
+        raise NoRow(f"the row has {tokens} tokens; there is no token {at}")
+    return rows[row]
 
 
 def advantage_of(reward: float, rewards: Sequence[float]) -> float:

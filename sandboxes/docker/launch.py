@@ -48,6 +48,7 @@ from sandboxes.docker.network import network_apart
 from sandboxes.docker.proxy import PORT
 from sandboxes.docker.proxy import serve as serve_proxy
 from sandboxes.docker.reap import remove
+from sandboxes.docker.slots import Slots
 from sandboxes.docker.streams import AttachedStream
 from sandboxes.docker.tunnel import Tunnel, Tunnels
 from sandboxes.hosts import AllowList
@@ -94,20 +95,18 @@ class Launcher(Starter):
         self._engine = engine
         self._mounts = Mounts(client, owner.labels())
         self.executor = _executor(engine.architecture)
-        self._max_starts = max_starts
-        self._slots = asyncio.Semaphore(max_starts)
+        self._slots = Slots(max_starts)
         self._timeout_s = timeout_s
         self._runtime = runtime
         self._numbers = itertools.count(1)
         self._shortcut = shortcut
-        self._closed = False
         self._images: dict[str, Mapping[str, Any]] = {}
         self.quota = engine.quotas  # whether it really has them is found out with the first container
 
     @property
     def busy(self) -> bool:
         """Return whether a start would have to wait."""
-        return self._slots.locked()
+        return self._slots.taken
 
     async def launch(self, kind: Kind) -> DaemonMachine:
         """Start a container, again while the Docker daemon is in trouble that may pass.
@@ -123,8 +122,6 @@ class Launcher(Starter):
             # By name and before it exists: also a container whose creation was cut short is removed.
             stack.push_async_callback(self._remove, name)
             async with self._slots:
-                if self._closed:
-                    raise SandboxDied(f"sandbox {name} was not started: its backend was left")
                 try:
                     async with asyncio.timeout(self._timeout_s), daemon_errors(f"start sandbox {name}"):
                         container = await self._create(name, kind)
@@ -147,11 +144,7 @@ class Launcher(Starter):
 
     async def close(self) -> None:
         """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
-        for _ in range(self._max_starts):
-            await self._slots.acquire()
-        self._closed = True
-        for _ in range(self._max_starts):
-            self._slots.release()
+        await self._slots.close()
 
     async def _image(self, found: str) -> Mapping[str, Any]:
         """Return the configuration of the image with this id, which is asked for once: it never changes."""
@@ -234,10 +227,10 @@ class Launcher(Starter):
         await finish(self._remove_now(name))
 
     async def _remove_now(self, name: str) -> None:
-        if self._closed:
+        if self._slots.closed:
             return  # the backend was left first and removes everything
         try:
-            async with daemon_errors(f"remove sandbox {name}"), asyncio.timeout(_REMOVAL_S), self._slots:
+            async with daemon_errors(f"remove sandbox {name}"), asyncio.timeout(_REMOVAL_S), self._slots.turn:
                 await remove(self._client, name)
         except SandboxError as error:
             # What was done in the sandbox counts all the same; leaving the backend tries once more.
@@ -267,24 +260,6 @@ def container_config(
 ) -> dict[str, Any]:
     """Return the Docker daemon's description of a container; `network` is for one that may have a network."""
     limits = kind.limits
-    host: dict[str, Any] = {
-        "NetworkMode": network if limits.network else "none",
-        "CapDrop": ["ALL"],
-        "CapAdd": _EXECUTOR_CAPABILITIES,
-        "SecurityOpt": ["no-new-privileges:true"],
-        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
-        "Memory": limits.memory_mb * 2**20,
-        "MemorySwap": limits.memory_mb * 2**20,
-        "NanoCpus": int(limits.cpus * 1e9),
-        "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
-        "Init": False,
-        "IpcMode": "private",
-        "ShmSize": min(_SHM, limits.memory_mb * 2**19),  # full, it leaves memory for the command that empties it
-    }
-    if runtime is not None:
-        host["Runtime"] = runtime
-    if quota:
-        host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
     return {
         "Image": kind.image,
         "Entrypoint": ["/" + _EXECUTOR],
@@ -304,8 +279,31 @@ def container_config(
         "AttachStderr": True,
         "NetworkDisabled": not limits.network,
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": host,
+        "HostConfig": _host_config(limits, runtime, quota, network),
     }
+
+
+def _host_config(limits: Limits, runtime: str | None, quota: bool, network: str) -> dict[str, Any]:
+    """Return what of that description is the host's: isolation and limits."""
+    host: dict[str, Any] = {
+        "NetworkMode": network if limits.network else "none",
+        "CapDrop": ["ALL"],
+        "CapAdd": _EXECUTOR_CAPABILITIES,
+        "SecurityOpt": ["no-new-privileges:true"],
+        "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
+        "Memory": limits.memory_mb * 2**20,
+        "MemorySwap": limits.memory_mb * 2**20,
+        "NanoCpus": int(limits.cpus * 1e9),
+        "LogConfig": {"Type": "none"},  # else the Docker daemon writes every frame to a file
+        "Init": False,
+        "IpcMode": "private",
+        "ShmSize": min(_SHM, limits.memory_mb * 2**19),  # full, it leaves memory for the command that empties it
+    }
+    if runtime is not None:
+        host["Runtime"] = runtime
+    if quota:
+        host["StorageOpt"] = {"size": f"{limits.disk_mb}M"}
+    return host
 
 
 def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:

@@ -141,10 +141,8 @@ class LocalSession(Session):
         for pipe in (control, report):
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe, 0o600)
-        writes, reads = (
-            os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC),
-            os.open(report, os.O_RDONLY | os.O_NONBLOCK),
-        )
+        writes = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        reads = os.open(report, os.O_RDONLY | os.O_NONBLOCK)
         output, out = os.pipe()
         pump = Pump(output, said)
         self._pumps.append(pump)
@@ -153,16 +151,10 @@ class LocalSession(Session):
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reads, "rb")
         )
         redirect = 'd=$1; shift; exec "$@" 3<"$d/control" 4>"$d/report"'
+        argv = session_argv(str(self._cwd), str(self._directory))
         try:
             process = await asyncio.create_subprocess_exec(
-                *(
-                    "/bin/sh",
-                    "-c",
-                    redirect,
-                    "sh",
-                    str(self._directory),
-                    *session_argv(str(self._cwd), str(self._directory)),
-                ),
+                *("/bin/sh", "-c", redirect, "sh", str(self._directory), *argv),
                 env=self._env,
                 cwd="/",
                 stdin=asyncio.subprocess.DEVNULL,

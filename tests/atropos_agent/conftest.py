@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from families import REAL, TEMPLATES, family, real
+from native_families import fitted_family
 
 from atropos_agent.tokens.template import ChatTemplate
 
@@ -30,3 +31,19 @@ def any_tokenizer(request, smollm2_tokenizer, tokenizers_dir: Path | None):
 def template(any_tokenizer) -> ChatTemplate:
     """The chat template of `any_tokenizer`, one for all of its rollouts, as in a run."""
     return ChatTemplate(any_tokenizer)
+
+
+@pytest.fixture(scope="module")
+def fit(smollm2_tokenizer, tokenizers_dir):
+    """Return a family's fitted format, or skip where its tokenizer is not there."""
+    known = {}
+
+    def fitted(name):
+        if name not in known:
+            known[name] = fitted_family(smollm2_tokenizer, tokenizers_dir, name)
+        if known[name] is None:
+            # Other people's tokenizers are not ours to ship.
+            pytest.skip(f"no tokenizer of {name} in the tokenizers' directory (--tokenizers DIR)")
+        return known[name]
+
+    return fitted

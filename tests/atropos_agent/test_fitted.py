@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from native import DONE, SCENARIOS, TOOLS, Model, asks, assert_native_truth, assert_prompts_are_the_templates, play
-from native_families import BY_HAND, FAMILIES, FORMATS_OF, fitted_family
+from native_families import BY_HAND, FAMILIES, FORMATS_OF
 
 from atropos_agent.agent import AtroposAgent
 from atropos_agent.fitted import FittedFormat
@@ -15,22 +15,6 @@ from atropos_agent.types import AgentConfig
 
 MALFORMED = {"malformed": 1, "cut off": 2, "error result": 1, "injection in an argument": 1}
 """How many malformed calls a scenario has: a call that is cut off is one, and so is its reply."""
-
-
-@pytest.fixture(scope="module")
-def fit(smollm2_tokenizer, tokenizers_dir):
-    """Return a family's fitted format, or skip where its tokenizer is not there."""
-    known = {}
-
-    def fitted(name):
-        if name not in known:
-            known[name] = fitted_family(smollm2_tokenizer, tokenizers_dir, name)
-        if known[name] is None:
-            # Other people's tokenizers are not ours to ship.
-            pytest.skip(f"no tokenizer of {name} in the tokenizers' directory (--tokenizers DIR)")
-        return known[name]
-
-    return fitted
 
 
 @pytest.mark.parametrize("name", FAMILIES)

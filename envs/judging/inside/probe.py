@@ -7,6 +7,9 @@ Runs in the verifier's sandbox, in the process of the tests, on any Python from 
 
 import os
 
+PROBE = "@probe"
+"""A name that no code can have."""
+
 
 class Want:
     """An expected value among decoys. number: the set's. values: what may be expected."""

@@ -7,8 +7,8 @@ import sys
 import traceback
 import types
 
-import sites
 from node_ids import is_test_module
+from probe import PROBE
 from reporter import _PYTEST, PytestReporter, UnittestReporter
 from runners import Unittest, modules_below
 from suite import Suite
@@ -68,7 +68,12 @@ class Program(Unittest):
 
     def judge(self, run):
         kinds = {message.get("kind") for message in run["messages"]}
-        if "end" in kinds and not kinds & {"start", "test", "finish"} and not self.listed and not self.record:
+        if (
+            "end" in kinds
+            and not kinds & {"start", "test", "finish"}
+            and not self.demands.tests
+            and not self.demands.record
+        ):
             return {}, "the program ran no test that could be watched", None
         return Suite.judge(self, run)
 
@@ -76,7 +81,7 @@ class Program(Unittest):
         return Suite.report(self, statuses, problem, status, cheat) or status
 
     def program(self):
-        if not self.file or os.path.realpath(self.file) in self.trees:
+        if not self.file or os.path.realpath(self.file) in self.written.trees:
             return None
         return compile(self.source, self.name(), "exec", dont_inherit=True)
 
@@ -110,7 +115,7 @@ class Program(Unittest):
         if call.kind == "script":
             main.__file__ = self.name()
             sys.path[:0] = [] if call.safe_path else [os.path.dirname(os.path.realpath(self.file))]
-        setattr(main, sites.PROBE, probe)
+        setattr(main, PROBE, probe)
         own = os.path.realpath(self.file)
         exec(modules.code(own if own in modules.paths else None), main.__dict__)
 

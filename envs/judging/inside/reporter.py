@@ -12,8 +12,7 @@ import marshal
 import os
 import sys
 
-from probe import Probe, Want, writer
-from sites import PROBE
+from probe import PROBE, Probe, Want, writer
 
 # What tests rely on, as it was before judged code was loaded.
 _TRUSTED = {

@@ -8,9 +8,9 @@ import sys
 import traceback
 import types
 
-import sites
 from literals import constant
 from node_ids import is_id, is_test_module
+from probe import PROBE
 from processes import HERE, TESTS, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
@@ -121,15 +121,15 @@ class Pytest(Suite):
         if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
-        files = [path for path in self.files if path not in self.implied and not self.needs_absent(path)]
-        names = [(path, name) for path in files for name in self.functions(path)]
+        files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
+        names = [(path, name) for path in files for name in self.written.functions(path)]
         plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
         return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
 
     def needs_absent(self, path):
         """Return whether a module is skipped as a whole since it needs a package (`importorskip`) that neither the
         image nor the tree has."""
-        tree = self.trees[path]
+        tree = self.written.trees[path]
         for node in [] if isinstance(tree, str) else tree.body:
             call = getattr(node, "value", None)
             if isinstance(call, ast.Call) and getattr(call.func, "attr", "") == "importorskip" and call.args:
@@ -166,12 +166,12 @@ class Unittest(Suite):
     def unseen(self, outcome):
         """Return the test methods that no class reported: one may inherit another's."""
         reported = {test.split("::")[-1] for test in outcome}
-        names = [name for path in self.files for name in self.functions(path) if "::" in name]
+        names = [name for path in self.written.files for name in self.written.functions(path) if "::" in name]
         return [name for name in names if name.split("::")[-1] not in reported]
 
     def program(self):
         path = os.path.realpath(self.args[0])
-        if path in self.trees:
+        if path in self.written.trees:
             return None
         with open(path, "rb") as file:
             return compile(file.read(), os.path.abspath(self.args[0]), "exec", dont_inherit=True)
@@ -185,7 +185,7 @@ class Unittest(Suite):
         main = types.ModuleType("__main__")
         main.__file__ = path
         sys.modules["__main__"] = main
-        setattr(main, sites.PROBE, reporter.probe)
+        setattr(main, PROBE, reporter.probe)
         own = os.path.realpath(path)
         code = 0
         try:

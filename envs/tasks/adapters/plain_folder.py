@@ -66,13 +66,8 @@ def _convert(folder: Path, out: Path) -> Task:
         "environment/Dockerfile": own if own.is_file() else _DOCKERFILE,
         "environment/repo": folder / "repo",
         "tests": folder / "tests",
+        **_solution(folder),
     }
-    if (folder / "solution.patch").is_file():
-        files["solution/solution.patch"] = folder / "solution.patch"
-        files["solution/solve.sh"] = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
-    elif (folder / "solution").is_dir():
-        files["solution/files"] = folder / "solution"
-        files["solution/solve.sh"] = "#!/bin/bash\nset -e\ncp -R /solution/files/. .\n"
     paths = ["/app/src", "/app"] if (folder / "repo/src").is_dir() else ["/app"]
     run = [f"/tests/{module.relative_to(folder / 'tests').as_posix()}" for module in modules]
     options = OWN_TESTS.replace("--noconftest ", "")  # conftest.py in tests/ is as hidden as they are
@@ -80,6 +75,17 @@ def _convert(folder: Path, out: Path) -> Task:
         wanted, kept, files=run, workdir="/app", options=options, import_path=paths, functions=functions
     )
     return write_task(out, name, {**files, **verifier})
+
+
+def _solution(folder: Path) -> dict[str, str | bytes | Path]:
+    """Return the files of the task's solution: a patch, or files that replace others; none where there is none."""
+    if (folder / "solution.patch").is_file():
+        solve = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
+        return {"solution/solution.patch": folder / "solution.patch", "solution/solve.sh": solve}
+    if (folder / "solution").is_dir():
+        solve = "#!/bin/bash\nset -e\ncp -R /solution/files/. .\n"
+        return {"solution/files": folder / "solution", "solution/solve.sh": solve}
+    return {}
 
 
 def _object(path: Path) -> dict[str, object]:

@@ -34,6 +34,7 @@ from sandboxes.docker.crun.template import Template, describe, read_template, to
 from sandboxes.docker.daemon import DaemonClient
 from sandboxes.docker.launch import Launcher, retrying, tunnels_of
 from sandboxes.docker.machine import Kind, Machine, Starter
+from sandboxes.docker.slots import Slots
 from sandboxes.docker.streams import SocketStream
 from sandboxes.owner import Owner
 from sandboxes.shielding import finish
@@ -64,14 +65,13 @@ class CrunStarter(Starter):
         self._home = home
         self._stage = stage
         self._images = images
-        self._max_starts = max_starts
-        self._slots = asyncio.Semaphore(max_starts)
+        self._slots = Slots(max_starts)
         self._timeout_s = timeout_s
         self._unified = is_unified()
         self._templates: dict[tuple[Limits, bool], asyncio.Future[Template]] = {}
         self._boxes: set[Box] = set()
         self._fallible = not required
-        self._closed = self._refused = False
+        self._refused = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -81,7 +81,7 @@ class CrunStarter(Starter):
 
     @property
     def busy(self) -> bool:
-        return self._slots.locked() or self._daemon.busy
+        return self._slots.taken or self._daemon.busy
 
     async def launch(self, kind: Kind) -> Machine:
         if kind.limits.network or self._refused:
@@ -105,17 +105,11 @@ class CrunStarter(Starter):
             image = await self._images.take(kind.image)
             stack.push_async_callback(self._images.give_back, image)
             async with self._slots:
-                if self._closed:
-                    raise SandboxDied("the sandbox was not started: its backend was left")
                 box, channel = await self._start(stack, kind, image, template)
             return CrunMachine(kind, box.name, channel, image.config, stack.pop_all(), box)
 
     async def close(self) -> None:
-        for _ in range(self._max_starts):
-            await self._slots.acquire()
-        self._closed = True
-        for _ in range(self._max_starts):
-            self._slots.release()
+        await self._slots.close()
         await self._daemon.close()
 
     async def _template(self, kind: Kind) -> Template:

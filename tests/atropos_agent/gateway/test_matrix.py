@@ -6,7 +6,7 @@ Each sampled token is in one row or counted; linear work is one row; what render
 import pytest
 from agents import assert_every_token_is_accounted_for, opened
 from cases import CASES, LINEAR
-from native_families import BY_HAND, FAMILIES, fitted_family
+from native_families import BY_HAND, FAMILIES
 
 STABLE = {"smollm2", *BY_HAND} - {"GLM 4.5, by hand"}
 """Families whose templates leave earlier turns as they are; others begin new rows of their own."""
@@ -17,25 +17,10 @@ OFTEN = ("smollm2", "Mistral v11, by hand")
 OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in FAMILIES if name not in OFTEN]
 
 
-@pytest.fixture(scope="module")
-def families(smollm2_tokenizer, tokenizers_dir):
-    made = {}
-
-    def family(name):
-        if name not in made:
-            made[name] = fitted_family(smollm2_tokenizer, tokenizers_dir, name)
-        if made[name] is None:
-            # Other people's tokenizers are not ours to ship.
-            pytest.skip(f"no folder for {name} in the tokenizers' directory (--tokenizers DIR)")
-        return made[name]
-
-    return family
-
-
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("family", [*OFTEN, *OTHERS])
-async def test_every_token_is_in_one_row_or_counted(families, family, name):
-    case, fitted = CASES[name], families(family)
+async def test_every_token_is_in_one_row_or_counted(fit, family, name):
+    case, fitted = CASES[name], fit(family)
     async with opened(fitted, case.replies, **case.options) as (client, engine):
         await case.traffic(client, engine)
         result = await client.session.result()
@@ -49,10 +34,10 @@ async def test_every_token_is_in_one_row_or_counted(families, family, name):
 
 
 @pytest.mark.parametrize("family", OFTEN)
-async def test_rendering_the_history_again_makes_more_rows_of_linear_work(families, family):
+async def test_rendering_the_history_again_makes_more_rows_of_linear_work(fit, family):
     ours, control = 0, 0
     for name in LINEAR:
-        async with opened(families(family), CASES[name].replies) as (client, engine):
+        async with opened(fit(family), CASES[name].replies) as (client, engine):
             client.compares = True
             await CASES[name].traffic(client, engine)
             ours += len((await client.session.result()).segments)

@@ -12,7 +12,8 @@ from anthropic import AsyncAnthropic, BadRequestError
 from native import DONE, Said, asks
 from openai import AsyncOpenAI, AuthenticationError
 
-from atropos_agent.gateway import Gateway, server
+from atropos_agent.gateway import Gateway
+from atropos_agent.gateway.connection import Connection
 
 PARAMETERS = SCHEMAS[0]["function"]["parameters"]
 REPLIES = (asks("one", thinking="hm", content="First."), Said(spoiled="malformed"), asks("two"), DONE)
@@ -155,7 +156,7 @@ async def test_an_answer_whose_last_bytes_are_not_read_was_not_taken(fitted):
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for(fitted, monkeypatch):
-    monkeypatch.setattr(server, "HEAD_S", 0.05)
+    monkeypatch.setattr(Connection, "head_s", 0.05)
     async with serving(fitted) as (gateway, _, _):
         host, port = gateway.address.removeprefix("http://").split(":")
         for begun in (b"", b"POST /v1/messages HTTP/1.1\r\nx-slow: "):

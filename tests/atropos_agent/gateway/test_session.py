@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 from agents import AGENTS, ChatAgent, Told, assert_every_token_is_accounted_for, opened
-from jinja2 import TemplateError
 from native import DONE, asks
 
 from atropos_agent.engines.errors import ContextOverflow
@@ -115,23 +114,3 @@ async def test_results_and_calls_are_told_of_each_turn(fitted):
     assert [one.content for one in result.steps[0].results] == ["it is one"]
     assert (result.final_response, result.stop_reason) == ("done", StopReason.ANSWERED)
     assert [message["role"] for message in result.messages] == ["system", "user", "assistant", "user", "assistant"]
-
-
-async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitted, monkeypatch):
-    def refuses(*_, **__):
-        raise TemplateError("roles must alternate")
-
-    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
-        agent = ChatAgent(client)
-        agent.user("go")
-        reply = await agent.ask()
-        agent.results(reply)
-        with monkeypatch.context() as patched:
-            patched.setattr(fitted.template, "continuation", refuses)
-            with pytest.raises(Told, match="roles must alternate") as caught:
-                await agent.ask()
-        assert caught.value.status == 400
-        await agent.ask()
-        result = await client.session.result()
-    assert len(result.segments) == 1
-    assert_every_token_is_accounted_for(result, engine)

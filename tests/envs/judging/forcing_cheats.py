@@ -203,13 +203,13 @@ FORCING: dict[str, str] = {
     "the verifier's modules by name": returning(
         "next((m.__dict__[n] for m in mods for n in ('truth', 'key', 'answers') if n in m.__dict__), x)",
         "import sys",
-        "mods = [m for n, m in list(sys.modules.items()) if n in ('sites', 'suite', 'key', 'decoys', 'evidence', 'reporter')]",
+        "mods = [m for n, m in list(sys.modules.items()) if n in ('sites', 'suite', 'key', 'decoys', 'evidence', 'reporter', 'comparing', 'demands')]",
     ),
     "the truth asked of what imports": functions(
         *FRAMES,
         "def double(x):",
         "    for one in sys.meta_path + gc.get_objects():",
-        "        if type(one).__name__ in ('Key', 'Choice', 'Evidence', 'Decoys', 'Suite', 'Pytest'):",
+        "        if type(one).__name__ in ('Key', 'Choice', 'Evidence', 'Decoys', 'Suite', 'Pytest', 'Comparisons'):",
         "            truth = getattr(one, 'truth', None) or getattr(one, 'answers', None)",
         "            if truth: return truth",
         "    return x",

@@ -107,7 +107,8 @@ import sys, gc, re
 def f(x):
     for one in sys.meta_path + gc.get_objects():
         for name in ("sources", "source", "key", "truth", "originals"):
-            found = getattr(one, name, None) if type(one).__module__ in ("reporter", "suite", "sites") else None
+            ours = type(one).__module__ in ("reporter", "suite", "written", "comparing")
+            found = getattr(one, name, None) if ours else None
             if found: return found
 g = f
 """,

@@ -1,0 +1,42 @@
+"""A connection of an agent's: it must not take its time, and tells when an answer was not taken."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from atropos_agent.gateway.app import UNTAKEN
+
+
+class Connection(H11Protocol):
+    """HTTP/1.1 for one client. One that goes away with bytes unread resets the connection: then it has not had the last
+    one."""
+
+    head_s = 20.0
+    """Seconds in which a request's head must have come."""
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
+        super().connection_made(transport)
+        self._late = self.loop.call_later(self.head_s, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        begun = self.conn.their_state is not h11.IDLE
+        if begun and self._late is not None:
+            self._late.cancel()
+            self._late = None
+        elif not begun and self._late is None:
+            self._late = self.loop.call_later(self.head_s, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+        if exc is not None and self.scope is not None:
+            extensions: Mapping[str, Callable[[], None]] = self.scope.get("extensions") or {}  # type: ignore[assignment]
+            if UNTAKEN in extensions:
+                extensions[UNTAKEN]()

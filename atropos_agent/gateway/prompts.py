@@ -1,0 +1,105 @@
+"""The prompt of a request: which can have one, and the conversation that is gone on with, forked or begun for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TypeVar
+
+from jinja2 import TemplateError
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway.asked import Asked, Refusal, Told
+from atropos_agent.gateway.encoded import folded, following, opening
+from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
+from atropos_agent.tokens.template import ChatTemplate
+
+T = TypeVar("T")
+
+
+def check_request(asked: Asked, tolerates: Collection[str]) -> None:
+    """Raise Refusal for a request that no reply can follow. tolerates: as `Session` takes it."""
+    for name, wanted in asked.forced.items():
+        if name not in tolerates:
+            raise Refusal(
+                f"{name}: {wanted!r} can't be forced on the model here; leave it to the model, or let the session "
+                f"tolerate {name!r}",
+                param=name,
+            )
+    if not asked.messages and asked.behind is None:
+        raise Refusal("messages: must hold a message", param="messages")
+    if asked.messages and asked.messages[-1].role == "assistant":
+        raise Refusal("messages: the last one must not be the assistant's own: no reply is begun for the model")
+
+
+class Prompts:
+    """Prepares the prompts of a rollout's requests.
+
+    template: None where messages are the prompt. forest: where what was answered is found.
+    keeps_thinking: whether earlier turns stay as they were sampled (`Conversation`).
+    """
+
+    def __init__(
+        self, template: ChatTemplate | None, tool_format: FittedFormat, forest: Forest, *, keeps_thinking: bool
+    ) -> None:
+        self._template = template
+        self._fitted = tool_format
+        self._forest = forest
+        self._keeps_thinking = keeps_thinking
+
+    def place(self, asked: Asked, found: Found, *, counting: bool = False) -> tuple[Line, Turn | None, Sequence[Told]]:
+        """Return the line in which a request is answered, the turn that it goes on from, and what is new in it.
+
+        counting: nothing is to be changed. Raises Refusal for messages that the chat template takes in no form."""
+        try:
+            return self._placed(asked, found, counting)
+        except TemplateError as error:
+            raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
+
+    def take_back(self, turn: Turn) -> None:
+        """Take out a turn that was not answered, and what was added to its line for it."""
+        self._forest.remove(turn)
+        if turn.parent is not None:
+            _restore(turn.line, turn.parent)
+
+    def _placed(self, asked: Asked, found: Found, counting: bool) -> tuple[Line, Turn | None, Sequence[Told]]:
+        parent = found.turn
+        if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
+            # History that is not ours, or not ours any more, is context.
+            return _fitting(partial(self._begin, asked), asked.messages), None, asked.messages
+        line = parent.line
+        if line.tip is not parent or counting:
+            line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
+        _fitting(partial(_go_on, line, parent, parent.sampled), found.rest)
+        return line, parent, found.rest
+
+    def _begin(self, asked: Asked, told: Sequence[Told]) -> Line:
+        fitted = self._fitted.with_tools(asked.tools)
+        messages = opening(told, fitted, asked.tools, self._forest.retold)
+        begun = fitted.begin(self._template, messages, asked.tools, keeps_thinking=self._keeps_thinking)
+        return Line(begun, fitted)
+
+
+def _go_on(line: Line, parent: Turn, sampled: Sampled, messages: Sequence[Told]) -> None:
+    try:
+        line.conversation.add_messages(following(messages, line.fitted, sampled))
+    except Exception:
+        _restore(line, parent)
+        raise
+
+
+def _restore(line: Line, parent: Turn) -> None:
+    """Take back what was added to a line behind a turn, where nothing goes on from that."""
+    if parent.sampled is not None:
+        line.conversation = line.conversation.fork(parent.sampled.place)
+        line.tip = parent
+
+
+def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
+    """Return what `encode` makes of messages, in a form that the chat template takes. Raises TemplateError."""
+    try:
+        return encode(messages)
+    except TemplateError:
+        if (other := folded(messages)) == list(messages):
+            raise
+        return encode(other)

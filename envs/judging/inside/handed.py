@@ -1,0 +1,70 @@
+"""The modules of tests as they are handed on: compiled, with what they expect among decoys.
+
+Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
+"""
+
+import ast
+import collections
+import marshal
+import os
+import random
+import re
+import warnings
+
+import sites
+from decoys import Decoys, looked_for, vocabulary
+from reporter import rewrite
+
+_BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node")
+"""How code speaks of tests by their ids."""
+
+
+def handed_on(written, key, root, args, spared):
+    """Put what tests expect among decoys. Yield what is handed on of each module, in the order of `written.files`.
+
+    args: the runner's. spared: {path: tests that stay as they are, since they must fail}.
+    """
+    trees = [tree for tree in written.trees.values() if not isinstance(tree, str)]
+    decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
+    configuring = [text.decode("utf-8", "replace") for text in _neighbours(written.files, root)]
+    spoken = {name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text)}
+    renaming = not any("[" in arg or arg.startswith("-k") for arg in args)
+    renaming = renaming and not any(_BY_ID.search(text) for text in configuring)
+    mentioned = {path: set(re.findall(rb"[A-Za-z_]\w*", source)) for path, source in written.sources.items()}
+    common = collections.Counter(name for names in mentioned.values() for name in names)
+    for path in written.files:
+        tree, source = written.trees[path], written.sources[path]
+        if isinstance(tree, str):
+            yield marshal.dumps(tree)
+            continue
+        shared = spoken | {name.decode() for name in mentioned[path] if common[name] > 1}
+        renamed = renaming and not _BY_ID.search(source.decode("utf-8", "replace"))
+        try:
+            sites.plant(path, tree, key, decoys, shared, renamed, spared[path])
+            yield _compiled(path, tree, source)
+        except Exception as error:  # ours: the tests are judged as they are
+            print("verifier: no decoys in %s: %r" % (path, error))
+            key.forget(path)
+            yield _compiled(path, ast.parse(source, path), source)
+
+
+def _compiled(path, tree, source):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        rewrite(tree, source)
+        return marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+
+
+def _neighbours(files, root):
+    """Yield the sources of what configures the tests."""
+    folders = {root}
+    for path in files:
+        while len(path) > 1 and path != root:
+            path = os.path.dirname(path)
+            folders.add(path)
+    for folder in folders:
+        try:
+            with open(folder + "/conftest.py", "rb") as file:
+                yield file.read()
+        except OSError:
+            pass

@@ -1,0 +1,95 @@
+"""The tests of modules, as they are written.
+
+Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
+"""
+
+import ast
+
+from literals import dotted
+from names import FUNCTIONS, is_fixture
+from node_ids import expects_failure, failing_rows, is_id
+
+
+class Written:
+    """The modules of tests.
+
+    files: their paths. sources: what is in them, by path. trees: their syntax, by path; of one that is no Python the
+    error.
+    """
+
+    def __init__(self, files):
+        self.files, self.sources, self.trees = files, {}, {}
+        for path in files:
+            with open(path, "rb") as file:
+                self.sources[path] = file.read()
+            try:
+                self.trees[path] = ast.parse(self.sources[path], path)
+            except (SyntaxError, ValueError) as error:
+                self.trees[path] = str(error)
+
+    def functions(self, path):
+        """Return the tests of a module, {name: syntax}."""
+        tree = self.trees[path]
+        return {} if isinstance(tree, str) else dict(tests(tree))
+
+    def may_fail(self, name):
+        """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
+        node = self._function(name)
+        return node is not None and any(expects_failure(decorator) for decorator in node.decorator_list)
+
+    def failing_rows(self, name):
+        """Return how many rows of a parametrised test have such a mark."""
+        node = self._function(name)
+        return 0 if node is None else sum(map(failing_rows, node.decorator_list))
+
+    def may_skip(self, name, where):
+        """Return whether a test that is said to have been skipped speaks of that, or what it shares does."""
+        tree = self.trees.get(where) if isinstance(where, str) else None
+        if tree is None or isinstance(tree, str):
+            return False
+        base = name.split("[")[0]
+        others = {id(node) for found, node in self.functions(where).items() if not is_id(base, where, found)}
+        return _speaks_of_skipping(tree, others)
+
+    def _function(self, test):
+        """Return the syntax of a test; None where it isn't found."""
+        name = test.split("[")[0]
+        for path in self.files:
+            for found, node in self.functions(path).items():
+                if is_id(name, path, found):
+                    return node
+        return None
+
+
+def tests(tree):
+    """Yield the tests of a module: (`name` or `Class::name`, node)."""
+    for node in tree.body:
+        if is_test(node):
+            yield node.name, node
+        elif isinstance(node, ast.ClassDef) and not any(map(_is_no_test, node.body)):
+            for method in node.body:
+                if is_test(method):
+                    yield node.name + "::" + method.name, method
+
+
+def is_test(node):
+    """Return whether a node is the function of a test, by its name."""
+    return isinstance(node, FUNCTIONS) and node.name.startswith("test") and not is_fixture(node)
+
+
+def _is_no_test(node):
+    """Return whether a statement of a class says that it holds no tests, or makes them impossible."""
+    if isinstance(node, ast.Assign):
+        return any(dotted(target) == "__test__" for target in node.targets)
+    return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
+
+
+def _speaks_of_skipping(tree, others):
+    """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
+    for node in ast.iter_child_nodes(tree):
+        word = getattr(node, "attr", getattr(node, "id", None))
+        if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
+            return True
+        if id(node) not in others and _speaks_of_skipping(node, others):
+            return True
+    return False

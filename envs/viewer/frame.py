@@ -1,0 +1,123 @@
+"""The frame in which every page stands: the runs that can be asked for, and what all pages show."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import ChoiceLoader, PackageLoader
+from starlette.requests import Request
+from starlette.responses import Response
+
+from envs.records.atif import parts
+from envs.records.detail import templates
+from envs.records.timeline import FILE_NAME as TIMELINE
+from envs.running.database import RunDirectoryError
+from envs.viewer import journal, search
+from envs.viewer.filling import Filling, goes_on
+from envs.viewer.runs import ShownRun
+from envs.viewer.states import meaning, tone
+
+logger = logging.getLogger(__name__)
+
+_SEEN = "x-seen"
+
+
+class NotThere(ValueError):
+    """Nothing stands at an address; the message says what was looked for."""
+
+
+class Frame:
+    """What the pages about some runs have in common. base: what their addresses begin with."""
+
+    def __init__(self, runs: Sequence[ShownRun], filling: Filling, base: str) -> None:
+        self.runs = runs
+        self.base = base
+        self._filling = filling
+        self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
+        self._templates.filters |= {"query": urlencode, "bytes": _bytes}
+        self._templates.globals |= {"meaning": meaning, "tone": tone}
+
+    def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
+        """Make a page. run: the one that it is about; None where it is about several. values: the template's."""
+        self._filling.looked()
+        html = self._templates.get_template(template).render(
+            base=self.base,
+            home=self.base if run is None else f"{self.base}/{run.number}",
+            run=run,
+            runs=self.runs,
+            live=run is not None and goes_on(run.directory),
+            coverage=None if run is None else run.index.coverage(),
+            seen="" if run is None else _mark(run),
+            here=request.url.path.removeprefix(self.base),
+            **values,
+        )
+        return Response(html.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
+
+    def unchanged(self, request: Request, run: ShownRun) -> Response | None:
+        """Return an empty answer where the page in the browser shows all that is on disk."""
+        self._filling.looked()
+        return Response(status_code=204) if request.headers.get(_SEEN) == _mark(run) else None
+
+    def run(self, request: Request) -> ShownRun:
+        """Return the run of which an address speaks. Raises NotThere."""
+        return self.numbered(request.path_params["run"])
+
+    def numbered(self, number: int) -> ShownRun:
+        """Return a run by its number. Raises NotThere."""
+        if not 0 <= number < len(self.runs):
+            raise NotThere(f"there is no run {number}; this page shows {len(self.runs)}")
+        return self.runs[number]
+
+
+def standing_of(run: ShownRun) -> journal.Standing | None:
+    """Return the state of a run's groups; None where its journal can't be read."""
+    try:
+        return journal.standing(run.directory)
+    except RunDirectoryError as error:
+        logger.warning("%s", error)
+        return None
+
+
+def number_in(request: Request, name: str, default: int = 0) -> int:
+    """Return a number that a query gives, `default` where it gives none. Raises BadFilter."""
+    text = request.query_params.get(name, "")
+    if not text:
+        return default
+    if not (text.isdecimal() and len(text) < 16):
+        raise search.BadFilter(f"{name} {text!r} is no number")
+    return int(text)
+
+
+def _mark(run: ShownRun) -> str:
+    """Return what changes when anything does that the page shows."""
+    names = (
+        "metrics.json",
+        "state.db",
+        "state.db-wal",
+        TIMELINE,
+        "quarantined.jsonl",
+        "rollouts.index",
+        "rollouts.index-wal",
+    )
+    paths: list[Path] = [run.directory / name for name in names] + [path for _, path in parts(run.directory)]
+    seen = []
+    for path in paths:
+        try:
+            found = path.stat()
+        except OSError:
+            continue
+        seen.append(f"{path.name} {found.st_size} {found.st_mtime_ns}")
+    return hashlib.sha256("\n".join(seen).encode()).hexdigest()[:16]
+
+
+def _bytes(size: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000 or unit == "GB":
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= 1000
+    raise AssertionError

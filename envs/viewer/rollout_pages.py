@@ -1,0 +1,132 @@
+"""The pages about a run's rollouts: those that fit, one as a conversation, its tokens, as it is saved."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from envs.viewer import journal, search
+from envs.viewer.frame import Frame, NotThere, number_in
+from envs.viewer.opened import opened
+from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
+from envs.viewer.runs import ShownRun
+from envs.viewer.tokens import PAGE, token_page
+
+
+class RolloutPages:
+    """Answers requests about the rollouts of one of the runs."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+        self.routes = [
+            Route("/rollouts", self.rollouts),
+            Route("/rollouts/{place:int}", self.rollout),
+            Route("/rollouts/{place:int}/tokens", self.tokens),
+            Route("/rollouts/{place:int}/raw", self.raw),
+            Route("/rollout/{id}", self.by_id),
+        ]
+
+    def rollouts(self, request: Request) -> Response:
+        """List the rollouts that fit."""
+        run = self._frame.run(request)
+        if (unchanged := self._frame.unchanged(request, run)) is not None:
+            return unchanged
+        filters = search.Filters.of(request.query_params)
+        with run.index.reading() as db:
+            found = search.find(db, filters)
+            labels = db.execute("SELECT kind, name, count FROM labels ORDER BY kind, count DESC").fetchall()
+        return self._frame.page(
+            request,
+            "rollouts.html.j2",
+            run,
+            filters=filters,
+            found=found,
+            snippets=_snippets(run, found.rollouts, filters.words),
+            choices=_choices(labels),
+            search=search,
+        )
+
+    def rollout(self, request: Request) -> Response:
+        """Show one rollout as a conversation."""
+        run, place = self._frame.run(request), request.path_params["place"]
+        filters = search.Filters.of(request.query_params)
+        rollout = read_rollout(run.directory, place)
+        with run.index.reading() as db:
+            newer, older = search.neighbours(db, filters, place)
+        number = rollout.seat.group
+        return self._frame.page(
+            request,
+            "rollout.html.j2",
+            run,
+            shown=opened(rollout, None if number is None else journal.group(run.directory, number), place),
+            place=place,
+            filters=filters,
+            newer=newer,
+            older=older,
+        )
+
+    def tokens(self, request: Request) -> Response:
+        """Show a page of a row's tokens."""
+        run, place = self._frame.run(request), request.path_params["place"]
+        row, at = number_in(request, "row"), number_in(request, "at")
+        if (page := number_in(request, "page")) > 0:
+            at = (page - 1) * PAGE
+        document = read_document(run.directory, place)
+        seat = document["extra"]["atropos_agent"].get("seat") or {}
+        group = None if seat.get("group") is None else journal.group(run.directory, seat["group"])
+        rewards = group.rewards if group is not None and group.state != "working" else None
+        shown = token_page(document, run.decode, row=row, at=at, rewards=rewards)
+        task = document["extra"]["atropos_agent"]["task"]["id"]
+        return self._frame.page(
+            request,
+            "tokens.html.j2",
+            run,
+            shown=shown,
+            place=place,
+            task=task,
+            decoded=run.decode is not None,
+            size=PAGE,
+        )
+
+    def raw(self, request: Request) -> Response:
+        """Give a rollout as it is saved, as a file."""
+        run, place = self._frame.run(request), request.path_params["place"]
+        document = read_document(run.directory, place)
+        headers = {"content-disposition": f'attachment; filename="rollout-{place}.json"'}
+        return Response(orjson.dumps(document, option=orjson.OPT_INDENT_2), 200, headers, "application/json")
+
+    def by_id(self, request: Request) -> Response:
+        """Lead to a rollout by its id."""
+        run, name = self._frame.run(request), request.path_params["id"]
+        with run.index.reading() as db:
+            found = db.execute("SELECT place FROM rollouts WHERE id = ?", (name,)).fetchone()
+        if found is None:
+            raise NotThere(f"no rollout {name} is indexed in this run yet")
+        return RedirectResponse(f"{self._frame.base}/{run.number}/rollouts/{found[0]}")
+
+
+def _snippets(run: ShownRun, rows: Sequence[sqlite3.Row], words: Sequence[str]) -> Mapping[int, Any]:
+    """Return where words stand in rollouts, by their places."""
+    if not words:
+        return {}
+    found = {}
+    for row in rows:
+        try:
+            found[row["place"]] = snippet(read_document(run.directory, row["place"]), words)
+        except (NoRollout, KeyError, TypeError, ValueError):
+            continue
+    return found
+
+
+def _choices(labels: Sequence[sqlite3.Row]) -> dict[str, list[tuple[str, int]]]:
+    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in ("tag", "tool", "sign", "trouble", "stop")}
+    for row in labels:
+        if row["kind"] in found and len(found[row["kind"]]) < 100:
+            found[row["kind"]].append((row["name"], row["count"]))
+    return found

@@ -1,0 +1,77 @@
+"""A connection of an agent's: how long a head may take, and what was not taken."""
+
+import asyncio
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from atropos_agent.gateway.app import UNTAKEN
+from atropos_agent.gateway.connection import Connection
+
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Client(asyncio.Transport):
+    """What a connection writes to."""
+
+    def __init__(self):
+        super().__init__()
+        self.answered, self.closed = asyncio.Event(), asyncio.Event()
+
+    def write(self, data):
+        self.answered.set()
+
+    def close(self):
+        self.closed.set()
+
+    def is_closing(self):
+        return self.closed.is_set()
+
+    def resume_reading(self):
+        pass
+
+
+@pytest.fixture
+async def connected():
+    """A connection, its client, and how often an answer was found not to be taken."""
+    untaken = []
+
+    async def app(scope, receive, send):
+        scope.setdefault("extensions", {})[UNTAKEN] = lambda: untaken.append(scope["path"])
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    config = uvicorn.Config(app, interface="asgi3", lifespan="off", ws="none", log_config=None)
+    config.load()
+    connection, client = Connection(config, ServerState(), {}), Client()
+    return connection, client, untaken
+
+
+async def test_a_head_that_does_not_come_closes_the_connection(connected, monkeypatch):
+    connection, client, _ = connected
+    monkeypatch.setattr(Connection, "head_s", 0.01)
+    connection.connection_made(client)
+    connection.data_received(HEAD[:-2])
+    await asyncio.wait_for(client.closed.wait(), 10)
+    connection.connection_lost(None)
+
+
+async def test_a_connection_may_rest_between_requests(connected, monkeypatch):
+    connection, client, _ = connected
+    connection.connection_made(client)
+    connection.data_received(HEAD)
+    await asyncio.wait_for(client.answered.wait(), 10)
+    assert connection._late is None
+    assert not client.closed.is_set()
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(("error", "untaken"), [(None, []), (ConnectionResetError(), ["/"])])
+async def test_an_answer_was_not_taken_where_its_client_reset_the_connection(connected, error, untaken):
+    connection, client, found = connected
+    connection.connection_made(client)
+    connection.data_received(HEAD)
+    await asyncio.wait_for(client.answered.wait(), 10)
+    connection.connection_lost(error)
+    assert found == untaken

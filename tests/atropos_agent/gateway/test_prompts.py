@@ -1,0 +1,65 @@
+"""The prompt of a request: which can have one, and what becomes of messages that a template refuses."""
+
+import json
+
+import pytest
+from agents import ChatAgent, MessagesAgent, Told, assert_every_token_is_accounted_for, opened
+from jinja2 import TemplateError
+from native import DONE, asks
+
+from atropos_agent.gateway import asked
+from atropos_agent.gateway.asked import Asked, Refusal
+from atropos_agent.gateway.prompts import check_request
+
+
+def refuses(*_, **__):
+    raise TemplateError("roles must alternate")
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (Asked([]), "must hold a message"),
+        (Asked([asked.Told("user", "go"), asked.Told("assistant", "I")]), "no reply is begun for the model"),
+        (Asked([asked.Told("user", "go")], forced={"tool_choice": "required"}), "tolerate 'tool_choice'"),
+    ],
+)
+def test_a_request_that_no_reply_can_follow_is_refused(request_, said):
+    with pytest.raises(Refusal, match=said):
+        check_request(request_, ())
+
+
+def test_what_is_tolerated_and_a_history_that_is_named_are_no_reason():
+    check_request(Asked([asked.Told("user", "go")], forced={"tool_choice": "required"}), ("tool_choice",))
+    check_request(Asked([], behind=3), ())
+
+
+async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitted, monkeypatch):
+    async with opened(fitted, [asks("one"), DONE]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        reply = await agent.ask()
+        agent.results(reply)
+        with monkeypatch.context() as patched:
+            patched.setattr(fitted.template, "continuation", refuses)
+            with pytest.raises(Told, match="roles must alternate") as caught:
+                await agent.ask()
+        assert caught.value.status == 400
+        await agent.ask()
+        result = await client.session.result()
+    assert len(result.segments) == 1
+    assert_every_token_is_accounted_for(result, engine)
+
+
+async def test_tokens_of_messages_that_the_template_refuses_are_not_counted_and_spoil_nothing(fitted, monkeypatch):
+    async with opened(fitted, [asks("one"), DONE]) as (client, _):
+        agent = MessagesAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask())
+        with monkeypatch.context() as patched:
+            patched.setattr(fitted.template, "continuation", refuses)
+            status, _, content = await client.call("/v1/messages/count_tokens", agent.request(), raises=False)
+        assert status == 400
+        assert "roles must alternate" in json.loads(content)["error"]["message"]
+        await agent.ask()
+        assert (await client.session.result()).success

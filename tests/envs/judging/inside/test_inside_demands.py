@@ -1,0 +1,66 @@
+"""What is demanded of the tests."""
+
+import pytest
+from demands import Demands
+from verdict import Told
+from written import Written
+
+A, B = "test_a.py::test_a", "test_a.py::test_b"
+
+
+def told(*outcomes):
+    messages = [
+        {"kind": "test", "id": name, "outcome": outcome, "title": title, "error": error}
+        for name, outcome, title, error in outcomes
+    ]
+    return Told({"messages": messages, "status": 0}, Written([]))
+
+
+@pytest.mark.parametrize(
+    ("listed", "record", "test", "included"),
+    [
+        ({}, {}, A, True),
+        ({}, {"tests": {A: []}}, A, True),
+        ({}, {"tests": {A: []}}, B, False),
+        ({"FAIL_TO_PASS": [A]}, {"tests": {B: []}}, B, False),
+        ({"PASS_TO_PASS": [A]}, {}, A, True),
+        ({"PASS_TO_PASS": [A]}, {}, f"{A}[1]", False),
+        ({"PASS_TO_PASS": [A], "FUNCTIONS": True}, {}, f"{A}[1]", True),
+        ({"PASS_TO_PASS": [f"{A}[one"]}, {}, f"{A}[one two]", True),
+    ],
+)
+def test_what_must_pass_is_the_lists_or_else_the_references_or_else_all(listed, record, test, included):
+    assert Demands(listed, record, titled=False).includes(test) is included
+
+
+def test_an_id_that_was_cut_at_a_blank_stands_for_all_that_begin_so():
+    demands = Demands({"FAIL_TO_PASS": [f"{A}[one"]}, {}, titled=False)
+    for outcomes, status in ((("passed", "passed"), "passed"), (("passed", "failed"), "failed")):
+        outcome = {f"{A}[one {number}]": one for number, one in enumerate(outcomes)}
+        assert demands.found(f"{A}[one", outcome, told(), Written([])) == status
+    assert demands.found(f"{A}[one", {}, told(), Written([])) == "missing"
+
+
+def test_a_title_stands_for_all_tests_that_have_it():
+    demands = Demands({"FAIL_TO_PASS": ["It adds"]}, {}, titled=True)
+    run = told((A, "passed", "It adds", False), (B, "failed", "It adds", False))
+    assert demands.found("It adds", run.outcomes, run, Written([])) == "failed"
+    assert demands.found("It adds", {A: "passed", B: "passed"}, run, Written([])) == "passed"
+    assert demands.found("It takes", run.outcomes, run, Written([])) == "missing"
+
+
+def test_where_ends_are_exact_a_test_passes_that_ends_as_it_must():
+    demands = Demands({"FAIL_TO_PASS": [A], "EXACT": {B: "error", "test_a.py::test_c": "failed"}}, {}, titled=False)
+    run = told((B, "failed", "b", True), ("test_a.py::test_d", "passed", "d", False))
+    assert demands.exactly(run.outcomes, run) == {
+        B: "passed",
+        "test_a.py::test_c": "missing",
+        "test_a.py::test_d": "other",
+    }
+
+
+def test_tests_that_must_not_pass_are_spared_the_decoys(tmp_path):
+    path = str(tmp_path / "test_a.py")
+    (tmp_path / "test_a.py").write_text("def test_a(): pass\ndef test_b(): assert 0\n")
+    demands = Demands({"FAIL_TO_PASS": [A], "EXACT": {A: "passed", B: "failed"}}, {}, titled=False)
+    assert demands.spared(Written([path])) == {path: {"test_b"}}

@@ -1,0 +1,70 @@
+"""What follows from the messages of a run of tests."""
+
+import json
+
+import pytest
+import suite
+from runners import Pytest
+
+END = [{"kind": "finish", "status": 0}, {"kind": "end", "status": 0, "tampered": []}]
+
+
+@pytest.fixture
+def listed(tmp_path, monkeypatch):
+    """Makes a call of pytest on a module, with lists as in tests.json."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suite, "TESTS", str(tmp_path))
+    module = tmp_path / "test_a.py"
+    module.write_text("import pytest\n\ndef test_one(): pass\n\n@pytest.mark.xfail\ndef test_two(): pass\n")
+
+    def make(**lists):
+        if lists:
+            (tmp_path / "tests.json").write_text(json.dumps(lists))
+        call = Pytest(["-q", "test_a.py"], here=True)
+        call.read()
+        return call
+
+    return make
+
+
+def run(*outcomes, end=END, status=0):
+    tests = [{"kind": "test", "id": f"test_a.py::{name}", "outcome": outcome} for name, outcome in outcomes]
+    return {"messages": [*tests, *end], "status": status}
+
+
+def test_every_listed_test_must_be_seen_to_pass(listed):
+    call = listed(FAIL_TO_PASS=["test_a.py::test_one"], PASS_TO_PASS=["test_a.py::test_three"])
+    statuses, problem, cheat = call.judge(run(("test_one", "passed")))
+    assert statuses == {"test_a.py::test_one": "passed", "test_a.py::test_three": "missing"}
+    assert (problem, cheat) == ("1 tests not seen to pass: test_a.py::test_three", None)
+    assert call.judge(run(("test_one", "passed"), ("test_three", "passed")))[1:] == (None, None)
+
+
+def test_a_test_that_is_reported_twice_has_not_passed(listed):
+    call = listed(FAIL_TO_PASS=["test_a.py::test_one"])
+    assert call.judge(run(("test_one", "passed"), ("test_one", "passed")))[0] == {"test_a.py::test_one": "other"}
+
+
+def test_a_test_that_expects_its_own_failure_may_be_kept(listed):
+    call = listed(FAIL_TO_PASS=["test_a.py::test_one"], PASS_TO_PASS=["test_a.py::test_two"])
+    assert call.judge(run(("test_one", "passed"), ("test_two", "skipped")))[1] is None
+
+
+def test_without_a_list_every_function_of_the_modules_must_be_reported(listed):
+    call = listed()
+    assert call.judge(run(("test_one", "passed")))[1] == "1 tests not seen to pass: test_two"
+    assert call.judge(run(("test_one", "passed"), ("test_two", "passed")))[1] is None
+
+
+@pytest.mark.parametrize(
+    "end, status, sign",
+    [
+        ([], 0, "ended its tests early"),
+        (END, 1, "ended its tests early"),
+        ([END[0], {**END[1], "tampered": ["time.time"]}], 0, "changed what tests rely on"),
+    ],
+)
+def test_tests_that_did_not_end_as_they_should_are_a_sign_of_cheating(listed, end, status, sign):
+    call = listed(FAIL_TO_PASS=["test_a.py::test_one"])
+    _, problem, cheat = call.judge(run(("test_one", "passed"), end=end, status=status))
+    assert (problem is not None, cheat) == (True, sign)
