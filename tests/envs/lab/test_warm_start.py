@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from dataclasses import replace
@@ -117,11 +118,13 @@ async def test_transcripts_are_in_the_format_that_is_taught(smollm2_tokenizer: A
 @pytest.mark.engine
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
+# peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is deprecated:FutureWarning")
 @pytest.mark.parametrize("tool_format", ["qwen_coder", "plain"])
 async def test_a_small_model_solves_tasks_in_formats_other_than_hermes(
     tmp_path: Path, base_image: str, tool_format: str
 ) -> None:
-    made = make(replace(RECIPES["quick"], tool_format=tool_format), CACHE, Console())
+    made = await asyncio.to_thread(make, replace(RECIPES["quick"], tool_format=tool_format), CACHE, Console())
     async with engine("smollm2", 2048, "--adapter", str(made)) as url:
         options = [f"--openai.base_url={url}", f"--env.tool_format={tool_format}", "--env.max_token_length=2048"]
         printed = await output_of("doctor", "-m", "envs.swe", "doctor", *options)
