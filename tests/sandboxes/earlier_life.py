@@ -94,7 +94,8 @@ import ctypes, os
 add_key = {"x86_64": 248}.get(os.uname().machine, 217)
 print(ctypes.CDLL(None).syscall(add_key, b"user", b"kept", b"kept", 4, -3))
 """
-COUNT = "set -- /proc/[0-9]*; echo $#"
+# Process 1, this shell and what watches it; the last command's takes a moment to go.
+COUNT = "for n in $(seq 50); do set -- /proc/[0-9]*; test $# -gt 3 || break; sleep 0.1; done; echo $#"
 WITHOUT_TIMES = "sed 's/[A-Z][a-z]* *[0-9]* [0-9:]*//'"
 
 LEFT = {
