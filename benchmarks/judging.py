@@ -6,14 +6,15 @@ Per round, one after the other: the task's own tests run in a sandbox by a singl
 solution applied (bare), and the reference's changes judged in a sandbox that was opened before (judged).
 
 With --starters: what whole rollouts cost whose sandboxes the Docker daemon starts, or crun. A rollout is three commands
-in a session that solve the task, its changes, and their verdict in a fresh sandbox; no model takes part. CPU is that
-of the whole machine, as `sandbox_starts.py` says.
+of our agent that solve the task, its changes, and their verdict in a fresh sandbox; the agent's replies are written
+down. CPU is that of the whole machine, as `sandbox_starts.py` says.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -21,7 +22,12 @@ from functools import partial
 from pathlib import Path
 
 from sandbox_starts import STARTERS, Costs
+from transformers import AutoTokenizer
 
+from atropos_agent.agent import AtroposAgent
+from atropos_agent.cpu_engine.model import locate
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.types import AgentConfig
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec, verifier_spec
@@ -31,7 +37,9 @@ from envs.tasks.harbor import load_task
 from envs.types import Task
 from sandboxes.base import Backend
 from sandboxes.docker import DockerBackend
+from tools import default_tools
 
+COMMANDS = ("ls -la", "git status; grep -rn def . | head", "bash /solution/solve.sh")
 AGENT_S = 5.0
 """For how long the agent works, at least: the verifier's sandbox gets ready meanwhile."""
 
@@ -70,40 +78,55 @@ async def judged(
         return time.perf_counter() - began, verdict.reward == wanted
 
 
-async def rollout(backend: Backend, starts: StartTrees, task: Task, image: str, solution: bytes) -> float:
-    """Make and judge one rollout of three commands. Returns its reward."""
-    async with backend.open(agent_spec(task, image)) as sandbox:
-        shell = await sandbox.session()
-        await sandbox.upload(solution, "/solution")
-        for command in ("ls -la", "git status; grep -rn def . | head", "bash /solution/solve.sh"):
-            await shell.run(command, timeout=600.0)
-        changes = await collect_changes(sandbox, await starts.get(task, image), task.hidden.protected)
-    async with open_verifier(backend, task, image) as verifier:
-        return (await verifier(changes)).reward
+class Work:
+    """A rollout of three commands that solve a task, written down for an inference server without a model."""
+
+    def __init__(self, task: Task) -> None:
+        assert task.hidden.solution is not None
+        self.task = task
+        self.solution = pack_directory(task.hidden.solution)
+        self.tokenizer = AutoTokenizer.from_pretrained(locate("tiny"))
+        calls = [{"name": "terminal", "arguments": {"command": command}} for command in COMMANDS]
+        self.replies = [f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls]
+
+    async def rollout(self, backend: Backend, starts: StartTrees, image: str) -> float:
+        """Make and judge one. Returns its reward."""
+        task = self.task
+        async with backend.open(agent_spec(task, image)) as sandbox:
+            await sandbox.upload(self.solution, "/solution")
+            server = ScriptedServer([*self.replies, "It is done."], self.tokenizer)
+            agent = AtroposAgent(server, default_tools(sandbox, ("terminal",)), AgentConfig(), self.tokenizer)
+            result = await agent.run(task.instruction)
+            assert len(result.steps) == len(COMMANDS) + 1, result.error
+            changes = await collect_changes(sandbox, await starts.get(task, image), task.hidden.protected)
+        async with open_verifier(backend, task, image) as verifier:
+            return (await verifier(changes)).reward
 
 
-async def rollouts(task: Task, rounds: int) -> None:
+async def rollouts(task: Task, repeats: int, rounds: int = 6) -> None:
     """Print what a judged rollout costs with either starter, one by one and eight at once."""
-    assert task.hidden.solution is not None
-    solution = pack_directory(task.hidden.solution)
-    costs = Costs()
+    work, costs = Work(task), Costs(repeats)
     await costs.begin()
     for starter in STARTERS:
         async with DockerBackend(starter=starter) as backend:
             image = await backend.ensure_image(task.image, task.context)
-            one = partial(rollout, backend, StartTrees(backend), task, image, solution)
+            one = partial(work.rollout, backend, StartTrees(backend), image)
             await costs.row(f"{starter}: a judged rollout of three commands", one, rounds)
-            began, turns = time.perf_counter(), asyncio.Semaphore(8)
+            rates = [await rate(one, 8 * rounds) for _ in range(repeats)]
+            spread = f"{statistics.median(rates):.0f} ({min(rates):.0f}, {max(rates):.0f})"
+            print(f"{starter}: {spread} solved rollouts a minute, eight at once", flush=True)
 
-            async def in_turn(turns: asyncio.Semaphore = turns, one: Callable[[], Awaitable[float]] = one) -> float:
-                async with turns:
-                    return await one()
 
-            rewards = await asyncio.gather(*(in_turn() for _ in range(6 * rounds)))
-            rate = len(rewards) / (time.perf_counter() - began) * 60
-            print(
-                f"{starter}: {rate:.0f} rollouts a minute, eight at once; {sum(rewards):.0f} of {len(rewards)} solved"
-            )
+async def rate(one: Callable[[], Awaitable[float]], count: int) -> float:
+    """Return how many of `count` rollouts are solved a minute, eight at once."""
+    began, turns = time.perf_counter(), asyncio.Semaphore(8)
+
+    async def in_turn() -> float:
+        async with turns:
+            return await one()
+
+    rewards = await asyncio.gather(*(in_turn() for _ in range(count)))
+    return sum(rewards) / (time.perf_counter() - began) * 60
 
 
 async def main() -> None:
@@ -115,7 +138,7 @@ async def main() -> None:
     options = parser.parse_args()
     task = load_task(options.task)
     if options.starters:
-        await rollouts(task, options.rounds)
+        await rollouts(task, 5, options.rounds)
         return
     async with DockerBackend() as backend:
         image = await backend.ensure_image(task.image, task.context)

@@ -1,13 +1,14 @@
 """What a command in a sandbox costs: `python benchmarks/sandbox.py [--boxes 1 32 64] [--rounds 40]`.
 
-Side by side in one run: a bare shell on this machine, `docker exec` through the Docker SDK, SWE-ReX (installed from
-the package registry into a directory of its own, and from there into an image), and the sandboxes of this project,
-each command in a fresh shell or in a session. Prints Markdown tables: milliseconds, p50 and p95, commands
-per second, CPU per command, and the ratios of medians and commands per second to ours.
+With `--starts`: what sandboxes cost from their start to their end, forks, resets, and whole judged rollouts
+(`sandbox_starts.py`, `judging.py`).
 
-SWE-ReX is spoken to over HTTP directly, without its own client, which would only add to its times. Concurrent rows run
-one command after the other in each of N sandboxes at the same time. CPU is that of this process, of the Docker daemon's
-and of all containers, so run it on an otherwise idle Docker daemon.
+Side by side in one run: a bare shell on this machine, `docker exec` through the Docker SDK, SWE-ReX (`swe_rex.py`), and
+the sandboxes of this project, each command in a fresh shell or in a session. Prints Markdown tables: milliseconds, p50
+and p95, commands per second, CPU per command, and the ratios of medians and commands per second to ours.
+
+Concurrent rows run one command after the other in each of N sandboxes at the same time. CPU is that of this process, of
+the Docker daemon's and of all containers, so run it on an otherwise idle Docker daemon.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ import io
 import os
 import resource
 import statistics
-import subprocess
-import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,17 +28,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import docker
 from docker.models.containers import Container
-from sandbox_starts import live, starts
+from judging import rollouts
+from sandbox_starts import Sizes, live, starts
+from swe_rex import SweRex, swe_rex_image, swe_rexes
 
+from envs.tasks.harbor import load_task
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.docker import DockerBackend, PoolLimits
 from sandboxes.docker.container import DockerSandbox
 from sandboxes.docker.images import ensure_base_image
 
 Command = Callable[[], Awaitable[object]]
+TASK = Path("envs/swe/starter/replace-host")
 MEGABYTE = "head -c 1000000 /dev/zero | tr '\\0' x"
 DATA = b"x" * 100_000
 
@@ -48,76 +49,6 @@ DATA = b"x" * 100_000
 async def on_the_host(script: str) -> None:
     process = await asyncio.create_subprocess_exec("/bin/bash", "-c", script, stdout=asyncio.subprocess.PIPE)
     await process.communicate()
-
-
-class SweRex:
-    """A SWE-ReX server in a container, with one session, as its Docker deployment makes it."""
-
-    def __init__(self, container: Container, http: aiohttp.ClientSession) -> None:
-        self.container = container
-        self._http = http
-        self._url = f"http://{container.attrs['NetworkSettings']['Networks']['bridge']['IPAddress']}:8000"
-
-    async def post(self, what: str, **body: object) -> object:
-        try:
-            return await self._post(what, **body)
-        except aiohttp.ClientConnectionError:  # it has closed the connection, which was idle for long
-            return await self._post(what, **body)
-
-    async def _post(self, what: str, **body: object) -> object:
-        async with self._http.post(f"{self._url}/{what}", json=body, headers={"X-API-Key": "benchmark"}) as response:
-            response.raise_for_status()
-            return await response.json()
-
-    async def run(self, command: str) -> object:
-        return await self.post("run_in_session", action_type="bash", command=command, timeout=60)
-
-    async def start(self) -> None:
-        for _ in range(600):
-            try:
-                await self.post("create_session", session_type="bash", startup_timeout=30)
-            except aiohttp.ClientConnectionError:
-                await asyncio.sleep(0.2)
-            else:
-                return
-        raise SystemExit("SWE-ReX did not come up")
-
-
-def swe_rex_image(base: str, daemon: docker.DockerClient) -> str:
-    with tempfile.TemporaryDirectory() as directory:
-        target = f"{directory}/rex"
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--target", target, "--only-binary=:all:", "swe-rex"]
-        subprocess.run(pip, check=True, stderr=subprocess.DEVNULL)
-        # Copied rather than built: a build needs nothing that this does not have.
-        container = daemon.containers.create(base)
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            tar.add(target, "opt/rex")
-        container.put_archive("/", buffer.getvalue())
-        image = container.commit("atropos-benchmark", "swe-rex")
-        container.remove()
-    return image.tags[0]
-
-
-@contextlib.asynccontextmanager
-async def swe_rexes(image: str, count: int, daemon: docker.DockerClient) -> AsyncIterator[list[SweRex]]:
-    serve = ["python3", "-m", "swerex.server", "--host", "0.0.0.0", "--port", "8000", "--auth-token", "benchmark"]
-    containers: list[Container] = []
-    try:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-            for _ in range(count):
-                made = await asyncio.to_thread(
-                    daemon.containers.run, image, serve, detach=True, environment={"PYTHONPATH": "/opt/rex"}
-                )
-                containers.append(made)
-                await asyncio.to_thread(made.reload)
-            rexes = [SweRex(container, http) for container in containers]
-            for some in range(0, count, 8):
-                await asyncio.gather(*(rex.start() for rex in rexes[some : some + 8]))
-            yield rexes
-    finally:
-        for container in containers:
-            await asyncio.to_thread(container.remove, force=True)
 
 
 def cpu_seconds() -> float:
@@ -287,30 +218,27 @@ def anonymous_kb(container: Container) -> float:
     return float(stats.get("anon", stats.get("rss", 0))) / 1024
 
 
-async def only_starts(many: int) -> None:
+async def only_starts(sizes: Sizes, task: Path | None, *, beside_swe_rex: bool) -> None:
+    """The table of what sandboxes cost from start to end, of all ways in one run."""
     spec = SandboxSpec(await ensure_base_image(), workdir="/work")
-    await starts(spec, 16)
-    if many:
-        await live(spec, many)
+    with swe_rex_image(spec.image) if beside_swe_rex else contextlib.nullcontext() as rex_image:
+        await starts(spec, sizes, rex_image)
+    if task is not None:
+        await rollouts(load_task(task), sizes.repeats)
+    if sizes.live:
+        await live(spec, sizes.live)
 
 
-async def main(counts: list[int], rounds: int, many: int) -> None:
-    base = await ensure_base_image()
-    spec = SandboxSpec(base, workdir="/work")
-    daemon = docker.from_env()
-    with contextlib.closing(daemon):
-        image = await asyncio.to_thread(swe_rex_image, base, daemon)
+async def main(counts: list[int], rounds: int, sizes: Sizes) -> None:
+    spec = SandboxSpec(await ensure_base_image(), workdir="/work")
     table = Table()
-    try:
-        await starts(spec, 16)
+    with swe_rex_image(spec.image) as image:
+        await starts(spec, sizes, image)
         await ready_ones(table, spec, 12)
         for count in counts:
             await commands(table, count, spec, image, rounds)
-        if many:
-            await live(spec, many)
-    finally:
-        with contextlib.closing(docker.from_env()) as daemon:
-            daemon.images.remove(image, force=True)
+        if sizes.live:
+            await live(spec, sizes.live)
 
 
 if __name__ == "__main__":
@@ -320,9 +248,14 @@ if __name__ == "__main__":
     )
     parser.add_argument("--rounds", type=int, default=40, help="commands per sandbox (default: %(default)s)")
     parser.add_argument("--live", type=int, default=200, help="sandboxes that live at once in the end; 0 for none")
-    parser.add_argument(
-        "--starts", action="store_true", help="only what starts, forks and resets cost, without SWE-ReX"
-    )
+    parser.add_argument("--starts", action="store_true", help="only what sandboxes cost from start to end")
+    parser.add_argument("--task", type=Path, default=TASK, help="of the rollouts, with --starts (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=5, help="of each figure of --starts (default: %(default)s)")
+    parser.add_argument("--depth", type=int, default=50, help="of forks of forks (default: %(default)s)")
+    parser.add_argument("--without-swe-rex", action="store_true", help="with --starts: what needs no registry")
     options = parser.parse_args()
-    run = only_starts(options.live) if options.starts else main(options.boxes, options.rounds, options.live)
-    asyncio.run(run)
+    sizes = Sizes(options.repeats, options.live, options.depth)
+    if options.starts:
+        asyncio.run(only_starts(sizes, options.task, beside_swe_rex=not options.without_swe_rex))
+    else:
+        asyncio.run(main(options.boxes, options.rounds, sizes))

@@ -1,4 +1,4 @@
-"""What a sandbox's start, reset and forks cost, started by the Docker daemon and by crun: a part of `sandbox.py`.
+"""What starts, resets and forks cost, of the Docker daemon's sandboxes, crun's and others: a part of `sandbox.py`.
 
 CPU is that of the whole machine, kernel threads included, less what the machine uses when nothing is measured: much of
 a start is done by processes that are gone before anybody can ask them. So it is right on an idle machine alone. Beside
@@ -17,9 +17,13 @@ import statistics
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from sandboxes.base import Limits, SandboxSpec
+import docker
+from swe_rex import swe_rexes
+
+from sandboxes.base import Limits, Sandbox, SandboxSpec
 from sandboxes.docker import DockerBackend
 
 Work = Callable[[], Awaitable[object]]
@@ -39,11 +43,21 @@ def own_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-class Costs:
-    """Prints a table of what things cost, each done some times one after the other."""
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured. repeats: of each figure. live: sandboxes at once. depth: of forks of forks."""
 
-    def __init__(self) -> None:
+    repeats: int = 5
+    live: int = 200
+    depth: int = 50
+
+
+class Costs:
+    """Prints a table of what things cost, each done some times one after the other, and that again some times."""
+
+    def __init__(self, repeats: int = 5) -> None:
         self._idle = 0.0
+        self._repeats = repeats
 
     async def begin(self, seconds: float = 3.0) -> None:
         """See what the machine does by itself, and print the head."""
@@ -51,16 +65,15 @@ class Costs:
         await asyncio.sleep(seconds)
         self._idle = (busy_seconds() - begun) / seconds
         print(f"\nThe machine by itself: {self._idle * 1000:.0f} ms of CPU each second, which is taken off\n")
-        print("| start, first command, removal | CPU ms each (three parts of the run) | of ours | wall ms p50 | p95 |")
-        print("|---|---|---|---|---|", flush=True)
+        print(f"| {self._repeats} repeats | CPU ms of all processes: median (least, most) | of ours: median", end=" ")
+        print("| wall ms p50 | p95 |\n|---|---|---|---|---|", flush=True)
 
-    async def row(self, what: str, work: Work, rounds: int, share: int = 1) -> None:
-        """share: among how many the cost of one time is shared."""
-        times, cpu = [], []
+    async def row(self, what: str, work: Work, rounds: int, share: int = 1, repeats: int = 0) -> None:
+        """rounds: of `work` in a repeat. share: among how many the cost of one time is shared."""
+        times, cpu, own = [], [], []
         await work()
-        own = own_seconds()
-        for _ in range(3):
-            begun, busy = time.perf_counter(), busy_seconds()
+        for _ in range(repeats or self._repeats):
+            begun, busy, mine = time.perf_counter(), busy_seconds(), own_seconds()
             for _ in range(rounds):
                 start = time.perf_counter()
                 await work()
@@ -68,16 +81,15 @@ class Costs:
             await asyncio.sleep(0.2)  # what ends a little later is counted
             wall = time.perf_counter() - begun
             cpu.append((busy_seconds() - busy - self._idle * wall) * 1000 / rounds / share)
-        quantiles = statistics.quantiles(times, n=20)
-        parts = ", ".join(f"{part:.1f}" for part in sorted(cpu))
-        ours = (own_seconds() - own) * 1000 / rounds / 3 / share
-        figures = f"{statistics.mean(cpu):.1f} ({parts}) | {ours:.1f} | {quantiles[9]:.1f} | {quantiles[18]:.1f}"
-        print(f"| {what} | {figures} |", flush=True)
+            own.append((own_seconds() - mine) * 1000 / rounds / share)
+        p95 = sorted(times)[min(len(times) - 1, round(0.95 * len(times)))]
+        figures = f"{statistics.median(cpu):.1f} ({min(cpu):.1f}, {max(cpu):.1f}) | {statistics.median(own):.1f}"
+        print(f"| {what} | {figures} | {statistics.median(times):.1f} | {p95:.1f} |", flush=True)
 
 
-async def starts(spec: SandboxSpec, rounds: int) -> None:
-    """Print what sandboxes of both starters and a bare `docker run` cost. spec: of an image that is there."""
-    costs = Costs()
+async def starts(spec: SandboxSpec, sizes: Sizes, rex_image: str | None = None) -> None:
+    """Print what a bare `docker run`, SWE-ReX and sandboxes of both starters cost. spec: of an image that is there."""
+    costs = Costs(sizes.repeats)
     await costs.begin()
 
     async def docker_run() -> None:
@@ -85,19 +97,47 @@ async def starts(spec: SandboxSpec, rounds: int) -> None:
         await asyncio.to_thread(subprocess.run, command, check=True)
 
     if shutil.which("docker"):
-        await costs.row("`docker run --rm`, the command line", docker_run, max(1, rounds // 4))
+        await costs.row("`docker run --rm`: start, command, removal", docker_run, 4)
+    if rex_image is not None:
+        with contextlib.closing(docker.from_env()) as daemon:
+
+            async def swe_rex() -> None:
+                async with swe_rexes(rex_image, 1, daemon) as (rex,):
+                    await rex.run("true")
+
+            await costs.row("SWE-ReX: start, first command, removal", swe_rex, 2)
     for starter in STARTERS:
         async with DockerBackend(starter=starter) as backend:
-            await _one(costs, backend, starter, spec, rounds)
+            await _lives(costs, backend, starter, spec)
+            await _forks(costs, backend, starter, spec, sizes.depth)
 
 
-async def _one(costs: Costs, backend: DockerBackend, starter: str, spec: SandboxSpec, rounds: int) -> None:
+async def _lives(costs: Costs, backend: DockerBackend, starter: str, spec: SandboxSpec) -> None:
+    rounds = 16 if starter == "crun" else 4
+
     async def cold() -> None:
         async with backend.open(spec) as box:
             await box.exec("true")
 
-    await costs.row(f"{starter}: a new one", cold, rounds)
-    few = rounds if starter == "crun" else 2
+    await costs.row(f"{starter}: start, first command, removal", cold, rounds)
+    async with backend.open(spec) as box:
+
+        async def reset() -> None:
+            await box.write_file("changed", b"x")
+            await box.reset()
+
+        await costs.row(f"{starter}: reset, a file changed", reset, rounds)
+
+        async def reset_after_work() -> None:
+            shell = await box.session()
+            await shell.run("(while :; do sleep 60; done) >/dev/null 2>&1 & head -c 1M /dev/zero >large")
+            await box.reset()
+
+        await costs.row(f"{starter}: a session, a command that leaves a process, reset", reset_after_work, rounds)
+
+
+async def _forks(costs: Costs, backend: DockerBackend, starter: str, spec: SandboxSpec, depth: int) -> None:
+    few, repeats = (8, 0) if starter == "crun" else (1, 2)  # the Docker daemon's take seconds
     roomy = SandboxSpec(spec.image, spec.workdir, limits=Limits(memory_mb=2048))
     async with backend.open(roomy) as parent:
         await parent.exec(f"head -c {_CHANGED} /dev/urandom >changed")
@@ -107,10 +147,22 @@ async def _one(costs: Costs, backend: DockerBackend, starter: str, spec: Sandbox
             async with parent.fork(4) as boxes:
                 await asyncio.gather(*(box.exec("true") for box in boxes))
 
-        await costs.row(f"{starter}: a branch of fork(4), 100 MB changed", fork, few, share=4)
+        await costs.row(f"{starter}: a branch of fork(4), 100 MB changed", fork, few, share=4, repeats=repeats)
         await parent.exec("(while :; do sleep 60; done) >/dev/null 2>&1 &")  # it would notice another root
-        await costs.row(f"{starter}: the same beside a process of the parent's", fork, min(few, 4), share=4)
-        await costs.row(f"{starter}: reset", parent.reset, few)
+        await costs.row(f"{starter}: the same beside a process of the parent's", fork, few, share=4, repeats=repeats)
+    async with backend.open(spec) as first:
+
+        async def deep() -> None:
+            async with contextlib.AsyncExitStack() as stack:
+                box: Sandbox = first
+                for level in range(depth):
+                    await box.write_file(f"level-{level}", b"x")
+                    (box,) = await stack.enter_async_context(box.fork(1))
+                assert len((await box.exec("ls")).output.split()) >= depth
+
+        if depth:
+            what = f"{starter}: a fork of a fork, {depth} deep, each"
+            await costs.row(what, deep, 1, share=depth, repeats=0 if starter == "crun" else 1)
 
 
 async def live(spec: SandboxSpec, count: int) -> None:

@@ -115,6 +115,24 @@ class Channel:
         """Kill every process in the sandbox; the commands that are under way say why."""
         await self._connection.send(0, b"Q", why.encode() + b"\0", self._connection.era)
 
+    @property
+    def busy(self) -> bool:
+        return self._connection.busy
+
+    def succeeded(self, name: str) -> Channel:
+        """Return another on the same stream, for a life that begins anew: this one is over, with its sessions and
+        doors."""
+        connection, self._connection = self._connection, Connection.ended(name, "it was reset")
+        self._doors.clear()
+        return Channel(connection, self._doors)
+
+    async def begin_anew(self, *, new_devices: bool) -> None:
+        """End every process, command, session and port. new_devices: /dev is another one than before. Raises OSError or
+        SandboxError where that can't be."""
+        _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
+        _raise_errno(payload, "a new beginning")
+        self._connection.end_tunnels()  # what they have said was of the earlier life
+
     async def show_interest(self) -> None:
         """Keep the executor from ending at the end of its lease."""
         await self._connection.send(_NOBODY, b"K", b"", self._connection.era)

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 import aiodocker
 import aiohttp
@@ -21,7 +22,7 @@ from sandboxes.docker.tunnel import TUNNEL, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
@@ -69,9 +70,25 @@ class Connection:
         self.era = 0
         """Counts the streams: a request belongs to the one on which it began."""
 
+    @classmethod
+    def ended(cls, name: str, why: str) -> Self:
+        """Return one that is over, in the place of one whose requests mean nothing any more."""
+
+        async def refuse() -> Any:
+            raise SandboxDied(f"sandbox {name} is gone: {why}")
+
+        connection = cls(name, refuse, refuse)
+        connection._die(why)
+        return connection
+
     @property
     def alive(self) -> bool:
         return self._dead is None
+
+    @property
+    def busy(self) -> bool:
+        """Return whether a request is under way."""
+        return bool(self._calls)
 
     async def attach(self) -> None:
         self._stream = await self._attach()
@@ -81,7 +98,10 @@ class Connection:
         """Wait for the executor's greeting. Raises SandboxDied or SandboxTimeout."""
         hello = self.call(0)
         self._start_reading()
-        _, payload = await self.answer(hello, timeout_s)
+        try:
+            _, payload = await self.answer(hello, timeout_s)
+        finally:
+            self.forget(hello)
         (version,) = struct.unpack("<I", payload)
         if version != PROTOCOL:
             raise SandboxError(f"the executor speaks protocol {version}, this side {PROTOCOL}; rebuild the executor")
@@ -172,6 +192,11 @@ class Connection:
         self._raise_if_dead()
         raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
 
+    def end_tunnels(self) -> None:
+        """End the connections that are made inside."""
+        if self._tunnels is not None:
+            self._tunnels.end()
+
     def _raise_if_dead(self) -> None:
         if self._dead is not None:
             raise SandboxDied(f"sandbox {self._name} is gone: {self._dead}")
@@ -221,8 +246,7 @@ class Connection:
         logger.info("Sandbox %s has survived a restart of its Docker daemon", self._name)
         self._stream = stream
         self.era += 1
-        if self._tunnels is not None:
-            self._tunnels.end()
+        self.end_tunnels()
         for call in self._calls.values():
             _fail(call, DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment"))
         self._settled.set()
@@ -266,8 +290,7 @@ class Connection:
     def _die(self, why: str) -> None:
         self._dead = self._dead or why
         self._settled.set()
-        if self._tunnels is not None:
-            self._tunnels.end()
+        self.end_tunnels()
         for call in self._calls.values():
             _fail(call, SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
 

@@ -160,6 +160,8 @@ class DiskWatch:
         suspect = fill - seen.lowest_fill >= limit
         seen.at, seen.lowest_fill = time.monotonic(), fill
         found = await machine.held()
+        if self._machines.get(machine, seen) is not seen:
+            return  # it was reset meanwhile
         written = self._written(found, limit)
         if suspect and not found.whole:
             written = max(written, limit + 1, seen.written + 1)

@@ -90,7 +90,13 @@ class Running:
             return
 
     async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine:
-        """Return another machine of the same kind in the place of this one, which goes in the background."""
+        """Return the machine as it was at its start, or else another in its place: then it goes in the background."""
+        self.disk.check_room()
+        if await machine.renew():
+            self.disk.drop(machine)
+            self.disk.add(machine)
+            await self._prepare(machine, spec)
+            return machine
         new = await self._acquire(machine.kind, spec)
         going = asyncio.create_task(self._release(machine))
         self._going.add(going)
@@ -115,14 +121,17 @@ class Running:
         if not machine.bounded:
             self.disk.add(machine)
         try:
-            if spec.workdir is not None:
-                await machine.channel.make_directory(spec.workdir, Identity())
-            for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
-                await machine.channel.open_door(port, door)
+            await self._prepare(machine, spec)
         except BaseException:
             await self._release(machine)
             raise
         return machine
+
+    async def _prepare(self, machine: Machine, spec: SandboxSpec) -> None:
+        if spec.workdir is not None:
+            await machine.channel.make_directory(spec.workdir, Identity())
+        for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
+            await machine.channel.open_door(port, door)
 
     async def _release(self, machine: Machine) -> None:
         self._machines.discard(machine)

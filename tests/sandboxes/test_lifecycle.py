@@ -28,6 +28,26 @@ class TestReset:
             with pytest.raises(FileNotFoundError):
                 await box.read_file("made")
 
+    async def test_a_reset_sandbox_can_do_all_that_a_new_one_can(self, box):
+        await box.write_file("made", b"1")
+        await box.reset()
+        await box.write_file("again", b"2")
+        shell = await box.session()
+        assert (await shell.run("cat again; echo changed >again; x=1")).output == "2"
+        async with box.fork(1) as (branch,):
+            assert await branch.read_file("again") == b"changed\n"
+        assert members(await box.download("."))["again"].size == 8
+        assert (await shell.run("echo $x; exit 3")).exit_code == 3
+
+    async def test_a_branch_is_reset_to_what_it_began_with(self, kind, box):
+        if kind == "local":
+            pytest.skip("there it is reset to an empty folder")
+        await box.write_file("file", b"forked")
+        async with box.fork(1) as (branch,):
+            await branch.write_file("file", b"changed")
+            await branch.reset()
+            assert await branch.read_file("file") == b"forked"
+
 
 class TestFork:
     async def test_forks_have_its_files_and_are_apart(self, box):

@@ -1,5 +1,5 @@
-"""2,000 sandboxes in waves of 64, some killed, timed out or attacked from inside: nothing of them is left, nothing
-grows, and no attack is a failure of ours."""
+"""2,000 sandboxes in waves of 64 (`--soak` for another number), some killed, timed out, attacked from inside or reset:
+nothing of them is left, nothing grows, and no attack is a failure of ours."""
 
 import asyncio
 import os
@@ -18,7 +18,6 @@ from sandboxes.base import Limits, SandboxDied, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.owner import PREFIX
 
-SANDBOXES = 2_000
 WAVE = 64
 
 
@@ -53,6 +52,11 @@ async def live(backend: DockerBackend, spec: SandboxSpec, fate: float) -> str:
             # A limit and 2 s each, with 64 beside it on a busy machine.
             assert time.monotonic() - began < 10 * 6 * (1 + 2)
             return "attacked"
+        if fate < 0.25:
+            await box.exec("(setsid sleep 9999 &); echo left | tee /app/left /dev/shm/left")
+            await box.reset()
+            assert (await box.exec("ls -A . /dev/shm; set -- /proc/[0-9]*; echo $#")).output == ".:\n\n/dev/shm:\n3\n"
+            return "reset"
         await box.write_file("file", b"x" * 10_000)
         assert len(await box.read_file("file")) == 10_000
         return "used"
@@ -62,7 +66,9 @@ async def live(backend: DockerBackend, spec: SandboxSpec, fate: float) -> str:
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("starter", ["docker", "crun"])
-async def test_a_soak_leaves_nothing(base_image, capsys, starter):
+async def test_a_soak_leaves_nothing(base_image, capsys, starter, request):
+    count = request.config.getoption("--soak")
+    most = min(WAVE, -(-count // 4))
     rng = random.Random(0)
     fates: list[str] = []
     sizes: list[tuple[int, int, float]] = []
@@ -72,8 +78,8 @@ async def test_a_soak_leaves_nothing(base_image, capsys, starter):
         storage = Path((await daemon.system.info())["DockerRootDir"])
         async with DockerBackend(starter=starter) as backend:
             filters = {"label": [f"{PREFIX}owner={backend.owner.id}"], "status": ["running"]}
-            while len(fates) < SANDBOXES:
-                wave = min(WAVE, SANDBOXES - len(fates))
+            while len(fates) < count:
+                wave = min(most, count - len(fates))
                 fates += await asyncio.gather(*(live(backend, spec, rng.random()) for _ in range(wave)))
                 assert await daemon.containers.list(all=True, filters=filters) == []
                 sizes.append((descriptors(), threading.active_count(), resident_mb()))

@@ -9,15 +9,19 @@ import os
 import socket
 import stat
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
 from sandboxes.docker.crun.cgroups import Cgroup
 from sandboxes.docker.crun.home import Home, make_folder
 from sandboxes.docker.crun.layers import Layer, Point, Stack, hold, let_go, mount_overlay, remove_tree
+from sandboxes.docker.crun.mounts import Device, fresh_mounts, look_at_devices
 from sandboxes.docker.crun.process import Container, spawn
 from sandboxes.docker.crun.stage import Stage
+from sandboxes.docker.crun.template import Template, tops
 
 logger = logging.getLogger(__name__)
 
@@ -34,15 +38,24 @@ class Box:
     written: layers of its own that forks have frozen.
     """
 
-    def __init__(self, home: Home, stage: Stage, name: str, cgroup: Cgroup, tops: list[str]) -> None:
+    def __init__(
+        self, home: Home, stage: Stage, name: str, cgroup: Cgroup, template: Template, *, bound: bool = False
+    ) -> None:
         self.home = home
         self.stage = stage
         self.name = name
         self.cgroup = cgroup
-        self.tops = tops
+        self.tops = tops(template)
         """What is mounted in its root directory."""
+        self.bound = bound
+        """Folders of this machine are mounted in it as well, anywhere."""
+        self.fresh = fresh_mounts(template)
+        """What is mounted anew when it is reset, and in it what else is there; None where that can't be done."""
+        self.devices: tuple[Device, ...] | None = None
         self.number = name.rpartition("-")[2]
         self.folder = home.path / self.number
+        self.point = Point(())
+        """The files with which it began."""
         self.stack: Stack = ()
         self.written: list[Layer] = []
         self.upper = self.folder
@@ -50,6 +63,7 @@ class Box:
         self._uppers = 0
         self._container: Container | None = None
         self._mounted = False
+        self._clearing: set[asyncio.Task[None]] = set()
 
     @property
     def container(self) -> Container:
@@ -59,7 +73,7 @@ class Box:
 
     async def start(self, crun: Path, point: Point, description: bytes, stream: socket.socket) -> None:
         """Start it, with its end of a stream; the executor has not spoken yet. Not to be cancelled."""
-        self.stack = point.stack
+        self.point, self.stack = point, point.stack
         hold(self.stack)
         with stream:
             self._container = Container(await self.stage.do(self._start, crun, point, description, stream))
@@ -96,6 +110,22 @@ class Box:
         self.unmount()
         return tree
 
+    def start_over(self) -> int:
+        """Begin anew with the files of its start. Returns a descriptor of the new root, which is nowhere to be seen
+        yet. In the stage's thread."""
+        point = self.point
+        # The program of process 1 is there for its start alone.
+        self.stack, self.written = tuple(layer for layer in point.stack if layer is not self.home.executor), []
+        tree = self._mount(point.mode, point.uid, point.gid)
+        self.unmount()
+        return tree
+
+    def clear(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have something done beside, at the latest when this is buried."""
+        task = asyncio.create_task(work, name="what a reset sandbox has written")
+        self._clearing.add(task)
+        task.add_done_callback(self._clearing.discard)
+
     def unmount(self) -> None:
         """Take the mount away from here: the container has its own of it. In the stage's thread."""
         if self._mounted:
@@ -109,6 +139,8 @@ class Box:
 
     def _settle(self) -> None:
         self.unmount()
+        if self.fresh is not None:
+            self.devices = look_at_devices(Path(f"/proc/{self.container.first}/root/dev"), self.fresh)
         if not self.cgroup.unified:  # crun leaves the folder above the hierarchies writable
             flags = kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | kernel.NO_SUID | kernel.NO_DEV | kernel.NO_EXEC
             with self.stage.visiting(self.container.first):
@@ -128,6 +160,7 @@ class Box:
         """End it and remove all of it. Raises OSError for what can't be removed."""
         clean = self._container is None or await self._container.close(_END_S)
         await self.stage.do(self.unmount)
+        await asyncio.gather(*self._clearing)
         await asyncio.to_thread(self._clear, clean)
         await let_go(self.stack)
         self.stack = ()

@@ -12,6 +12,11 @@ from pathlib import Path
 TREE = Path("/sys/fs/cgroup")
 _FREEZE_S = 5.0
 _TICK_S = 0.0005
+_COUNTS = (
+    *(("memory", f"memory.{kind}") for kind in ("max_usage_in_bytes", "failcnt")),
+    *(("memory", f"memory.memsw.{kind}") for kind in ("max_usage_in_bytes", "failcnt")),
+    ("cpuacct", "cpuacct.usage"),
+)
 _FULL = 0.97
 """The share of its memory from which on a sandbox is at its limit."""
 
@@ -92,6 +97,14 @@ class Cgroup:
         lines = (self._of("memory") / "memory.stat").read_text(encoding="ascii").splitlines()
         found = {name: int(value) for name, value in map(str.split, lines)}
         return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("active_file", "inactive_file"))
+
+    def forget(self) -> None:
+        """Begin its counts of use again, as far as the kernel lets that be done: in version 1."""
+        if self.unified:
+            return
+        for controller, file in _COUNTS:
+            with contextlib.suppress(OSError):
+                (self._of(controller) / file).write_text("0", encoding="ascii")
 
     def end(self) -> None:
         """Kill all its processes, frozen ones too; they are gone a moment later."""

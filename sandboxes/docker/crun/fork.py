@@ -53,7 +53,7 @@ def _without_copy(box: Box) -> Stack | None:
     box.cgroup.freeze()
     still = False
     try:
-        if _nobody_notices(box) and _writes_end(box):
+        if not box.bound and _nobody_notices(box) and _writes_end(box):
             _put_new_root(box)
             return box.stack
         still = True

@@ -12,12 +12,13 @@ _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _CLONE_TREE, _FROM_FD = 1, 4
 _IN_ROOT = 0x10
 
-NEW_MOUNTS = 0x20000
-"""CLONE_NEWNS; a thread that asks for it has a root, a directory and mounts of its own."""
+NEW_MOUNTS, NEW_IPC = 0x20000, 0x8000000
+"""CLONE_NEWNS, CLONE_NEWIPC; a thread that asks for the first has a root, a directory and mounts of its own."""
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, MOVE, RECURSIVE, SLAVE = (
     *(1, 2, 4, 8, 0x20, 0x1000),
     *(0x2000, 0x4000, 0x80000),
 )
+NO_ATIME, RELATIME, STRICT_ATIME = 0x400, 0x200000, 0x1000000
 _DETACH = 2
 
 
@@ -32,9 +33,9 @@ def unshare(flags: int) -> None:
     _checked(_LIBC.unshare(flags))
 
 
-def enter(namespace: int) -> None:
-    """Go over to a mount namespace, by its descriptor, and to its root."""
-    _checked(_LIBC.setns(namespace, NEW_MOUNTS))
+def enter(namespace: int, kind: int = NEW_MOUNTS) -> None:
+    """Go over to a namespace, by its descriptor; to one of mounts, to its root as well."""
+    _checked(_LIBC.setns(namespace, kind))
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str = "") -> None:
@@ -72,3 +73,10 @@ def open_in(root: int, path: str | bytes, flags: int, mode: int = 0) -> int:
     how = _How(flags | os.O_CLOEXEC, mode, _IN_ROOT)
     found = _LIBC.syscall(_OPENAT2, root, os.fsencode(path) or b".", ctypes.byref(how), ctypes.sizeof(how))
     return _checked(found, path)
+
+
+def remove_shared(kind: str, number: int) -> None:
+    """Remove a "shm", "sem" or "msg" of System V's by its number, in the namespace that the thread is in."""
+    remove = 0
+    arguments = {"shm": (number, remove, None), "sem": (number, 0, remove), "msg": (number, remove, None)}
+    _checked(getattr(_LIBC, f"{kind}ctl")(*arguments[kind]))

@@ -30,7 +30,7 @@ from sandboxes.docker.crun.images import Image, Images
 from sandboxes.docker.crun.layers import Point
 from sandboxes.docker.crun.machine import CrunMachine
 from sandboxes.docker.crun.stage import Stage
-from sandboxes.docker.crun.template import Template, describe, read_template, tops, with_filter
+from sandboxes.docker.crun.template import Template, describe, read_template, with_filter
 from sandboxes.docker.daemon import DaemonClient
 from sandboxes.docker.launch import Launcher, retrying, tunnels_of
 from sandboxes.docker.machine import Kind, Machine, Starter
@@ -138,7 +138,7 @@ class CrunStarter(Starter):
         home = self._home
         name = f"{PREFIX}{home.owner}-{home.new_name()}"
         cgroup = Cgroup(f"{home.parent}/{name}", self._unified)
-        box = Box(home, self._stage, name, cgroup, tops(template))
+        box = Box(home, self._stage, name, cgroup, template, bound=bool(kind.mounts))
         point = kind.point if isinstance(kind.point, Point) else Point((home.executor, home.etc, *image.stack))
         description = describe(template, f"/{cgroup.path}", image.config.get("Env") or [], kind.mounts)
         self._boxes.add(box)

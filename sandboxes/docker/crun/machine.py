@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import Any
 
 from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.docker.channel import Channel
+from sandboxes.docker.crun.anew import can_start_over, start_over
 from sandboxes.docker.crun.box import Box
 from sandboxes.docker.crun.fork import freeze
 from sandboxes.docker.crun.layers import let_go
@@ -22,6 +24,8 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 _STOP_S = 60.0
+_RENEW_S = 3.0
+"""How long all processes may take to end when it is reset."""
 _ENDING_S = 2.0
 _ENDS = {70: "memory"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
 """How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
@@ -42,12 +46,23 @@ class CrunMachine(Machine):
         return Places((box.upper, *(layer.path for layer in box.written)), box.container.first)
 
     async def unpack(self, archive: bytes, target: str) -> None:
-        await asyncio.to_thread(unpack_tree, self.box.root, archive, target)
+        with self._root() as root:
+            await asyncio.to_thread(unpack_tree, root, archive, target)
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
+        with self._root() as root:
+            return await asyncio.to_thread(pack_tree, root, target, max_bytes)
+
+    @contextmanager
+    def _root(self) -> Iterator[int]:
+        """Keep its root directory for the block, whatever becomes of the sandbox meanwhile."""
         if self.box.root < 0:
             raise SandboxDied(f"sandbox {self.name} is gone: its block was left")
-        return await asyncio.to_thread(pack_tree, self.box.root, target, max_bytes)
+        root = os.dup(self.box.root)
+        try:
+            yield root
+        finally:
+            os.close(root)
 
     async def kill(self) -> None:
         self.box.container.kill()
@@ -75,3 +90,23 @@ class CrunMachine(Machine):
             yield replace(self.kind, point=point)
         finally:
             await finish(let_go(point.stack))
+
+    async def renew(self) -> bool:
+        if self.channel.busy or not (self.channel.alive and can_start_over(self.box)):
+            return False
+        async with self._forking:
+            return await finish(self._renew())
+
+    async def _renew(self) -> bool:
+        self.channel = self.channel.succeeded(self.name)
+        try:
+            async with asyncio.timeout(_RENEW_S):
+                await self.channel.begin_anew(new_devices=False)
+            await start_over(self.box, len(self.kind.limits.allowed_hosts) > 0)
+            self.places = self._places_of(self.box)
+            async with asyncio.timeout(_RENEW_S):
+                await self.channel.begin_anew(new_devices=True)
+        except (SandboxError, OSError) as error:
+            logger.info("Another sandbox takes the place of %s: %s", self.name, error)
+            return False
+        return True

@@ -7,12 +7,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Self, TypeVar
 
 from sandboxes.docker.crun import kernel
 
 T = TypeVar("T")
+
+_KINDS = {"mnt": kernel.NEW_MOUNTS, "ipc": kernel.NEW_IPC}
 
 
 class Stage:
@@ -20,7 +22,7 @@ class Stage:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "sandbox mounts")
-        self._own = -1
+        self._own: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
         """Raise OSError where this process may not have mounts of its own."""
@@ -33,8 +35,8 @@ class Stage:
 
     async def __aexit__(self, *exc: object) -> None:
         await asyncio.to_thread(self._thread.shutdown)
-        if self._own >= 0:
-            os.close(self._own)
+        for namespace in self._own.values():
+            os.close(namespace)
 
     async def do(self, work: Callable[..., T], *args: object) -> T:
         """Do something in the thread, one thing at a time."""
@@ -47,15 +49,25 @@ class Stage:
         # Beside version 1 its controllers are what crun takes, and complains where version 2 has others.
         with contextlib.suppress(OSError):
             kernel.unmount("/sys/fs/cgroup/unified")
-        self._own = os.open("/proc/thread-self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        self._own = {name: _namespace("thread-self", name) for name in _KINDS}
 
     @contextmanager
-    def visiting(self, process: int) -> Iterator[None]:
-        """Be among the mounts of a process, and at its root, for the block. To be used in the thread."""
-        theirs = os.open(f"/proc/{process}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            kernel.enter(theirs)
+    def visiting(self, process: int, *more: str) -> Iterator[None]:
+        """Be among the mounts of a process, and at its root, for the block. To be used in the thread.
+
+        more: other namespaces of the process to be in, as in its folder `ns`.
+        """
+        names = ("mnt", *more)
+        with ExitStack() as stack:
+            theirs = {}
+            for name in names:
+                theirs[name] = _namespace(str(process), name)
+                stack.callback(os.close, theirs[name])
+            for name in names:
+                stack.callback(kernel.enter, self._own[name], _KINDS[name])
+                kernel.enter(theirs[name], _KINDS[name])
             yield
-        finally:
-            os.close(theirs)
-            kernel.enter(self._own)
+
+
+def _namespace(process: str, name: str) -> int:
+    return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 5,
+  VERSION = 6,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -99,7 +99,7 @@ void free_gone(void);
 void finish(struct job *j);
 void read_output(struct job *j);
 void read_status(struct job *j);
-void reap(void);
+int reap(void);
 void advance(struct job *j);
 int64_t next_wake(const struct job *j);
 
@@ -111,6 +111,7 @@ int start(struct job *j, const struct command *c);
 /* self.c */
 enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */
 extern int nothing;
+int hold_nothing(void);
 int become_own_user(void);
 int is_own_user(void);
 void drop_capabilities(void);
@@ -141,6 +142,7 @@ size_t poll_tunnels(struct pollfd *fds);
 void serve_tunnels(const struct pollfd *fds, size_t count);
 void tunnel_frame(uint32_t id, char type, const char *p, size_t len);
 void end_tunnels(void);
+void stop_listening(void);
 
 /* link.c */
 int link_listener(void);
@@ -148,7 +150,12 @@ void withdraw_link(void);
 int offer_link(const char *path);
 int take_link(void);
 
+/* anew.c */
+void begin_anew(uint32_t id, int new_devices);
+void go_on_anew(uint32_t port);
+
 /* session.c */
+void forget_sessions(void);
 void open_session(uint32_t id, const char *request, size_t len);
 void run_line(struct job *line, const char *p, size_t len);
 int close_session(uint32_t id);

@@ -104,12 +104,14 @@ void read_status(struct job *j) {
   if (j->state == SHELL) shell_is_gone(j);
 }
 
-void reap(void) {
+/* Returns whether a child is left. */
+int reap(void) {
   pid_t pid;
   int how;
   while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
     for (struct job *j = jobs; j; j = j->next)
       if (j->monitor == pid) j->monitor = 0, j->all_ended = WIFEXITED(how) && !no_subreaper;
+  return pid == 0;
 }
 
 static void killed(struct job *j) {

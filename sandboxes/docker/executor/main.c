@@ -20,6 +20,8 @@
  *        U  offer a socket: path NUL; its F follows. The owner that connects is greeted there, and everything goes
  *           over that from then on (see link.c). Any other frame but this withdraws the offer
  *        P  pass connections to a port of loopback on, as "tunnels" does: u32 port; its F follows
+ *        N  begin anew: u8 whether /dev is new. Every process is killed, every command, session and port forgotten; its F
+ *           follows when no process is left
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
  *        O  output of a command, or content of a file
@@ -59,6 +61,7 @@
 
 static struct bytes in;
 static int64_t lease_ms, last_input;
+static uint32_t port; /* of "tunnels=PORT" */
 static char token[16];
 static int has_token;
 
@@ -141,6 +144,10 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
   }
   if (type == 'S') {
     open_session(id, p, len);
+    return;
+  }
+  if (type == 'N' && len == 1) {
+    begin_anew(id, *p);
     return;
   }
   if (type == 'Q' && len && !p[len - 1]) {
@@ -268,8 +275,9 @@ static int set_up(int argc, char **argv) {
     if (!strncmp(argv[i], "fsize=", 6)) limit(RLIMIT_FSIZE, atoll(argv[i] + 6));
     if (!strcmp(argv[i], "setuid")) root_keeps_setuid = 1;
     if (!strncmp(argv[i], "lease=", 6)) lease_ms = atoll(argv[i] + 6) * 1000;
-    if (!strncmp(argv[i], "tunnels=", 8) && listen_for_tunnels(atoi(argv[i] + 8))) _exit(72);
+    if (!strncmp(argv[i], "tunnels=", 8)) port = atoi(argv[i] + 8);
   }
+  if (port && listen_for_tunnels(port)) _exit(72);
   sigset_t chld;
   sigemptyset(&chld);
   sigaddset(&chld, SIGCHLD);
@@ -317,6 +325,7 @@ int main(int argc, char **argv) {
     if (fds[0].revents) read_frames();
     if (fds[3].revents && link_listener() == fds[3].fd && !out_pending() && take_link()) greet();
     if (lease_ms && now_ms() - last_input > lease_ms) _exit(0);
+    go_on_anew(port);
     free_gone();
     flush_out();
   }

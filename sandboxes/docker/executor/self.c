@@ -10,7 +10,9 @@
 #include <string.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 enum { CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8, CAP_VERSION_3 = 0x20080522 };
@@ -37,11 +39,27 @@ int is_own_user(void) { return own == OWN_UID; }
  * root's again, until this is called. */
 static void own_what_is_in_proc(void) { prctl(PR_SET_DUMPABLE, is_own_user(), 0, 0, 0); }
 
+/* Takes /dev/null as it is now, which must be what it should. Returns errno. */
+int hold_nothing(void) {
+  struct stat s;
+  int fd = open("/dev/null", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (fd < 0 || fstat(fd, &s) < 0) return errno;
+  if (!S_ISCHR(s.st_mode) || s.st_rdev != makedev(1, 3)) {
+    close(fd);
+    return ENODEV;
+  }
+  fcntl(fd, F_SETFL, 0);
+  if (nothing >= 0) close(nothing);
+  nothing = fd;
+  return 0;
+}
+
 /* Returns errno. */
 int become_own_user(void) {
-  nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int error = hold_nothing();
+  if (error) return error;
   prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0);
-  if (nothing < 0 || setgroups(0, NULL) < 0) return errno;
+  if (setgroups(0, NULL) < 0) return errno;
   if (setresgid(OWN_UID, OWN_UID, OWN_UID) == 0) {
     if (setresuid(OWN_UID, OWN_UID, OWN_UID) == 0) own = OWN_UID;
     else if (setresgid(0, 0, 0) < 0) return errno; /* a user namespace without that id */

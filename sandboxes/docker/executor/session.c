@@ -232,6 +232,16 @@ int close_session(uint32_t id) {
   return 1;
 }
 
+/* All of them; their processes have ended, and their jobs are forgotten. */
+void forget_sessions(void) {
+  for (struct session *s; (s = sessions);) {
+    sessions = s->next;
+    free(s->request);
+    drop(&s->text);
+    free(s);
+  }
+}
+
 /* A line of what the loop says: "ended NONCE CODE", its own nonce. Anything else is not about this command. */
 static void take_report(struct session *s, const char *text) {
   size_t n = strlen("ended ");

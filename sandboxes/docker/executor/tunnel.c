@@ -45,9 +45,19 @@ static void end(struct tunnel *t) {
   t->id = 0;
 }
 
+/* At once: nothing of them stays in the kernel, as it does of connections that are closed in turn. */
 void end_tunnels(void) {
-  for (struct tunnel *t = tunnels; t < tunnels + TUNNELS; t++)
-    if (t->id) end(t);
+  static const struct linger none = {1, 0};
+  for (struct tunnel *t = tunnels; t < tunnels + TUNNELS; t++) {
+    if (!t->id) continue;
+    setsockopt(t->fd, SOL_SOCKET, SO_LINGER, &none, sizeof none);
+    end(t);
+  }
+}
+
+/* Those who wait to be taken are turned away. */
+void stop_listening(void) {
+  while (n_listeners) close(listeners[--n_listeners].fd);
 }
 
 /* One place for each tunnel and one for each listener. A stream of which nothing is wanted now is left out, so that

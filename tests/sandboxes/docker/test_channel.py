@@ -7,7 +7,7 @@ import struct
 import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 
-from sandboxes.base import SandboxError
+from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.connection import MAX_FRAME
 
@@ -104,4 +104,39 @@ async def test_a_door_that_cannot_be_opened_is_our_failure():
     with pytest.raises(SandboxError, match=r"port 31281"):
         await channel.open_door(31281, asyncio.Protocol)
     assert executor.frames[-1][1:] == (b"P", struct.pack("<I", 31281))
+    await channel.close()
+
+
+async def test_with_a_new_beginning_the_channel_before_is_over_and_the_next_goes_on():
+    def answer(number, kind, payload):
+        return {b"N": done(number), b"E": end(number)}.get(kind)
+
+    channel, executor = await channel_that(answer)
+    session = await channel.open_session(["sh"], cwd="/", env={}, identity=Identity())
+    after = channel.succeeded("box")
+    await after.begin_anew(new_devices=True)
+    assert executor.frames[-1][1:] == (b"N", b"\1")
+    with pytest.raises(SandboxDied, match="it was reset"):
+        await channel.run_line(session, b"pwd", timeout=5, max_output=100)
+    assert (channel.alive, after.alive, after.busy) == (False, True, False)
+    assert (await execute(after)).exit_code == 0
+    await after.close()
+
+
+async def test_a_new_beginning_that_the_executor_cannot_make_is_an_error():
+    channel, _ = await channel_that(lambda number, kind, _: done(number, errno.ENODEV) if kind == b"N" else None)
+    with pytest.raises(OSError, match="new beginning"):
+        await channel.begin_anew(new_devices=True)
+    await channel.close()
+
+
+async def test_a_channel_is_busy_while_a_request_is_under_way():
+    asked: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    channel, executor = await channel_that(lambda number, kind, _: asked.set_result(number) if kind == b"E" else None)
+    running = asyncio.create_task(execute(channel))
+    number = await asked
+    assert channel.busy
+    executor.say(end(number))
+    await running
+    assert not channel.busy
     await channel.close()

@@ -112,6 +112,29 @@ async def test_files_count_for_what_an_inode_is_of_the_storage(tmp_path):
     assert [re.search("limit of (.*) is", why).group(1) for why in told] == ["65536 files", "40 MB", "40 MB"]
 
 
+async def test_what_a_look_finds_of_before_a_reset_is_nothing_to_what_runs_now(tmp_path):
+    told = []
+    watch = DiskWatch(tmp_path)
+
+    class Reset(Machine):
+        def __init__(self):
+            super().__init__(disk_mb=40)
+            self.name, self.channel = "box", self
+
+        async def held(self):
+            watch.drop(self)
+            watch.add(self)
+            return Held(41 * MB, 1)
+
+        async def kill_everything(self, why):
+            told.append(why)
+
+    machine = Reset()
+    watch.add(machine)
+    await watch._look(machine, watch._machines[machine], 40 * MB)
+    assert told == []
+
+
 class Machine:
     """What the watch knows of a machine."""
 

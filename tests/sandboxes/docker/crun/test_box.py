@@ -56,7 +56,7 @@ def test_one_that_was_not_started_says_so(tmp_path):
     class Nowhere:
         path = tmp_path
 
-    box = Box(Nowhere(), None, "x-1", Cgroup("x", True), [])
+    box = Box(Nowhere(), None, "x-1", Cgroup("x", True), {"mounts": []})
     with pytest.raises(SandboxError, match="was not started"):
         box.container.kill()
     assert box.log() == ""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -101,3 +102,12 @@ def test_a_frozen_process_ends_and_its_group_goes():
     while not cgroup.remove() and time.monotonic() < until:
         time.sleep(0.01)
     assert not folder.exists()
+
+
+def test_counts_begin_again_where_the_kernel_lets_them(tmp_path):
+    counted = ("memory/memory.max_usage_in_bytes", "memory/memory.failcnt")
+    old_machine(tmp_path / "old", dict.fromkeys(counted, "7")).forget()
+    assert [(tmp_path / "old" / "memory/ours/box" / Path(one).name).read_text() for one in counted] == ["0", "0"]
+    machine = new_machine(tmp_path / "new", {"memory.peak": "7"})
+    machine.forget()
+    assert (tmp_path / "new/ours/box/memory.peak").read_text() == "7"

@@ -125,3 +125,17 @@ async def test_a_dead_sandbox_is_not_forked(crun_box):
     with pytest.raises(SandboxDied):
         async with crun_box.fork(1):
             pass
+
+
+async def test_folders_of_this_machine_stay_with_the_forked_one_and_come_to_its_branches(
+    crun_backend, base_image, tmp_path
+):
+    (tmp_path / "file").write_text("here")
+    spec = SandboxSpec(base_image, workdir="/app", mounts={"/opt/tools/own": tmp_path})
+    async with crun_backend.open(spec) as box:
+        await box.write_file("made", b"1")
+        async with box.fork(1) as (branch,):
+            for one in (box, branch):
+                assert (await one.exec("cat /opt/tools/own/file made")).output == "here1"
+        await box.reset()
+        assert (await box.exec("cat /opt/tools/own/file; ls -A")).output == "here"

@@ -1,7 +1,9 @@
-"""Paths that the kernel resolves within a root, and errors that say what was refused."""
+"""Paths that the kernel resolves within a root, what is removed, and errors that say what was refused."""
 
+import ctypes
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -32,3 +34,14 @@ def test_what_the_kernel_refuses_is_an_error_with_its_number(tmp_path):
     assert caught.value.errno in (errno.ENOENT, errno.EPERM)
     with pytest.raises(OSError):
         kernel.enter(0)
+
+
+@pytest.mark.parametrize(("what", "arguments"), [("shm", (0, 64)), ("sem", (0, 1)), ("msg", (0,))])
+def test_what_is_shared_by_number_is_removed(what, arguments):
+    number = getattr(ctypes.CDLL(None), f"{what}get")(*arguments, 0o1600)
+    listed = Path(f"/proc/sysvipc/{what}")
+    assert number in [int(line.split()[1]) for line in listed.read_text().splitlines()[1:]]
+    kernel.remove_shared(what, number)
+    assert number not in [int(line.split()[1]) for line in listed.read_text().splitlines()[1:]]
+    with pytest.raises(OSError):
+        kernel.remove_shared(what, number)

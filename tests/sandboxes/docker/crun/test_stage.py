@@ -35,6 +35,20 @@ async def test_a_visit_ends_where_it_began():
     assert visited == os.readlink("/proc/self/ns/mnt") != own  # noqa: PTH115
 
 
+async def test_other_namespaces_can_be_visited_too():
+    def spaces():
+        own = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
+        kernel.unshare(kernel.NEW_IPC)
+        apart = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
+        with stage.visiting(os.getpid(), "ipc"):
+            visited = os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
+        return own, apart, visited, os.readlink("/proc/thread-self/ns/ipc")  # noqa: PTH115
+
+    async with Stage() as stage:
+        own, apart, visited, after = await stage.do(spaces)
+    assert own == visited == after != apart
+
+
 async def test_where_mounts_are_refused_it_can_not_be_entered(monkeypatch):
     def refuse(flags):
         raise PermissionError("no")

@@ -1,0 +1,113 @@
+"""Giving a living sandbox the state of its start: nothing stays of what it was but process 1, out of reach from inside.
+
+By then process 1 has ended all others and has closed what leads to it (`executor/anew.c`). What of theirs outlives
+processes goes here: files, and all mounts that can be written to, by putting a new root under process 1; segments,
+queues and semaphores of System V's and POSIX's. What has no way to be removed (a connection that the kernel keeps for a
+minute) is looked for, and a sandbox that has it is not reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from pathlib import Path
+
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun import kernel
+from sandboxes.docker.crun.box import Box
+from sandboxes.docker.crun.layers import let_go, remove_tree
+from sandboxes.docker.crun.mounts import TOP, mount_devices
+
+_CLEAN_S = 1.0
+"""How long what has been ended may take to be gone."""
+_TICK_S = 0.001
+
+
+def can_start_over(box: Box) -> bool:
+    """Return whether all that is mounted in it can be made anew."""
+    return not box.bound and box.fresh is not None and box.devices is not None
+
+
+async def start_over(box: Box, listening: int) -> None:
+    """Bring back all but process 1, which is alone. Not to be cancelled.
+
+    Raises SandboxError or OSError where that can't be, or can't be known: then the sandbox is of no more use.
+
+    listening: how many sockets process 1 has in the sandbox's network.
+    """
+    await _until_alone(box, listening)
+    old, upper, stack = box.root, box.upper, box.stack
+    limit = await box.stage.do(_start_over, box)
+    box.clear(_clear(old, upper))
+    await let_go(tuple(layer for layer in stack if layer not in box.stack))
+    if limit is not None:
+        raise SandboxError(f"sandbox {box.name} is still at the limit of its {limit}")
+
+
+async def _until_alone(box: Box, listening: int) -> None:
+    until = time.monotonic() + _CLEAN_S
+    while left := _left(box, listening):
+        if time.monotonic() > until:
+            raise SandboxError(f"sandbox {box.name} still has {left}")
+        # Sockets that are on their way through nothing but each other the kernel looks for when one is closed.
+        for one in socket.socketpair():
+            one.close()
+        await asyncio.sleep(_TICK_S)
+
+
+def _start_over(box: Box) -> str | None:
+    """Replace all that can be written to. Returns the limit at which the sandbox is even so. In the stage's thread."""
+    tree = box.start_over()
+    try:
+        with box.stage.visiting(box.container.first, "ipc"):
+            _remove_shared()
+            _put_new_root(box, tree)
+    except OSError:
+        os.close(tree)
+        raise
+    box.root = tree
+    box.cgroup.forget()
+    return box.cgroup.full()
+
+
+def _left(box: Box, listening: int) -> str:
+    """Return what is there beside process 1, which `listening` sockets are of. Raises SandboxError for what stays."""
+    first = box.container.first
+    if box.cgroup.processes() != [first]:
+        return "processes"
+    # All sockets of its network, whatever holds them, and connections that have ended but keep their ports.
+    text = Path(f"/proc/{first}/net/sockstat").read_text(encoding="ascii")
+    used, ending = int(text.split()[2]), int(text.partition(" tw ")[2].split()[0])
+    if ending:
+        raise SandboxError(f"sandbox {box.name} has connections that have just ended")
+    return "sockets" if used > listening else ""
+
+
+def _remove_shared() -> None:
+    """Remove what of System V's is in the namespace that the thread is in. Raises OSError."""
+    for kind in ("shm", "sem", "msg"):
+        lines = Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()[1:]
+        for line in lines:
+            kernel.remove_shared(kind, int(line.split()[1]))
+
+
+def _put_new_root(box: Box, tree: int) -> None:
+    """Put a root that nobody sees yet under process 1, with /dev made anew."""
+    kernel.move_mount(tree, "/")
+    os.fchdir(tree)
+    mount_devices(box.fresh or (), box.devices or ())
+    for name in box.tops:
+        if name != TOP:
+            kernel.mount("/" + name, name, None, kernel.MOVE)
+    kernel.pivot_root(".", ".")
+    kernel.unmount(".")
+    kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.RELATIME)  # as crun gives it
+
+
+async def _clear(root: int, upper: Path) -> None:
+    """Remove what was written, and only then let go of the old root: of what is there the kernel writes all to the
+    disk."""
+    await asyncio.to_thread(remove_tree, upper)
+    await asyncio.to_thread(os.close, root)
