@@ -107,6 +107,7 @@ class Asked:
 class SaidCall:
     """A call of the model's, as it is served.
 
+    id: the rollout's own, which every protocol takes; template_id: what the chat template is given instead.
     text: its arguments, as they were sampled where they are JSON. call: what was read; None where it is broken.
     """
 
@@ -114,6 +115,7 @@ class SaidCall:
     name: str
     text: str
     call: ToolCall | None = None
+    template_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
