@@ -74,6 +74,16 @@ def edit(item, text):
         item[next(key for key in ("content", "output", "arguments") if key in item)] = text
 
 
+def drop_reply(history):
+    """Take out the last reply and what stands behind it. Returns whether there was one."""
+    last = max((n for n, item in enumerate(history) if is_replys(item)), default=-1)
+    begin = last
+    while begin > 0 and is_replys(history[begin - 1]):
+        begin -= 1
+    del history[begin if last >= 0 else len(history) :]
+    return last >= 0
+
+
 async def step(makes, engine, agents, kind, number):
     agent = agents[number % len(agents)]
     match kind:
@@ -105,12 +115,7 @@ async def step(makes, engine, agents, kind, number):
         case "edit":
             edit(agent.history[number % len(agent.history)], f"edited {number}")
         case "drop":
-            last = max((n for n, item in enumerate(agent.history) if is_replys(item)), default=None)
-            if last is not None:
-                while last and is_replys(agent.history[last - 1]):
-                    last -= 1
-                del agent.history[last:]
-                agent.user("once more")
+            agent.user("once more" if drop_reply(agent.history) else "more")
         case "title":
             title = makes(system="Give a title.", tools=())
             title.user(f"go {number}")
