@@ -136,7 +136,12 @@ class Guest:
             answer = session.last.sampled.answer
             if self._agent.submits and any(self._agent.submits in call.text for call in answer.calls):
                 reason = StopReason.SUBMITTED
-            elif self._agent.submits or answer.calls or answer.finish_reason == "length":
+            elif not (self._agent.submits or answer.calls or answer.finish_reason == "length"):
+                pass
+            elif len(result.steps) >= session.config.max_steps:
+                # It was told how many turns it has, and asks for no more.
+                reason = StopReason.MAX_STEPS
+            else:
                 reason = StopReason.BROKE_OFF
                 code = None if ran is None else ran.exit_code
                 meant = self._agent.failures.get(code or 0, "it went on no more")
