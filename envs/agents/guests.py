@@ -134,9 +134,10 @@ class Guest:
         reason, error = result.stop_reason, None
         if reason is StopReason.ANSWERED and session.last is not None and session.last.sampled is not None:
             answer = session.last.sampled.answer
-            if self._agent.submits and any(self._agent.submits in call.text for call in answer.calls):
+            submits, finishes = self._agent.submits, self._agent.finishes
+            if any((submits and submits in call.text) or (finishes == call.name) for call in answer.calls):
                 reason = StopReason.SUBMITTED
-            elif not (self._agent.submits or answer.calls or answer.finish_reason == "length"):
+            elif not (submits or answer.calls or answer.finish_reason == "length"):
                 pass
             elif len(result.steps) >= session.config.max_steps:
                 # It was told how many turns it has, and asks for no more.
