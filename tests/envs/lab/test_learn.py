@@ -61,7 +61,9 @@ def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(
     assert (_chosen(ours).steps, "env.agent" in _chosen(ours).environment) == (3, False)
 
 
-@pytest.mark.parametrize(("preset", "agent", "what"), [("smoke", "pi", "laptop"), ("laptop", "pj", "did you mean pi")])
+@pytest.mark.parametrize(
+    ("preset", "agent", "what"), [("smoke", "pi", "laptop"), ("laptop", "codexx", "did you mean codex")]
+)
 def test_an_agent_that_cannot_learn_is_refused_at_the_start(tmp_path: Path, preset: str, agent: str, what: str) -> None:
     with pytest.raises(ValueError, match=what):
         _chosen(options(tmp_path, "--preset", preset, "--agent", agent))
