@@ -30,7 +30,7 @@ AGENT = ForeignAgent(
     recipe=Recipe((), (_SDK, "litellm==1.100.0", "libtmux", "binaryornot", "cachetools"), (_TOOLS,), "", "3.12"),
     start=start,
     protocol="chat",
-    opening=6000,
+    opening=7900,
     budget="turns, context window, tokens of a reply",
     beside="summaries when it condenses",
     shell=("terminal", "command", {}),
