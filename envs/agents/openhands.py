@@ -4,6 +4,7 @@ from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 _SDK, _TOOLS = "openhands-sdk==1.55.1", "openhands-tools==1.55.1"
+_NEEDED = ("libtmux==0.62.0", "binaryornot==0.6.0", "cachetools==8.0.1")
 _RUN = f"""import os, sys
 sys.path[:0] = [{PACK + "/python"!r}, {PACK + "/bare"!r}]
 from openhands.sdk import LLM, Conversation
@@ -27,7 +28,7 @@ def start(at: Place) -> Start:
 AGENT = ForeignAgent(
     name="openhands",
     licence="MIT",
-    recipe=Recipe((), (_SDK, "litellm==1.100.0", "libtmux", "binaryornot", "cachetools"), (_TOOLS,), "", "3.12"),
+    recipe=Recipe((), (_SDK, "litellm==1.100.0", *_NEEDED), (_TOOLS,), "", "3.12"),
     start=start,
     protocol="chat",
     opening=7900,

@@ -92,4 +92,4 @@ def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
+    return tuple(int(part) for part in text.split(".") if part)
