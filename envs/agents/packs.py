@@ -38,11 +38,8 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     root: where packs are kept. Raises InfraError where the agent can't run on the platform or be installed."""
     packages = recipe.on(platform, agent)
     root = (root or ROOT).expanduser()
-    named = (
-        root
-        / "by-recipe"
-        / _digest(json.dumps([packages, recipe.bare, asdict(platform) if recipe.pypi else ""]).encode())
-    )
+    wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else ""])
+    named = root / "by-recipe" / _digest(wanted.encode())
     if named.exists():
         return named.resolve()
     async with _alone(root):
