@@ -16,12 +16,12 @@ _WITHOUT = {
     "no-bash": "rm -f /bin/bash /usr/bin/bash",
     "no-tmp": "rm -rf /tmp",
 }
-_I386 = ("git", "procps", "python3")
+_PACKAGES = ("git", "procps", "python3")
 
 
 async def made(name: str, base: str) -> str:
-    """Return the name of an image, once it is there: the base image without something, "i386" (Debian for 32 bits), a
-    root file system's archive, or any that is present or can be pulled."""
+    """Return the name of an image, once it is there: the base image without something, "i386" (Debian for 32 bits),
+    "trixie" (Debian 13, with Python 3.13), a root file system's archive, or any that is present or can be pulled."""
     if name in _WITHOUT:
         with tempfile.TemporaryDirectory() as context:
             dockerfile = f"FROM {base}\nRUN {_WITHOUT[name]}\n"
@@ -29,7 +29,9 @@ async def made(name: str, base: str) -> str:
             async with DockerBackend() as backend:
                 return await backend.ensure_image(None, Path(context))
     if name == "i386":
-        return await _debian("i386")
+        return await _debian("bookworm", "i386")
+    if name == "trixie":
+        return await _debian("trixie", "amd64")
     if await asyncio.to_thread(Path(name).is_file):
         return await _imported(Path(name))
     async with DockerBackend() as backend:
@@ -44,17 +46,17 @@ async def _imported(archive: Path) -> str:
     return tag
 
 
-async def _debian(architecture: str) -> str:
-    tag = f"atropos-test-debian:{architecture}"
+async def _debian(suite: str, architecture: str) -> str:
+    tag = f"atropos-test-debian:{suite}-{architecture}"
     async with connect() as client:
         if any(tag in (image["RepoTags"] or []) for image in await client.images.list()):
             return tag
         await install("debootstrap", "debian-archive-keyring")
         with tempfile.TemporaryDirectory() as place:
             root, mirror = Path(place) / "root", find_mirror(Path("/etc/apt"))
-            command = ["debootstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_I386)}"]
+            command = ["debootstrap", f"--arch={architecture}", "--variant=minbase", f"--include={','.join(_PACKAGES)}"]
             process = await asyncio.create_subprocess_exec(
-                *command, "bookworm", str(root), *([mirror] if mirror else []), stdout=asyncio.subprocess.DEVNULL
+                *command, suite, str(root), *([mirror] if mirror else []), stdout=asyncio.subprocess.DEVNULL
             )
             if await process.wait() != 0:
                 raise RuntimeError(f"debootstrap --arch={architecture} failed")

@@ -35,7 +35,7 @@ from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import check_ended, sound
 from atropos_agent.engines.settling import settled
 from atropos_agent.engines.token_server import TokenServer
-from atropos_agent.engines.versions import ServedAdapter, version_of
+from atropos_agent.engines.versions import ServedAdapter, program_version, version_of
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 logger = logging.getLogger(__name__)
@@ -201,6 +201,14 @@ class CompletionsServer(TokenServer):
             return False
         return True
 
+    async def version(self) -> str | None:
+        """Return the version of the inference server's program; None when it does not say."""
+        http = self._made_client()  # of its own: it is asked before a run is open, which closes the others
+        try:
+            return await program_version(http)
+        finally:
+            await http.aclose()
+
     async def load(self) -> Load | None:
         """Return how busy the server is; None when it does not say."""
         try:
@@ -338,9 +346,12 @@ class CompletionsServer(TokenServer):
 
     def _client(self) -> HttpClient:
         if self._http is None:
-            headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
-            self._http = HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
+            self._http = self._made_client()
         return self._http
+
+    def _made_client(self) -> HttpClient:
+        headers = {"Authorization": f"Bearer {self.config.api_key}"} if self.config.api_key else {}
+        return HttpClient(self.url, headers=headers, timeout_s=self.config.timeout)
 
 
 def backoff_s(doublings: int, *, most: float) -> float:

@@ -1,4 +1,4 @@
-"""Read which weights sampled a reply from what inference servers say of it."""
+"""Read which weights sampled a reply, and which program a server is, from what inference servers say."""
 
 from __future__ import annotations
 
@@ -32,6 +32,25 @@ def version_of(label: Any) -> int | None:
         return min(known) if known and len(known) == len(found) else None
     match = _LABEL.search(label) if isinstance(label, str) else None
     return int(match[1]) if match else None
+
+
+_PROGRAMS = ("/version", "/get_server_info", "/server_info", "/info")
+"""Where inference servers tell their own version: vLLM and ours, SGLang before and now, text-generation-inference."""
+
+
+async def program_version(http: HttpClient) -> str | None:
+    """Return the version of an inference server's program; None where it does not tell, or does not answer."""
+    for path in _PROGRAMS:
+        try:
+            response = await http.get(path, timeout=5.0)
+            told = response.json() if response.status_code == 200 else None
+        except NoAnswer:
+            return None
+        except ValueError:
+            continue
+        if isinstance(told, Mapping) and isinstance(told.get("version"), str):
+            return str(told["version"])[:100]
+    return None
 
 
 class ServedAdapter:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from atropos_agent.fitted import FittedFormat
@@ -44,7 +45,7 @@ def answer_of(
         number,
         reply.thinking,
         content,
-        _with_own_ids(calls, fitted, first_id),
+        _served(calls, first_id),
         "length" if completion.finish_reason == "length" and stopped_at is None else "stop",
         prompt_tokens,
         len(completion.ids),
@@ -104,15 +105,11 @@ def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
     return behind.strip()
 
 
-def _with_own_ids(calls: Sequence[SaidCall], fitted: FittedFormat, first_id: int) -> Sequence[SaidCall]:
-    """Return calls of which no two have the same id: some formats have ids in the text."""
-    seen: set[str] = set()
-    told: list[SaidCall] = []
-    for place, call in enumerate(calls, start=first_id):
-        number = call.id if call.id and call.id not in seen else f"{fitted.format.call_id(place, call.name)}_{place}"
-        seen.add(number)
-        told.append(SaidCall(number, call.name, call.text, call.call))
-    return told
+def _served(calls: Sequence[SaidCall], first_id: int) -> Sequence[SaidCall]:
+    """Return calls with ids of our own: those of a format may stand twice, or hold what clients replace (Kimi's do)."""
+    return [
+        replace(call, id=f"call_{number}", template_id=call.id) for number, call in enumerate(calls, start=first_id)
+    ]
 
 
 def object_of(call: SaidCall) -> Mapping[str, Any]:

@@ -69,6 +69,7 @@ class Told:
     role: "system", "user", "assistant" or "tool" (the result of the call `call_id`).
     text: its content, all parts of it. thinking: what it thought; None where that was not sent.
     handle: number of the answer whose ids it has, beside those of calls; None where it has none.
+    refers: what of that answer it names instead of telling it: "text", and the places of calls.
     """
 
     role: str
@@ -77,6 +78,7 @@ class Told:
     thinking: str | None = None
     call_id: str = ""
     handle: int | None = None
+    refers: Sequence[str | int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,7 @@ class Asked:
     """A request for a reply.
 
     messages: the history, as the agent tells it; behind the answer of number `behind`, where it names one.
+    instructed: whether the first of them is this request's alone, no part of the history that its answer names.
     model: as the agent calls it, for the answer. tools: what the model may call.
     max_tokens: the most that the agent wants; None where it does not say. stop: strings that end the reply.
     forced: what of the reply the agent wants forced, by the field that says so; no inference server can.
@@ -98,6 +101,7 @@ class Asked:
     stop: Sequence[str] = ()
     stream: bool = False
     behind: int | None = None
+    instructed: bool = False
     forced: Mapping[str, str] = field(default_factory=dict)
     noted: Sequence[str] = ()
     extras: Mapping[str, Any] = field(default_factory=dict)
@@ -107,6 +111,7 @@ class Asked:
 class SaidCall:
     """A call of the model's, as it is served.
 
+    id: the rollout's own, which every protocol takes; template_id: what the chat template is given instead.
     text: its arguments, as they were sampled where they are JSON. call: what was read; None where it is broken.
     """
 
@@ -114,6 +119,7 @@ class SaidCall:
     name: str
     text: str
     call: ToolCall | None = None
+    template_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,14 @@ def opening(
     """Return the messages before a first reply, the tools in a system message where the template shows none.
 
     retold: finds replies of ours, which are told in our own words."""
-    given = [_message(told, retold(told)) for told in messages]
+    turns = [retold(told) for told in messages]
+    given = [_message(told, turn) for told, turn in zip(messages, turns, strict=True)]
     names = {call.id: call.name for told in messages for call in told.calls}
+    ids = {call.id: call.template_id for turn in turns if turn and turn.sampled for call in turn.sampled.answer.calls}
     for message in given:
         if message["role"] == "tool":
-            message["name"] = names.get(message["tool_call_id"], "")
+            number = message["tool_call_id"]
+            message |= {"name": names.get(number, ""), "tool_call_id": ids.get(number, number)}
     if schemas and not fitted.shows_tools:
         preamble = given.pop(0)["content"] if given[0]["role"] == "system" else ""
         system = fitted.system_prompt(schemas, preamble=preamble, working_dir=None)
@@ -33,7 +36,7 @@ def opening(
 
 def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
     """Return the messages behind a reply, which was sampled."""
-    calls = {call.id: call.call or ToolCall(call.name, {}, call.id) for call in sampled.answer.calls}
+    calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
     found: list[Message] = []
     results: list[ToolResult] = []
     for told in messages:
@@ -71,7 +74,9 @@ def _message(told: Told, turn: Turn | None) -> Message:
     if turn is not None and turn.sampled is not None:
         answer = turn.sampled.answer
         message["content"], thinking = answer.content, answer.thinking
-        calls = [(call.id, call.name, call.call.arguments if call.call else call.text) for call in answer.calls]
+        calls = [
+            (call.template_id, call.name, call.call.arguments if call.call else call.text) for call in answer.calls
+        ]
     broken = [f"{name}({arguments})" for _, name, arguments in calls if not isinstance(arguments, dict)]
     if broken:
         # No template takes what is no call.

@@ -125,21 +125,35 @@ class Forest:
         return Found(last, rest, [one for one in beside if same_messages(rest, one.given)])
 
     def whole(self, asked: Asked) -> Asked:
-        """Return a request with its whole history, where it names an answer instead. Raises Refusal."""
+        """Return a request with its whole history, where it names answers instead, or parts of them. Raises Refusal."""
+        if any(told.refers for told in asked.messages):
+            asked = replace(asked, messages=[self._named(told) for told in asked.messages])
         if asked.behind is None:
             return asked
         if asked.behind not in self._answered:
             raise Refusal(f"previous_response_id: there is no response {asked.behind}", param="previous_response_id")
-        # Each request has its own system message.
-        system, new = _parted(asked.messages)
-        history = list(system)
+        first = int(asked.instructed)
+        history, new = list(asked.messages[:first]), asked.messages[first:]
         for turn in self._answered[asked.behind].path:
-            history += turn.given if turn.parent is not None else _parted(turn.given)[1]
+            history += turn.given[turn.parent is None and turn.asked.instructed :]
             if turn.sampled is not None:
                 answer = turn.sampled.answer
                 calls = [ToldCall(call.id, call.name, call.text) for call in answer.calls]
                 history.append(Told("assistant", answer.content, calls, handle=answer.number))
         return replace(asked, messages=[*history, *new], behind=None)
+
+    def _named(self, told: Told) -> Told:
+        """Return a message with the parts of our answer to which it refers. Raises Refusal."""
+        if not told.refers:
+            return told
+        turn = self._answered.get(-1 if told.handle is None else told.handle)
+        answer = turn.sampled.answer if turn is not None and turn.sampled is not None else None
+        places = [place for place in told.refers if isinstance(place, int)]
+        if answer is None or any(place >= len(answer.calls) for place in places):
+            raise Refusal(f"item_reference: response {told.handle} has no such item", param="input")
+        calls = [ToldCall(call.id, call.name, call.text) for call in (answer.calls[place] for place in places)]
+        text = answer.content if "text" in told.refers else told.text
+        return replace(told, text=text, calls=(*told.calls, *calls), refers=())
 
     def retold(self, told: Told) -> Turn | None:
         """Return the turn whose answer a message tells, wherever it stood; None where it tells none."""
@@ -185,12 +199,6 @@ def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
     if turn.parent is None:
         return "rewritten" if turn.retells else None
     return "branched" if beside else None
-
-
-def _parted(messages: Sequence[Told]) -> tuple[Sequence[Told], Sequence[Told]]:
-    """Return the system message with which messages begin, if any, and the rest."""
-    first = 1 if messages and messages[0].role == "system" else 0
-    return messages[:first], messages[first:]
 
 
 def _begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:

@@ -31,7 +31,8 @@ class Responses(Protocol):
         refusals.check(body)
         shown, origins = _tools(fields.objects(body.get("tools"), "tools"))
         messages = _messages(body, origins)
-        if isinstance(body.get("instructions"), str) and body["instructions"]:
+        instructed = isinstance(body.get("instructions"), str) and bool(body["instructions"])
+        if instructed:
             messages = [Told("system", body["instructions"]), *messages]
         choice = body.get("tool_choice")
         forced = {} if choice in (None, "auto", "none") else {"tool_choice": _chosen(choice)}
@@ -46,6 +47,7 @@ class Responses(Protocol):
             (),
             fields.flag(body.get("stream"), "stream"),
             _previous(fields.text(body.get("previous_response_id"), "previous_response_id", default="")),
+            instructed,
             forced,
             noted(body, (*_KNOWN, "previous_response_id")),
             {"origins": origins, "sealed": "reasoning.encrypted_content" in (body.get("include") or ())},
@@ -126,7 +128,8 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
             text = "\n".join(part for part in (last.text, told.text) if part)
             thinking = "\n".join(part for part in (last.thinking, told.thinking) if part is not None) or None
             handle = last.handle if last.handle is not None else told.handle
-            found[-1] = replace(last, text=text, calls=(*last.calls, *told.calls), thinking=thinking, handle=handle)
+            calls, refers = (*last.calls, *told.calls), (*last.refers, *told.refers)
+            found[-1] = replace(last, text=text, calls=calls, thinking=thinking, handle=handle, refers=refers)
         else:
             found.append(told)
     return found
@@ -163,6 +166,10 @@ def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], s
             # The same text stands in both, where both are sent.
             texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in parts))
             return Told("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
+        case "item_reference":
+            if handle is None:
+                raise fields.wrong(f"{where}.id", "is no item's id of this rollout: send the item itself")
+            return Told("assistant", handle=handle, refers=_part_named(str(item["id"])))
     raise refusals.part(kind, f"{where}.type")
 
 
@@ -171,6 +178,12 @@ def _number(name: str) -> int | None:
     parts = name.split("_")
     known = len(parts) >= 3 and parts[1] == "gw" and parts[2].isdecimal() and len(parts[2]) < 10
     return int(parts[2]) if known else None
+
+
+def _part_named(name: str) -> Sequence[str | int]:
+    """Return which part of an answer an item's id of ours names; none for thinking, which need not be told."""
+    kind, *_, last = name.split("_")
+    return ("text",) if kind == "msg" else (int(last),) if kind == "fc" and last.isdecimal() else ()
 
 
 def _previous(name: str) -> int | None:

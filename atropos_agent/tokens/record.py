@@ -36,9 +36,11 @@ class Record:
         return number
 
     def _extended(self, prompt: Sequence[int]) -> tuple[int | None, int]:
-        """Return which exchange a prompt extends, the last one rather than others, and where its reply ends there."""
-        for number in reversed(self._tips):
-            known, reply = self._tips[number], self.exchanges[number].ids
+        """Return which exchange a prompt extends, of several the longest, and where its reply ends there."""
+        if len(self._tips) == 1:
+            # Then no other can be longer. A tip beside others can: a reply may begin as one does that was cut off.
+            ((number, known),) = self._tips.items()
+            reply = self.exchanges[number].ids
             middle, end = len(known), len(known) + len(reply)
             # The longest part last: comparing what is the same object costs next to nothing.
             if middle and tuple(prompt[middle:end]) == reply and prompt[:middle] == known:

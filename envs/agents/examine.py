@@ -35,6 +35,12 @@ async def examine_agent(
     agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, budgets: AgentConfig
 ) -> AsyncIterator[Check]:
     """Check that an agent can be trained with a template and these budgets, in a sandbox like this."""
+    if agent.late_system and fitted.template is not None and fitted.template.moves_late_system:
+        text = "sends system messages in mid-conversation and the chat template has none: they would be the user's"
+        yield Check(
+            "agent", Status.WRONG, f"{agent.name} {text}; take a model whose template has them, or another agent"
+        )
+        return
     try:
         seen = await _examined(agent, backend, spec, fitted)
     except (InfraError, SandboxError, AgentError) as error:

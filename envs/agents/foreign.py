@@ -58,6 +58,8 @@ class ForeignAgent:
     shell: its tool that runs a command: name, the argument that holds the command, other arguments that it needs.
     failures: what it means when it ends with an exit status.
     submits: a text of its last call that says that it is done; "" where a reply without calls does.
+    finishes: its tool whose call says so, too; "" for none.
+    late_system: whether it sends system messages in mid-conversation.
     """
 
     name: str
@@ -71,6 +73,8 @@ class ForeignAgent:
     shell: tuple[str, str, Mapping[str, Any]]
     failures: Mapping[int, str] = field(default_factory=dict)
     submits: str = ""
+    finishes: str = ""
+    late_system: bool = False
 
     def __post_init__(self) -> None:
         if self.protocol not in ("chat", "responses", "messages"):

@@ -134,9 +134,15 @@ class Guest:
         reason, error = result.stop_reason, None
         if reason is StopReason.ANSWERED and session.last is not None and session.last.sampled is not None:
             answer = session.last.sampled.answer
-            if self._agent.submits and any(self._agent.submits in call.text for call in answer.calls):
+            submits, finishes = self._agent.submits, self._agent.finishes
+            if any((submits and submits in call.text) or (finishes == call.name) for call in answer.calls):
                 reason = StopReason.SUBMITTED
-            elif self._agent.submits or answer.calls or answer.finish_reason == "length":
+            elif not (submits or answer.calls or answer.finish_reason == "length"):
+                pass
+            elif len(result.steps) >= session.config.max_steps:
+                # It was told how many turns it has, and asks for no more.
+                reason = StopReason.MAX_STEPS
+            else:
                 reason = StopReason.BROKE_OFF
                 code = None if ran is None else ran.exit_code
                 meant = self._agent.failures.get(code or 0, "it went on no more")

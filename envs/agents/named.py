@@ -8,12 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 from atropos_agent.agent import AtroposAgent
-from envs.agents import claude_code, codex, mini_swe_agent, opencode, pi, qwen_code
+from envs.agents import claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code
 from envs.agents.foreign import ForeignAgent
 from sandboxes.naming import resolve
 
 FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType(
-    {module.AGENT.name: module.AGENT for module in (claude_code, codex, mini_swe_agent, opencode, pi, qwen_code)}
+    {
+        module.AGENT.name: module.AGENT
+        for module in (claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code)
+    }
 )
 
 Agent = ForeignAgent | type[AtroposAgent]

@@ -38,7 +38,8 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
     root: where packs are kept. Raises InfraError where the agent can't run on the platform or be installed."""
     packages = recipe.on(platform, agent)
     root = (root or ROOT).expanduser()
-    named = root / "by-recipe" / _digest(json.dumps([packages, asdict(platform) if recipe.pypi else ""]).encode())
+    wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else ""])
+    named = root / "by-recipe" / _digest(wanted.encode())
     if named.exists():
         return named.resolve()
     async with _alone(root):
@@ -55,7 +56,8 @@ async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path) -
     packages = recipe.on(platform, agent)
     try:
         logger.warning("agent %s: installing %s, once", agent, ", ".join(packages))
-        await _run(agent, recipe.command(platform, packages, new), new)
+        for command in recipe.commands(platform, packages, new):
+            await _run(agent, command, new)
         folder = await asyncio.to_thread(_settle, new, agent)
     finally:
         await asyncio.to_thread(shutil.rmtree, new, ignore_errors=True)

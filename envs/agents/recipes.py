@@ -31,12 +31,15 @@ class Recipe:
     """What a pack is made of: packages of one registry, with their versions. Of none for an agent that is in the image.
 
     npm: "{cpu}" stands for npm's name of the processor, "{musl}" for "-musl" in images of that C library.
-    pypi: requirements, installed for the image's own Python.
+    pypi: requirements, installed for the image's own Python. bare: others, without what they depend on: some need what
+        exists as source only, which is built by a script. They have a folder of their own, because two packages of one
+        namespace can't be installed into one by two commands.
     libc: what it needs ("glibc"), "" for any. least_python: the oldest that runs it.
     """
 
     npm: Sequence[str] = ()
     pypi: Sequence[str] = ()
+    bare: Sequence[str] = ()
     libc: str = ""
     least_python: str = "3.10"
 
@@ -60,9 +63,12 @@ class Recipe:
             )
         return tuple(name.format(cpu=platform.cpu, musl=platform.musl) for name in self.npm) or tuple(self.pypi)
 
-    def command(self, platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
-        """Return the command that installs packages into a folder. No script of theirs is run."""
-        return _npm(platform, packages, folder) if self.npm else _pip(platform, packages, folder)
+    def commands(self, platform: Platform, packages: Sequence[str], folder: Path) -> list[list[str]]:
+        """Return the commands that install packages into a folder. No script of theirs is run."""
+        if self.npm:
+            return [_npm(platform, packages, folder)]
+        commands = [_pip(platform, packages, folder / "python")]
+        return commands + ([[*_pip(platform, self.bare, folder / "bare"), "--no-deps"]] if self.bare else [])
 
 
 def _npm(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]:
@@ -78,9 +84,12 @@ def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]
     if platform.libc == "glibc":
         tags.append(f"--platform=manylinux2014_{machine}")
     quiet = ("--quiet", "--disable-pip-version-check", "--only-binary=:all:", "--implementation=cp")
-    target = (f"--target={folder / 'python'}", f"--python-version={platform.python}")
+    target = [f"--target={folder}", f"--python-version={platform.python}"]
+    if _version(platform.python) > sys.version_info[:2]:
+        # pip compares what a package requires with the Python that it runs on itself (`pip install` of 23 to 26).
+        target.append("--ignore-requires-python")
     return [sys.executable, "-m", "pip", "install", *quiet, *target, *tags, *packages]
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split("."))
+    return tuple(int(part) for part in text.split(".") if part)

@@ -6,7 +6,8 @@ import time
 
 from atropos_agent.gateway import Session
 from atropos_agent.gateway.asked import Asked, Refusal
-from atropos_agent.gateway.forest import Turn
+from atropos_agent.gateway.echo import same_messages, same_tools
+from atropos_agent.gateway.forest import Sampled, Turn
 
 
 class WatchedSession(Session):
@@ -19,7 +20,9 @@ class WatchedSession(Session):
     requests = 0
     first_s: float | None = None
     last: Turn | None = None
-    _rests_since: float | None = None
+    _answered_at: float | None = None
+    _over_since: float | None = None
+    """Since when there has been no more to get: the end of a budget, or a failure of ours."""
 
     def ask(self, asked: Asked) -> Turn:
         if self.first_s is None:
@@ -29,32 +32,44 @@ class WatchedSession(Session):
             turn = super().ask(asked)
         except Refusal:
             if self.ended_by is not None:
-                self._rests()
+                self._over()
             raise
         if turn.work is not None:
             turn.work.add_done_callback(lambda work: self._answered(turn))
         return turn
 
     def rests_s(self) -> float:
-        """Return for how many seconds nothing has been left to do: since the last reply that asks for nothing while no
-        other conversation waits for its tools, or the first refusal at the end of a budget."""
-        if self.working or self._rests_since is None:
+        """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits
+        for its tools, or the first refusal at the end of a budget."""
+        if self.working:
             return 0.0
-        return time.monotonic() - self._rests_since
+        since = self._over_since
+        if since is None and not any(self._waits(turn, sampled) for turn, sampled in self.turns):
+            since = self._answered_at
+        return 0.0 if since is None else time.monotonic() - since
 
     def _answered(self, turn: Turn) -> None:
         if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
-            self._rests()
+            self._over()
             return
         if turn.asked.tools or self.last is None:  # titles and summaries have none
             self.last = turn
-        self._rests_since = None
-        if not self._tools_run():
-            self._rests()
+        self._answered_at = time.monotonic()
 
-    def _tools_run(self) -> bool:
-        """Tell whether there are calls whose results have not come yet."""
-        return any(sampled.answer.calls and not turn.children for turn, sampled in self.turns)
+    def _waits(self, turn: Turn, sampled: Sampled) -> bool:
+        """Tell whether results of a turn's calls may still come: the agent has the reply, and did not leave it."""
+        if not sampled.answer.calls or turn.children or not (turn.taken or turn.waiting):
+            return False
+        number = sampled.answer.number
+        return not any(later.answer.number > number and _leaves(other, turn) for other, later in self.turns)
 
-    def _rests(self) -> None:
-        self._rests_since = self._rests_since or time.monotonic()
+    def _over(self) -> None:
+        self._over_since = self._over_since or time.monotonic()
+
+
+def _leaves(other: Turn, turn: Turn) -> bool:
+    """Tell whether an agent that asked for one turn after another did so instead of going on from that."""
+    if other.parent is None:
+        again = turn.parent is None and same_messages(other.given, turn.given)
+        return (other.retells or again) and same_tools(other.asked.tools, turn.asked.tools)
+    return other.parent is turn.parent

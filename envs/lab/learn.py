@@ -24,6 +24,8 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from envs.agents.named import find_agent
+from envs.base import AGENTS
 from envs.lab import smoke
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
@@ -65,9 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 async def _learn(options: argparse.Namespace) -> int:
-    console, preset, run_dir = Console(), PRESETS[options.preset], options.run_dir
-    if options.steps is not None:
-        preset = replace(preset, steps=options.steps)
+    console, preset, run_dir = Console(), _chosen(options), options.run_dir
     config = _config(options, preset)
     async with AsyncExitStack() as stack:
         console.print("Docker daemon and sandbox image …")
@@ -108,6 +108,20 @@ async def _learn(options: argparse.Namespace) -> int:
     return 0
 
 
+def _chosen(options: argparse.Namespace) -> Preset:
+    """Return the preset with what is given instead. Raises ValueError for an agent that it can't learn through."""
+    preset = PRESETS[options.preset]
+    if options.steps is not None:
+        preset = replace(preset, steps=options.steps)
+    if options.agent is None:
+        return preset
+    if preset.model == "smoke":
+        raise ValueError(f"--agent {options.agent}: the smoke preset's model knows our own agent only: --preset laptop")
+    find_agent(options.agent, AGENTS)
+    agent = str(Path(options.agent).resolve()) if options.agent.endswith(".py") else options.agent
+    return replace(preset, environment={**preset.environment, **preset.agents, "env.agent": agent})
+
+
 async def _warm_start(preset: Preset, options: argparse.Namespace, console: Console) -> list[str]:
     """Return the options with which inference server and trainer take the adapter to begin with."""
     if options.adapter is None and not (preset.adapter and preset.model):
@@ -130,7 +144,8 @@ async def _engine(
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
     model = await output_of("model", "-m", "envs.lab.smoke", preset.model)
-    engine = await parts.engine(model, *warm, "--max-model-len", "2048")
+    window = preset.environment["env.max_token_length"]
+    engine = await parts.engine(model, *warm, "--max-model-len", str(window))
     await parts.alongside(healthy(engine))
     return engine, model
 
@@ -269,6 +284,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
+    add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
     add("--steps", type=count, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser

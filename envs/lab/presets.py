@@ -17,6 +17,7 @@ class Preset:
         `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
     evaluations: in all, the first before and the last after training.
     environment, evaluation, trainer: options of these commands, by their names there.
+    agents: options of the environment instead, where `--agent` names one that isn't ours.
     """
 
     model: str | None
@@ -30,6 +31,7 @@ class Preset:
     max_lag: int = 4
     environment: Mapping[str, object] = field(default_factory=dict)
     trainer: Mapping[str, object] = field(default_factory=dict)
+    agents: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def batch_size(self) -> int:
@@ -82,6 +84,8 @@ PRESETS = {
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
         # what was known.
         trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
+        # Their openings are long (docs/agents.md).
+        agents={"env.max_token_length": 4096, "env.max_steps": 8},
     ),
     "gpu": Preset(
         model=None,

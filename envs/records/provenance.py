@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from huggingface_hub import try_to_load_from_cache
 
 from envs.records.disk import replace_file
 
@@ -48,8 +49,9 @@ class Start:
 
     command: serve, process or evaluate. arguments: of the process, as the system has them. options: all of them, the
     defaults too. conditions: what a later start may not change unless it is allowed. changed: in what this start
-    differs from the one before, which it was allowed to. model, tokenizer, template: name and digest, sha256. engines:
-    the inference servers. at: in UTC, ISO 8601. commit: of the package, None where it is no checkout.
+    differs from the one before, which it was allowed to. model, tokenizer, template: name and digest, sha256; a model
+    from the hub has a revision. engines: the inference servers, each with its program's version where it tells it.
+    at: in UTC, ISO 8601. commit: of the package, None where it is no checkout.
     """
 
     command: str
@@ -185,3 +187,12 @@ def digest_of_model(folder: str | None) -> str | None:
         if size <= _SMALL:
             told.update(path.read_bytes())
     return told.hexdigest()
+
+
+def revision_of_model(name: str | None) -> str | None:
+    """Return the commit that this machine's Hugging Face cache has of a model; None where it has none of that name."""
+    try:
+        found = try_to_load_from_cache(name, "config.json") if name and not Path(name).exists() else None
+    except ValueError:  # it is no name of a model there
+        return None
+    return Path(found).parent.name if isinstance(found, str) else None

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 import orjson
 
+from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
 from envs.records.disk import until_room
 from envs.records.provenance import (
@@ -23,6 +24,7 @@ from envs.records.provenance import (
     digest_of_model,
     digest_of_tokenizer,
     machine,
+    revision_of_model,
     versions,
 )
 from envs.records.redaction import Redactor
@@ -78,9 +80,11 @@ async def write_start(
     written, or the run is to stop.
     """
     path = env.run_dir / FILE_NAME
+    asking = (server.version() if isinstance(server, CompletionsServer) else _unknown() for server in env.servers)
+    programs = await asyncio.gather(*asking)
 
     def work() -> None:
-        told = orjson.dumps(as_json(_start(env, command, under, changed))).decode()
+        told = orjson.dumps(as_json(_start(env, command, under, changed, programs))).decode()
         add_start(env.run_dir, run_id, env.name, orjson.loads(env.redactor.text(told)))
 
     await until_room(path, work, lambda: env.stopping.asked)
@@ -91,17 +95,29 @@ async def conditions_of(env: Started) -> dict[str, Any]:
     return await asyncio.to_thread(conditions, env)
 
 
-def _start(env: Started, command: str, under: Mapping[str, Any], changed: Sequence[str]) -> Start:
+async def _unknown() -> None:
+    """Stand for the version of a program that is not asked."""
+
+
+def _start(
+    env: Started, command: str, under: Mapping[str, Any], changed: Sequence[str], programs: Sequence[str | None]
+) -> Start:
+    """Return a start as it is written. programs: versions of the inference servers."""
     root = next((root for server in env.servers if (root := getattr(server, "root", None))), None)
     return Start(
         command=command,
         options=env.config.model_dump(mode="json"),
         conditions=under,
         changed=list(changed),
-        model={"name": under.get("model"), "root": root, "digest": digest_of_model(root)},
+        model={
+            "name": under.get("model"),
+            "root": root,
+            "digest": digest_of_model(root),
+            "revision": revision_of_model(root),
+        },
         tokenizer={"name": env.config.tokenizer_name, "digest": under["tokenizer"]},
         template={"digest": under["template"]},
-        engines=[_engine(server) for server in env.servers],
+        engines=[_engine(server, program) for server, program in zip(env.servers, programs, strict=True)],
         seed=env.config.seed,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
         arguments=sys.orig_argv,
@@ -111,7 +127,7 @@ def _start(env: Started, command: str, under: Mapping[str, Any], changed: Sequen
     )
 
 
-def _engine(server: Any) -> dict[str, Any]:
+def _engine(server: Any, program: str | None) -> dict[str, Any]:
     config = server.config
     return {
         "url": config.base_url,
@@ -119,6 +135,7 @@ def _engine(server: Any) -> dict[str, Any]:
         "model": config.model_name,
         "root": getattr(server, "root", None),
         "window": getattr(server, "max_model_len", None),
+        "version": program,
     }
 
 

@@ -70,6 +70,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += check_names(config.tools)
+        problems += _check_opening(config)
         try:
             named_factory(config.sandbox)
             if config.sandbox == "docker":
@@ -186,6 +187,20 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         server = self._serving(seat)
         async with WatchedSession(server, self.template, self.tool_format, budgets, split=split) as session:
             return await guest.work(session, sandbox, task.instruction)
+
+
+def _check_opening(config: SWEEnvConfig) -> Sequence[Exception]:
+    """Return what is wrong with the length of rows for an agent that isn't ours."""
+    try:
+        agent = find_agent(config.agent, AGENTS)
+    except ValueError:  # said already
+        return ()
+    if not isinstance(agent, ForeignAgent) or agent.opening < config.max_token_length:
+        return ()
+    said = (
+        f"--env.max_token_length {config.max_token_length}: agent {agent.name} begins with about {agent.opening} tokens"
+    )
+    return [ValueError(f"{said}, before its first reply: raise it, or take an agent that says less (docs/agents.md)")]
 
 
 async def _check_daemons(config: SWEEnvConfig) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from atropos_agent.engines.versions import version_of
+from atropos_agent.engines.http import NoAnswer, Response
+from atropos_agent.engines.versions import program_version, version_of
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,30 @@ from atropos_agent.engines.versions import version_of
 )
 def test_a_label_names_a_step_or_none(label, version):
     assert version_of(label) == version
+
+
+class Server:
+    """Answers what is written down, and 404 elsewhere. answers: by path."""
+
+    def __init__(self, answers):
+        self.answers = answers
+
+    async def get(self, path, *, timeout=None):
+        if self.answers is None:
+            raise NoAnswer("refused")
+        status, text = self.answers.get(path, (404, "<html>"))
+        return Response(status, text.encode(), "utf-8")
+
+
+@pytest.mark.parametrize(
+    ("answers", "version"),
+    [
+        ({"/version": (200, '{"version": "0.14.1"}')}, "0.14.1"),
+        ({"/version": (200, "<html>"), "/server_info": (200, '{"version": "0.5.6", "tp_size": 1}')}, "0.5.6"),
+        ({"/version": (200, "[]"), "/info": (200, '{"version": 3}')}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+async def test_a_server_tells_its_version_in_one_of_several_places_or_nowhere(answers, version):
+    assert await program_version(Server(answers)) == version

@@ -259,7 +259,7 @@ class MessagesAgent(ChatAgent):
                 case "content_block_delta":
                     for key, value in one["delta"].items():
                         if key == "partial_json":
-                            blocks[-1]["input"] = json.loads(value)
+                            blocks[-1]["input"] = read_input(value)
                         elif key != "type":
                             blocks[-1][key] = blocks[-1].get(key, "") + value
         return {"role": "assistant", "content": blocks}
@@ -280,6 +280,14 @@ class MessagesAgent(ChatAgent):
 
 
 AGENTS = {"chat": ChatAgent, "responses": ResponsesAgent, "messages": MessagesAgent}
+
+
+def read_input(text):
+    """A call's arguments as Claude Code takes them: broken ones in a field of its own."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"__unparsed": text}
 
 
 def events(content):

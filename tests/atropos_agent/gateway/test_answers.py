@@ -1,7 +1,11 @@
 """A sampled reply as an agent gets it."""
 
-from agents import ChatAgent, opened
-from native import Said, asks
+import re
+
+import pytest
+from agents import AGENTS, ChatAgent, assert_every_token_is_accounted_for, opened
+from native import DONE, Said, asks
+from native_families import fitted_family
 
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.asked import SaidCall
@@ -52,3 +56,32 @@ async def test_content_ends_before_a_stop_string(fitted):
 def test_a_broken_call_is_an_object_with_its_text():
     assert object_of(SaidCall("a", "say", "{x", None)) == {"raw": "{x"}
     assert object_of(SaidCall("a", "say", "", ToolCall("say", {"text": "x"}))) == {"text": "x"}
+
+
+@pytest.fixture
+def kimi(smollm2_tokenizer):
+    """A family whose calls have ids in the text, which no protocol's clients let be."""
+    return fitted_family(smollm2_tokenizer, None, "Kimi K2, by hand")
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_ids_of_calls_are_ours_for_clients_and_the_formats_for_the_template(kimi, kind):
+    twice = Said((("say", {"text": "one"}), ("say", {"text": "two"})))
+    async with opened(kimi, [twice, Said(spoiled="malformed"), asks("three"), DONE, DONE]) as (client, engine):
+        agent = AGENTS[kind](client, stream=kind == "messages")
+        agent.user("go")
+        seen = []
+        for _ in range(4):
+            reply = await agent.ask()
+            seen += agent.calls(reply)
+            agent.results(reply)
+        agent.history[0] = {"role": "user", "content": "an edit, so that all is told anew"}
+        await agent.ask()
+        result = await client.session.result()
+    assert len(seen) == len(set(seen)) and all(re.fullmatch("[a-zA-Z0-9_-]+", one) for one in seen)
+    for exchange in (engine.exchanges[3], engine.exchanges[4]):
+        shown = kimi.template.decode(exchange.prompt)
+        assert "call_" not in shown.replace("tool_call_", "")
+        assert all(f"## Return of functions.say:{n}\n" in shown for n in (0, 1, 2))
+    assert_every_token_is_accounted_for(result, engine)
+    assert len(result.segments) == 2

@@ -2,8 +2,10 @@
 
 import asyncio
 from copy import deepcopy
+from functools import partial
 
-from agents import ChatAgent, assert_every_token_is_accounted_for, opened
+import pytest
+from agents import AGENTS, assert_every_token_is_accounted_for, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from native import DONE, Said, asks
@@ -30,17 +32,20 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("protocol", AGENTS)
 @settings(max_examples=30)
-@given(STEPS)
-def test_whatever_agents_do_each_token_is_accounted_for(fitted, steps):
-    asyncio.run(play(fitted, steps))
+@given(steps=STEPS, stream=st.booleans())
+def test_whatever_agents_do_each_token_is_accounted_for(fitted, protocol, steps, stream):
+    asyncio.run(play(fitted, partial(AGENTS[protocol], stream=stream), steps))
 
 
-async def play(fitted, steps):
+async def play(fitted, makes, steps):
+    """Let agents that `makes` makes take steps."""
     async with opened(fitted, REPLIES * 8) as (client, engine):
-        agents = [fresh(client, "go")]
+        makes = partial(makes, client)
+        agents = [fresh(makes, "go")]
         for kind, number in steps:
-            await step(client, engine, agents, kind, number)
+            await step(makes, engine, agents, kind, number)
         result = await client.session.result()
     assert_every_token_is_accounted_for(result, engine)
     told = result.metadata["gateway"]
@@ -50,13 +55,36 @@ async def play(fitted, steps):
     ) - told["branches"].get("untaken", 0)
 
 
-def fresh(client, question):
-    agent = ChatAgent(client)
+def fresh(makes, question):
+    agent = makes()
     agent.user(question)
     return agent
 
 
-async def step(client, engine, agents, kind, number):
+def is_replys(item):
+    """Whether an item of an agent's history is the model's."""
+    return item.get("role") == "assistant" or item.get("type") in ("reasoning", "function_call")
+
+
+def edit(item, text):
+    """Change what an item of an agent's history says, in whichever protocol."""
+    if item.get("type") == "reasoning":
+        item["summary"] = [{"type": "summary_text", "text": text}]
+    else:
+        item[next(key for key in ("content", "output", "arguments") if key in item)] = text
+
+
+def drop_reply(history):
+    """Take out the last reply and what stands behind it. Returns whether there was one."""
+    last = max((n for n, item in enumerate(history) if is_replys(item)), default=-1)
+    begin = last
+    while begin > 0 and is_replys(history[begin - 1]):
+        begin -= 1
+    del history[begin if last >= 0 else len(history) :]
+    return last >= 0
+
+
+async def step(makes, engine, agents, kind, number):
     agent = agents[number % len(agents)]
     match kind:
         case "ask":
@@ -79,24 +107,21 @@ async def step(client, engine, agents, kind, number):
         case "together":
             await asyncio.gather(*(one.ask(keep=False) for one in [*agents, agent]))
         case "fork":
-            other = ChatAgent(client)
-            replies = [n for n, message in enumerate(agent.history) if message["role"] != "assistant"]
-            other.history = deepcopy(agent.history[: replies[number % len(replies)] + 1])
+            other = makes()
+            ends = [n for n, item in enumerate(agent.history) if not is_replys(item)]
+            other.history = deepcopy(agent.history[: ends[number % len(ends)] + 1])
             other.user("another way")
             agents.append(other)
         case "edit":
-            agent.history[number % len(agent.history)]["content"] = f"edited {number}"
+            edit(agent.history[number % len(agent.history)], f"edited {number}")
         case "drop":
-            last = max((n for n, message in enumerate(agent.history) if message["role"] == "assistant"), default=None)
-            if last is not None:
-                del agent.history[last:]
-                agent.user("once more")
+            agent.user("once more" if drop_reply(agent.history) else "more")
         case "title":
-            title = ChatAgent(client, system="Give a title.", tools=())
+            title = makes(system="Give a title.", tools=())
             title.user(f"go {number}")
             await title.ask()
         case "new":
-            agents.append(fresh(client, f"task {number}"))
+            agents.append(fresh(makes, f"task {number}"))
 
 
 async def go_on(agent, reply):

@@ -2,7 +2,9 @@
 
 import json
 
-from agents import AGENTS, opened
+import pytest
+from agents import AGENTS, assert_every_token_is_accounted_for, opened
+from agents import Told as Refused
 from native import DONE, Said, asks
 
 from atropos_agent.gateway.asked import Told, ToldCall
@@ -66,3 +68,46 @@ def test_ids_of_others_are_no_handles():
         {"type": "message", "id": f"msg_{end}", "role": "assistant", "content": "A."} for end in ("x", "gw_x", "9")
     ]
     assert {told.handle for told in Responses().read({"input": items}).messages} == {None}
+
+
+async def test_items_may_be_named_by_their_ids(fitted):
+    replies = [asks("one", thinking="hm", content="First."), asks("two"), DONE]
+    async with opened(fitted, replies) as (client, engine):
+        agent = AGENTS["responses"](client)
+        agent.user("go")
+        for _ in range(3):
+            reply = await agent.ask(keep=False)
+            agent.keep([{"type": "item_reference", "id": item["id"]} for item in reply])
+            agent.results(reply)
+        result = await client.session.result()
+    assert len(result.segments) == 1
+    assert result.metadata["gateway"]["branches"] == {"main": 3}
+    assert_every_token_is_accounted_for(result, engine)
+
+
+@pytest.mark.parametrize("name", ["msg_gw_7", "fc_gw_0_3", "msg_of_others", 5, None])
+async def test_an_item_that_is_not_there_is_refused_by_name(fitted, name):
+    async with opened(fitted, [asks("one")]) as (client, _):
+        agent = AGENTS["responses"](client)
+        agent.user("go")
+        agent.results(await agent.ask())
+        agent.history[1] = {"type": "item_reference", "id": name}
+        with pytest.raises(Refused, match="item"):
+            await agent.ask()
+
+
+async def test_a_history_named_by_its_last_answer_goes_on_from_that(fitted):
+    async with opened(fitted, [asks("one"), asks("two"), DONE]) as (client, engine):
+        agent = AGENTS["responses"](client)
+        agent.user("go")
+        for _ in range(3):
+            reply = await agent.ask(keep=False)
+            agent.body["previous_response_id"] = agent.last["id"]
+            agent.history = []
+            agent.results(reply)
+        agent.body["previous_response_id"] = "resp_of_others"
+        with pytest.raises(Refused, match="previous_response_id"):
+            await agent.ask()
+        result = await client.session.result()
+    assert len(result.segments) == 1
+    assert_every_token_is_accounted_for(result, engine)

@@ -385,3 +385,15 @@ def test_replies_that_are_alike_are_told_apart_by_their_logprobs():
     rows = [trains([1, 2, 3, 4], {1, 3}), trains([1, 2], {1}, -0.25)]
     assert problems(rows, record.exchanges) == [None, None]
     assert problems([rows[0], trains([1, 2], {1}, -0.125)], record.exchanges)[1].startswith("logprobs")
+
+
+def test_a_reply_that_begins_as_one_that_was_cut_off_is_still_what_is_gone_on_from():
+    record = Record()
+    record.add([1], [2, 3, 4], [-0.5] * 3)
+    record.add([1], [2, 3], [-0.25] * 2)
+    record.add([1, 2, 3, 4, 5], [6], [-0.5])
+    record.add([1, 2, 3, 4, 5], [6], [-0.75])
+    record.add([1, 2, 3, 4, 5, 6, 7], [8], [-0.5])
+    assert [one.given for one in record.exchanges] == [(1,), (1,), (5,), (5,), (7,)]
+    rows = [trains([1, 2, 3, 4, 5, 6, 7, 8], {1, 2, 3, 5, 7}), trains([1, 2, 3], {1, 2}, -0.25)]
+    assert problems([*rows, trains([1, 2, 3, 4, 5, 6], {5}, -0.75)], record.exchanges) == [None] * 3

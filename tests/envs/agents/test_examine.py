@@ -1,15 +1,48 @@
 """What `doctor` says of a foreign agent."""
 
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from small_agent import AGENT, SCRIPT, start
 
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from envs.agents.examine import examine_agent
 from envs.checks import Status
-from sandboxes.base import SandboxSpec
+from sandboxes.base import SandboxError, SandboxSpec
+
+WITHOUT_LATE = (
+    "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('the first') }}{% endif %}"
+    "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+async def test_system_messages_that_the_template_cannot_take_are_refused_before_it_is_started(
+    smollm2_tokenizer, hermes
+):
+    tokenizer = deepcopy(smollm2_tokenizer)
+    tokenizer.chat_template = WITHOUT_LATE
+    talks = replace(AGENT, late_system=True)
+    for agent, fitted, refused in (
+        (talks, FittedFormat.of("hermes", ChatTemplate(tokenizer)), True),
+        (talks, hermes, False),
+        (AGENT, FittedFormat.of("hermes", ChatTemplate(tokenizer)), False),
+    ):
+        found = examine_agent(agent, Unopened(), SandboxSpec("any"), fitted, AgentConfig())
+        (check,) = [check async for check in found]
+        assert check.status is Status.WRONG
+        assert ("system messages in mid-conversation" in check.text) == refused
+
+
+class Unopened:
+    """A backend that opens no sandbox."""
+
+    def open(self, spec):
+        raise SandboxError("it is not opened here")
 
 
 @pytest.mark.docker

@@ -41,6 +41,8 @@ def works(docker_backend, base_image, hermes):
 _EATS = "pkill -9 python3; kill -9 -1"
 WRITES = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "echo hi >/app/f"}}\n</tool_call>')
 
+NOWHERE = Says('<tool_call>\n{"name": "teleport", "arguments": {"command": "home"}}\n</tool_call>')
+
 
 @pytest.mark.docker
 class TestAnAgent:
@@ -86,6 +88,13 @@ class TestAnAgent:
         sleeps = Says('<tool_call>\n{"name": "bash", "arguments": {"command": "sleep 600"}}\n</tool_call>')
         result, _, _ = await works(agent(), sleeps, max_seconds=2.0)
         assert (result.stop_reason, result.success) == (StopReason.TIME, False)
+
+    async def test_that_counts_its_turns_itself_has_had_them(self, works):
+        counts = replace(SCRIPT_THAT_CRASHES, failures={3: "its turns were over"})
+        result, _, _ = await works(counts, NOWHERE, max_steps=1)
+        assert (result.stop_reason, result.error) == (StopReason.MAX_STEPS, None)
+        result, _, _ = await works(agent(), Says("Done."), max_steps=1)
+        assert result.stop_reason is StopReason.ANSWERED
 
     async def test_that_submits_with_a_call_has_not_answered_by_text(self, works):
         submits = replace(agent(), submits="SUBMIT")

@@ -51,6 +51,13 @@ async def test_the_environment_refuses_a_misspelt_one_at_the_start(monkeypatch):
     assert any("did you mean codex" in str(error) for error in caught.value.exceptions)
 
 
+async def test_the_environment_refuses_an_opening_that_no_row_can_hold(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    with pytest.raises(ExceptionGroup) as caught:
+        await SWEEnv.preflight(SWEEnvConfig(agent="claude-code", max_token_length=20_000))
+    assert any("claude-code begins with about 25000 tokens" in str(error) for error in caught.value.exceptions)
+
+
 def test_each_says_what_it_is():
     for name, agent in FOREIGN.items():
         assert agent.name == name and agent.licence and agent.opening and agent.budget and agent.beside

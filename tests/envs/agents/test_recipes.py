@@ -33,10 +33,24 @@ def test_an_image_that_cannot_run_an_agent_is_told_apart(recipe, platform, what)
 
 
 def test_no_script_of_a_package_is_run():
-    npm = Recipe(npm=("x@1",)).command(DEBIAN, ("x@1",), Path("/to"))
+    (npm,) = Recipe(npm=("x@1",)).commands(DEBIAN, ("x@1",), Path("/to"))
     assert npm[:2] == ["npm", "install"] and "--ignore-scripts" in npm and npm[-1] == "x@1"
     assert {"--cpu=x64", "--libc=glibc", "--prefix=/to"} < set(npm)
-    pip = Recipe(pypi=("y==2",)).command(DEBIAN, ("y==2",), Path("/to"))
+    (pip,) = Recipe(pypi=("y==2",)).commands(DEBIAN, ("y==2",), Path("/to"))
     assert {"--only-binary=:all:", "--python-version=3.11", "--target=/to/python", "y==2"} < set(pip)
     assert "--platform=manylinux_2_28_x86_64" in pip
-    assert "--platform=musllinux_1_2_aarch64" in Recipe(pypi=("y",)).command(ALPINE, ("y",), Path("/to"))
+    assert "--platform=musllinux_1_2_aarch64" in Recipe(pypi=("y",)).commands(ALPINE, ("y",), Path("/to"))[0]
+
+
+def test_what_needs_source_to_be_built_comes_without_it_in_a_folder_of_its_own():
+    recipe = Recipe(pypi=("y==2",), bare=("z==3",))
+    whole, bare = recipe.commands(DEBIAN, recipe.on(DEBIAN, "a"), Path("/to"))
+    assert "y==2" in whole and "--target=/to/python" in whole and "z==3" not in whole and "--no-deps" not in whole
+    assert {"z==3", "--target=/to/bare", "--no-deps", "--only-binary=:all:"} < set(bare)
+
+
+def test_what_a_package_requires_is_not_compared_with_the_python_that_installs_it():
+    newer = Platform("x64", "glibc", "3.99")
+    assert "--ignore-requires-python" in Recipe(pypi=("y",)).commands(newer, ("y",), Path("/to"))[0]
+    older = Platform("x64", "glibc", "3.10")
+    assert "--ignore-requires-python" not in Recipe(pypi=("y",)).commands(older, ("y",), Path("/to"))[0]

@@ -42,6 +42,7 @@ def asked(text, tools=(TOOL,)):
 async def answered(one, request):
     turn = one.ask(request)
     await turn.work
+    turn.taken = True
     await asyncio.sleep(0)
     return turn
 
@@ -75,6 +76,38 @@ async def test_it_does_not_rest_while_a_tool_runs_beside_a_title_or_a_sub_agent(
         await answered(one, after(main))
         clock.now += 1
         assert one.rests_s() == 1
+
+
+async def test_calls_that_the_agent_has_left_hold_nothing_up(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, "Fine.", CALL, CALL, "Done.") as one:
+        await answered(one, asked("a"))
+        await answered(one, asked("a"))
+        clock.now += 5
+        assert one.rests_s() == 5, "it asked the same again, and was answered"
+        main = await answered(one, asked("b"))
+        await answered(one, after(main))
+        assert one.rests_s() == 0.0
+        await answered(one, after(main, Told("user", "That is no tool: go on.")))
+        clock.now += 6
+        assert one.rests_s() == 6, "it dropped the reply"
+
+
+async def test_a_summary_before_does_not_end_the_wait_for_a_tool(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, "A summary.", CALL) as one:
+        main = await answered(one, asked("a"))
+        told = after(main)
+        await answered(one, Asked([*told.messages, Told("user", "Sum it up.")]))
+        await answered(one, told)
+        clock.now += 60
+        assert one.rests_s() == 0.0
+
+
+async def test_a_call_that_nobody_took_is_not_run(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL) as one:
+        turn = await answered(one, asked("a"))
+        turn.taken = False
+        clock.now += 3
+        assert one.rests_s() == 3
 
 
 async def test_a_title_is_no_answer(smollm2_tokenizer, clock):

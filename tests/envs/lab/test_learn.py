@@ -18,7 +18,7 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.learn import _config, _parser, _trainer, _write_tasks
+from envs.lab.learn import _chosen, _config, _environment, _parser, _trainer, _write_tasks
 from envs.lab.presets import PRESETS
 
 pytestmark = [
@@ -49,6 +49,24 @@ def test_the_name_that_presets_once_had_is_understood(tmp_path: Path, capsys: py
         options(tmp_path, "--help")
     shown = capsys.readouterr().out
     assert "--preset" in shown and "rung" not in shown
+
+
+def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(tmp_path: Path) -> None:
+    given = options(tmp_path, "--preset", "laptop", "--agent", "mini-swe-agent")
+    settings = _environment(_chosen(given), given, "http://engine/v1")
+    assert settings["env.agent"] == "mini-swe-agent"
+    assert settings["env.max_token_length"] == 4096
+    assert _config(given, _chosen(given))["environment"]["env.agent"] == "mini-swe-agent"
+    ours = options(tmp_path / "ours", "--preset", "laptop", "--steps", "3")
+    assert (_chosen(ours).steps, "env.agent" in _chosen(ours).environment) == (3, False)
+
+
+@pytest.mark.parametrize(
+    ("preset", "agent", "what"), [("smoke", "pi", "laptop"), ("laptop", "codexx", "did you mean codex")]
+)
+def test_an_agent_that_cannot_learn_is_refused_at_the_start(tmp_path: Path, preset: str, agent: str, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        _chosen(options(tmp_path, "--preset", preset, "--agent", agent))
 
 
 def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_one(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import orjson
+from huggingface_hub import try_to_load_from_cache
 
 from envs.records import provenance
 from envs.records.provenance import (
@@ -15,6 +17,7 @@ from envs.records.provenance import (
     digest_of_tokenizer,
     machine,
     read_starts,
+    revision_of_model,
     versions,
 )
 
@@ -106,3 +109,15 @@ def test_a_tokenizers_digest_changes_with_what_it_does(smollm2_tokenizer):
             return {"a": 0}
 
     assert digest_of_tokenizer(Other()) != before
+
+
+def test_a_model_of_the_hub_has_the_revision_that_is_kept_here(tmp_path, monkeypatch):
+    kept = tmp_path / "models--some--model"
+    (kept / "snapshots/abc123").mkdir(parents=True)
+    (kept / "snapshots/abc123/config.json").write_text("{}")
+    (kept / "refs").mkdir()
+    (kept / "refs/main").write_text("abc123")
+    monkeypatch.setattr(provenance, "try_to_load_from_cache", partial(try_to_load_from_cache, cache_dir=tmp_path))
+    assert revision_of_model("some/model") == "abc123"
+    for name in ("some/other", str(tmp_path), "no such name/of/all", "", None):
+        assert revision_of_model(name) is None

@@ -2,7 +2,9 @@
 
 import orjson
 import pytest
+from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
+from atropos_agent.engines.completions import CompletionsServer
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.run import open_run
@@ -25,6 +27,21 @@ async def test_every_start_is_written_without_secrets(make_env):
     assert first["engines"][0]["url"] == env.servers[0].config.base_url
     assert first["tokenizer"]["digest"] == second["tokenizer"]["digest"]
     assert first["changed"] == second["changed"] == []
+
+
+async def test_the_version_of_an_inference_server_is_written_where_it_tells_it(make_env):
+    class Server(CompletionsServer):
+        async def version(self):
+            return "0.14.1"
+
+    env = make_env()
+    described = APIServerConfig(model_name="scripted", base_url="http://localhost:9/v1", server_type="vllm")
+    under = conditions(env)
+    env.server.servers = [*env.server.servers, Server(described)]
+    await write_start(env, "evaluate", under)
+    (start,) = orjson.loads((env.run_dir / "run.json").read_bytes())["starts"]
+    assert [engine["version"] for engine in start["engines"]] == [None, "0.14.1"]
+    assert start["model"]["revision"] is None
 
 
 @pytest.mark.parametrize(
