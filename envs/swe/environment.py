@@ -72,7 +72,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems += check_names(config.tools)
         try:
             named_factory(config.sandbox)
-            if config.sandbox == "docker":
+            if config.sandbox == "docker" and config.workers == "process":  # else the nodes' own are used
                 await _check_daemons(config)
         except (SandboxError, ValueError) as error:
             problems.append(error)
