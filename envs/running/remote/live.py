@@ -10,8 +10,20 @@ from typing import Any
 
 from envs.running.failures import attribute
 from envs.running.remote.folders import Folders, pack
-from envs.running.remote.link import Gone, Link, Unreachable
-from envs.running.remote.messages import Failed, Made, News, Opening, Order, Said, Sampled, Turn, joined
+from envs.running.remote.messages import (
+    Failed,
+    Gone,
+    Link,
+    Made,
+    News,
+    Opening,
+    Order,
+    Said,
+    Sampled,
+    Turn,
+    Unreachable,
+    joined,
+)
 from envs.running.replay import TurnRecording
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 
@@ -180,7 +192,7 @@ class Live:
     def _take(self, news: News) -> None:
         match news:
             case Said(logger=name, level=level, text=text):
-                logging.getLogger(name).log(level, "[%s] %s", self.name, text)
+                logging.getLogger(name).log(level, "[%s] %s", self.name, text, extra={"worker": self.name})
             case Sampled(tokens=tokens):
                 self._sampled(list(tokens))
             case _ if (making := self._making.get(news.number)) is not None and not making.future.done():

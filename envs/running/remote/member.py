@@ -8,9 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 
 from envs.running.failures import attribute
-from envs.running.remote.link import Gone, Unreachable
 from envs.running.remote.live import Live
-from envs.running.remote.messages import Opening
+from envs.running.remote.messages import Gone, Opening, Unreachable
 from envs.types import Failure, InfraError
 from sandboxes.shielding import finish
 
@@ -86,8 +85,9 @@ class Member:
             except (Gone, Unreachable) as error:
                 logger.warning("the worker on %s is lost: %s", self.name, error)
             except Exception as error:
-                self.trouble = attribute(error)
-                logger.warning("the worker on %s can't be used: %s", self.name, self.trouble)
+                before, self.trouble = self.trouble, attribute(error)
+                level = logging.DEBUG if str(before) == str(self.trouble) else logging.WARNING
+                logger.log(level, "the worker on %s can't be used: %s", self.name, self.trouble)
             self._changed()
             failures = 0 if self._worked else failures + 1
             self._worked = False

@@ -1,4 +1,4 @@
-"""What goes between the driver and a worker process.
+"""What goes between the driver and a worker process, and what carries it.
 
 Everything is one of these few dataclasses, pickled by whoever carries it. Both sides are ours and trust each other;
 what a sandbox wrote is only ever text or bytes in them.
@@ -11,7 +11,7 @@ import traceback
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from atropos_agent.types import AgentResult
 from envs.config import AgentEnvConfig
@@ -152,3 +152,39 @@ def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
     """Return the judged rollout that was sent in pieces."""
     rollout: Rollout = pickle.loads(zlib.decompress(b"".join(parts)))
     return replace(rollout, task=task, seat=seat)
+
+
+class Gone(Exception):
+    """The worker process, or its machine, is no more."""
+
+
+class Unreachable(Exception):
+    """It can't be reached now; whether it has been told what it was to be told isn't known."""
+
+
+class Link(Protocol):
+    """The way to one worker process."""
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `WorkerProcess`. Raises Gone and Unreachable."""
+        ...
+
+    async def kill(self) -> None:
+        """End the process at once, if it lives."""
+        ...
+
+
+class Cluster(Protocol):
+    """The machines on which worker processes may be started. Used as `async with`."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    async def nodes(self) -> Sequence[str]:
+        """Return the names of those that can be used now."""
+        ...
+
+    async def start(self, node: str) -> Link:
+        """Start a worker process there. It waits while there is no room. Raises Gone."""
+        ...

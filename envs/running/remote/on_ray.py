@@ -8,6 +8,7 @@ dashboard or its tables show.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -16,7 +17,7 @@ from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTa
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from envs.config import RayOptions
-from envs.running.remote.link import Gone, Link, Unreachable
+from envs.running.remote.messages import Gone, Link, Unreachable
 from envs.running.remote.process import WorkerProcess
 
 CALLS = 100
@@ -45,7 +46,8 @@ class RayCluster:
     def _join(self) -> None:
         address = self._options.address
         try:
-            # Without its handlers: logs and signals are ours.
+            # Without its handlers: logs are ours, and signals, of which it says so.
+            logging.getLogger("ray").setLevel(logging.ERROR)
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
             raise ConnectionError(

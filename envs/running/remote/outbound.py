@@ -84,6 +84,8 @@ class Telling(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """See `logging.Handler`."""
+        if hasattr(record, "worker"):  # of a worker's own, told here
+            return
         said = Said(record.name, record.levelno, self.format(record)[:_LINE])
         try:
             self._loop.call_soon_threadsafe(self._outbound.add, said)

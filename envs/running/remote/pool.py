@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Self
 from envs.records.atif import PACKAGE_VERSION
 from envs.running.permanent import permanent
 from envs.running.remote.folders import Folders, pack
-from envs.running.remote.link import Cluster
 from envs.running.remote.live import Live, Lost
 from envs.running.remote.member import Member
-from envs.running.remote.messages import Opening
+from envs.running.remote.messages import Cluster, Opening
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
 
@@ -175,7 +174,7 @@ class Pool:
                 logger.warning("the cluster does not say which nodes it has: %s", error)
             else:
                 wanted = {(node, number) for node in nodes for number in range(self._each)}
-                for key in wanted - self._members.keys():
+                for key in sorted(wanted - self._members.keys()):
                     self._add(key)
                 for key in self._members.keys() - wanted:
                     self._remove(key)

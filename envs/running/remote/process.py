@@ -111,7 +111,7 @@ class WorkerProcess:
         stack.callback(root.removeHandler, telling)
         if opening.version != PACKAGE_VERSION:
             what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
-            raise InfraError(Failure.ENVIRONMENT, what)
+            raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)
         raise_open_files()
         prefix = f"atropos-worker-{os.getpid()}-"
         self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
