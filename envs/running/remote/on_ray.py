@@ -20,6 +20,8 @@ from envs.config import RayOptions
 from envs.running.remote.messages import Gone, Link, Unreachable
 from envs.running.remote.process import WorkerProcess
 
+KNOCK_S = 10.0
+"""How long a connection to the head may take, in seconds."""
 CALLS = 100
 """Calls that an actor takes at the same time. None of them waits long but the one for news."""
 
@@ -35,6 +37,7 @@ class RayCluster:
     async def __aenter__(self) -> Self:
         """Join the cluster. Raises ConnectionError with the remedy."""
         if not ray.is_initialized():
+            await self._knock()
             await asyncio.to_thread(self._join)
             self._ours = True
         return self
@@ -43,6 +46,24 @@ class RayCluster:
         if self._ours:
             await asyncio.to_thread(ray.shutdown)
 
+    async def _knock(self) -> None:
+        """Find out whether anything listens at the head's address: Ray would take minutes, and end the process."""
+        host, _, port = self._options.address.rpartition(":")
+        if not host:
+            return
+        try:
+            async with asyncio.timeout(KNOCK_S):
+                _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+        except OSError as error:
+            raise self._away(error) from error
+
+    def _away(self, error: Exception) -> ConnectionError:
+        return ConnectionError(
+            f"no Ray cluster can be joined at {self._options.address} ({error}); start one with `ray start --head`, or "
+            "set --env.ray.address."
+        )
+
     def _join(self) -> None:
         address = self._options.address
         try:
@@ -50,10 +71,7 @@ class RayCluster:
             logging.getLogger("ray").setLevel(logging.ERROR)
             ray.init(address=address, log_to_driver=False, configure_logging=False)
         except (ConnectionError, RayError, RuntimeError, ValueError) as error:
-            raise ConnectionError(
-                f"no Ray cluster can be joined at {address} ({error}); start one with `ray start --head`, or set "
-                "--env.ray.address."
-            ) from error
+            raise self._away(error) from error
 
     async def nodes(self) -> Sequence[str]:
         """See `Cluster`."""

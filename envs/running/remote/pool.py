@@ -18,6 +18,7 @@ from envs.running.remote.folders import Folders, pack
 from envs.running.remote.live import Live, Lost
 from envs.running.remote.member import Member
 from envs.running.remote.messages import Cluster, Opening
+from envs.running.waiting import once_reachable
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
 
@@ -68,7 +69,7 @@ class Pool:
 
     async def __aenter__(self) -> Self:
         """Start the workers, and wait for the first. Raises InfraError when none can work, and that does not pass."""
-        await self._cluster.__aenter__()
+        await once_reachable(self._cluster.__aenter__)
         self._keeping = asyncio.create_task(self._keep())
         try:
             async with self._waiting("no worker is ready yet"):

@@ -12,7 +12,7 @@ from envs.running.failures import attribute
 from envs.running.permanent import permanent
 from envs.running.remote.messages import PIECE, Elsewhere, Trouble, joined, pieces
 from envs.types import Failure, InfraError, Seat, Task
-from sandboxes.base import DaemonError, SandboxDied
+from sandboxes.base import DaemonError, SandboxError
 
 TASK, SEAT = Task("t", "Do it."), Seat(3, 1, step=7)
 
@@ -31,7 +31,7 @@ def test_a_rollout_comes_in_pieces_that_fit_a_message_and_gets_the_drivers_task_
     ("error", "kind", "lasting"),
     [
         (EngineError("500"), Failure.ENGINE, False),
-        (SandboxDied("gone"), Failure.SANDBOX, True),
+        (SandboxError("no such image"), Failure.SANDBOX, True),
         (DaemonError("it stopped"), Failure.SANDBOX, False),
         (ValueError("a bug"), Failure.ENVIRONMENT, True),
     ],

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
+from typing import ClassVar
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -25,9 +26,9 @@ TASKS = [Task(f"sum-{n}", f"What is {n} + {n}?") for n in range(40)]
 class Placed(Sums):
     """Sums that know on which node they are made."""
 
-    made = Counter()
+    made: ClassVar[Counter] = Counter()
     """Rollouts that were begun, by node."""
-    broken = set()
+    broken: ClassVar[set] = set()
     """Nodes on which all fail."""
     gate = None
     """What rollouts wait for, behind their replies."""
@@ -74,7 +75,9 @@ def opened(make_env):
 
 
 async def until(what):
-    while not what():
+    while True:
+        if what():
+            return
         await asyncio.sleep(0.005)
 
 
@@ -129,7 +132,9 @@ async def test_a_lost_worker_costs_no_rollout_no_attempt_and_no_reply(opened, en
         making = asyncio.gather(*(pool.run(task, seat) for task, seat in zip(TASKS[:20], seats, strict=True)))
         await begun
         await until(lambda: engine.requests == 40)
-        while sum([len(await journal.turns(n, 0)) for n in range(20)]) < 40:
+        while True:
+            if sum([len(await journal.turns(n, 0)) for n in range(20)]) == 40:
+                break
             await asyncio.sleep(0.01)
         on_a = Placed.made["a"]
         await cluster.remove("a")

@@ -50,13 +50,12 @@ async def opened(make_env, monkeypatch):
 
 async def told(process, last=lambda news: isinstance(news, Failed) or (isinstance(news, Made) and news.last)):
     """What a process tells, up to the end of a rollout."""
-    found, after = [], 0
+    found, arrived = [], 0
     async with asyncio.timeout(60):
-        while not found or not last(found[-1]):
-            for after, news in await process.news(after):
+        while not any(map(last, found)):
+            for number, news in await process.news(arrived):
+                arrived = number
                 found.append(news)
-                if last(news):
-                    break
     return found
 
 
