@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,8 +36,8 @@ CLOSE_S = 30.0
 """How long it may take to remove what it has, in seconds."""
 ANSWER_S = 30.0
 """How long it may take over an answer, in seconds: three times as long as it waits for something to tell."""
-MISSED = 3
-"""Answers that fail to come, one after another, after which it is lost."""
+SILENT_S = 90.0
+"""After how many seconds without an answer it is lost. Ray says sooner when its node is."""
 AGAIN_S = 1.0
 """Seconds before a call is made again."""
 
@@ -111,18 +112,19 @@ class Live:
 
     async def listen(self) -> None:
         """Take in what it tells, for ever. Raises Gone when it is lost."""
-        missed = 0
+        silent_s = 0.0
         while True:
+            began = time.monotonic()
             try:
                 async with asyncio.timeout(ANSWER_S):
                     news = await self._link.call("news", self._arrived)
             except (Unreachable, TimeoutError) as error:
-                missed += 1
-                if missed >= MISSED:
-                    raise Gone(f"it has not answered {MISSED} times ({error})") from error
                 await asyncio.sleep(AGAIN_S)
+                silent_s += min(time.monotonic() - began, ANSWER_S)  # not the time in which we stood still
+                if silent_s >= SILENT_S:
+                    raise Gone(f"it has not answered for {silent_s:.0f} s ({error})") from error
                 continue
-            missed = 0
+            silent_s = 0.0
             for number, one in news:
                 if number > self._arrived:
                     self._arrived = number

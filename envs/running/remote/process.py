@@ -75,10 +75,7 @@ class WorkerProcess:
 
     async def news(self, after: int) -> list[tuple[int, News]]:
         """Return what is new since the news with this number, which has arrived with all before it."""
-        sampled = [server.sampled for server in self._servers]
-        if sampled != self._told:
-            self._outbound.add(Sampled([now - before for now, before in zip(sampled, self._told, strict=True)]))
-            self._told = sampled
+        self._tell_sampled()
         return await self._outbound.after(after)
 
     async def close(self) -> None:
@@ -151,8 +148,15 @@ class WorkerProcess:
             news = await asyncio.to_thread(pieces, number, rollout)
         except Exception as error:
             news = [Failed(number, Trouble.of(attribute(error)), recording.progress if recording else None)]
+        self._tell_sampled()  # what it took is known when it is there
         for one in news:
             self._outbound.add(one)
+
+    def _tell_sampled(self) -> None:
+        sampled = [server.sampled for server in self._servers]
+        if sampled != self._told:
+            self._outbound.add(Sampled([now - before for now, before in zip(sampled, self._told, strict=True)]))
+            self._told = sampled
 
     async def _unpack(self, folders: dict[str, bytes] | Any) -> None:
         async with self._unpacking:

@@ -91,7 +91,7 @@ async def test_a_node_is_killed_and_one_joins_and_nothing_is_lost_or_double(clus
         victim = next(iter(cluster.worker_nodes))
         await asyncio.to_thread(cluster.remove_node, victim, allow_graceful=False)
         await until(lambda: len(lives(run)) == 1)
-        await asyncio.to_thread(cluster.add_node, wait=False, **NODE)
+        cluster.add_node(wait=False, **NODE)  # it sets signal handlers, which other threads may not
         await until(lambda: set(lives(run)) - before)
         engine.delay_s = 0.1
         await making
