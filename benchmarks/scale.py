@@ -267,10 +267,9 @@ def level(options: argparse.Namespace, rollouts: int) -> dict[str, Any]:
 def stand_in(options: argparse.Namespace, rollouts: int) -> dict[str, Any]:
     """Measure one level of stand-in rollouts, in this process."""
     with ExitStack() as stack:
-        url = stack.enter_context(engine(options))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         address = stack.enter_context(stand_ins.cluster()) if options.stand_in == "ray" else ""
-        return asyncio.run(stand_ins.measure(rollouts, options.stand_in, address, url, options.tokenizer, folder))
+        return asyncio.run(stand_ins.measure(rollouts, options.stand_in, address, options.tokenizer, folder))
 
 
 def main() -> None:

@@ -11,12 +11,13 @@ import asyncio
 import random
 import resource
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import orjson
+from aiohttp import web
 
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, Exchange, SequenceData, StopReason
 from envs.base import AgentEnv
@@ -77,7 +78,7 @@ def result_of(record: Sequence[Exchange]) -> AgentResult:
     return AgentResult(True, "done", steps, StopReason.ANSWERED, [row], messages, record=record)
 
 
-async def measure(rollouts: int, workers: str, address: str, url: str, tokenizer: str, folder: Path) -> dict[str, Any]:
+async def measure(rollouts: int, workers: str, address: str, tokenizer: str, folder: Path) -> dict[str, Any]:
     """Make so many rollouts at once. Returns what they cost this process."""
     config = AgentEnvConfig(
         group_size=8,
@@ -90,8 +91,7 @@ async def measure(rollouts: int, workers: str, address: str, url: str, tokenizer
         workers=workers,
         ray={"address": address or "auto", "rollouts": rollouts},
     )
-    env = StandIn(config, [EngineConfig(base_url=url, model_name="scripted")])
-    async with open_run(env) as run:
+    async with models() as url, open_run(StandIn(config, [EngineConfig(base_url=url, model_name="none")])) as run:
         if workers == "ray":
             members = run.rollouts._worker._members
             while True:
@@ -126,6 +126,24 @@ async def measure(rollouts: int, workers: str, address: str, url: str, tokenizer
         "blocks": run.watch.blocks,
         "longest_ms": 1000 * run.watch.longest_s,
     }
+
+
+@asynccontextmanager
+async def models() -> AsyncIterator[str]:
+    """Answer what workers ask an inference server when they begin; yields its address."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": "none", "root": "none", "max_model_len": 32768}]})
+
+    app = web.Application()
+    app.add_routes([web.get("/v1/models", answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
 
 
 @contextmanager
