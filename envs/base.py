@@ -39,6 +39,7 @@ from envs.running.monitoring import check_monitoring
 from envs.running.run import InferenceServer
 from envs.running.stopping import Stopping
 from envs.running.telemetry import check_telemetry
+from envs.running.workers import check_workers
 from envs.types import Outcome, Reward, Seat, Task
 from sandboxes.naming import resolve
 from tools.base import ToolRegistry
@@ -103,6 +104,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             lambda: check_trackers(config.trackers),
             lambda: check_telemetry(config.otlp_url),
             lambda: check_monitoring(config.prometheus),
+            lambda: check_workers(config),
         ):
             try:
                 look()

@@ -124,6 +124,28 @@ class Told(BaseModel):
         return value
 
 
+class RayOptions(Told):
+    """Where and how worker processes run on Ray."""
+
+    address: str = Field(
+        default="auto",
+        description="Ray cluster, as HOST:PORT of its head; auto for the one that this machine belongs to",
+    )
+    workers: int = Field(default=1, ge=1, description="Worker processes on each node")
+    rollouts: int = Field(default=64, ge=1, description="Rollouts in one worker process at the same time, at most")
+    resources: dict[str, Annotated[float, Field(ge=0)]] = Field(
+        default={"CPU": 1.0},
+        description="What a worker process asks of its node, as CPU=2,docker=1; nodes that have less are not used",
+    )
+
+    @field_validator("address")
+    @classmethod
+    def _not_a_client(cls, value: str) -> str:
+        if "://" in value:
+            raise ValueError("no such protocol is used; start this on a machine of the cluster, and give HOST:PORT")
+        return value
+
+
 class AgentEnvConfig(Told):
     """Options of an environment in which agents work with tools."""
 
@@ -144,6 +166,7 @@ class AgentEnvConfig(Told):
                 *("run_dir", "allow_change", "seed", "max_concurrent_rollouts", "max_num_workers"),
                 *("attempts", "task_failures", "failure_rate", "overtime_s", "outbox_mb", "shutdown_s"),
             ),
+            "Many machines": ("workers", "ray"),
             "Watching it": ("track", "use_wandb", "wandb_name", "live", "otlp_url", "otlp_content", "prometheus"),
             "Parts of your own": ("agent", "reward"),
         }
@@ -173,6 +196,12 @@ class AgentEnvConfig(Told):
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
     top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
+    workers: Literal["process", "ray"] = Field(
+        default="process",
+        description="Where rollouts are made: in this process, or in worker processes on the nodes of a Ray cluster "
+        "(docs/ray.md)",
+    )
+    ray: RayOptions = Field(default=RayOptions(), description="The Ray cluster")
     tool_format: str = Field(
         default="auto",
         description="How the model calls tools: auto takes what its chat template writes; else a name of "

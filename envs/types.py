@@ -313,6 +313,8 @@ class Failure(enum.StrEnum):
     """The task can't be made as it is, or no task is left."""
     ENVIRONMENT = "environment"
     """Our own code, or what nobody told apart."""
+    WORKER = "worker"
+    """A worker process or its machine, where rollouts are made elsewhere than in the run's own process."""
     SUSPENDED = "suspended"
     """The whole process stood still during the rollout."""
     ROW = "row"

@@ -68,6 +68,8 @@ def permanent(error: InfraError) -> bool:
     chain = list(_chain(error))
     if any(isinstance(one, _PASSING) or getattr(one, "passing", False) for one in chain):
         return False
+    if any(getattr(one, "permanent", False) for one in chain):  # as it was told where it happened
+        return True
     return error.kind is Failure.TASK or any(isinstance(one, _PERMANENT) or _refusal(one) for one in chain)
 
 

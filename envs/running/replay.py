@@ -23,7 +23,7 @@ from array import array
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -33,7 +33,6 @@ from atropos_agent.engines.errors import EngineDown
 from atropos_agent.engines.route import Route
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import EngineError
-from envs.running.journal import Journal
 from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
@@ -42,10 +41,26 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
 """How long something took: "passed in 0.12s", "Ran 3 tests in 0.001s", "real 0m1.20s"."""
 
 
+class Turns(Protocol):
+    """Where turns are kept: the journal, or, in a worker process, what goes to the driver's."""
+
+    def add_turn(self, number: int, member: int, body: bytes) -> None:
+        """Note a turn of a group's member."""
+        ...
+
+    async def turns(self, number: int, member: int) -> list[bytes]:
+        """Return the turns of a member."""
+        ...
+
+    async def forget_turns(self, number: int, member: int) -> None:
+        """Delete a member's turns."""
+        ...
+
+
 class TurnRecording:
     """What the inference server was asked and answered in one member of a group."""
 
-    def __init__(self, journal: Journal, number: int, member: int) -> None:
+    def __init__(self, journal: Turns, number: int, member: int) -> None:
         self._journal = journal
         self._key = (number, member)
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)
@@ -74,10 +89,27 @@ class TurnRecording:
         then these replies may be why it fails."""
         return self._repeated > 0 and self._new == 0 and not self._waiting
 
+    @property
+    def progress(self) -> tuple[int, int, bool]:
+        """Return by what it is `stuck`, or set it: it is another process that gives replies again."""
+        return self._repeated, self._new, self._waiting
+
+    @progress.setter
+    def progress(self, found: tuple[int, int, bool]) -> None:
+        self._repeated, self._new, self._waiting = found
+
+    async def journalled(self) -> list[bytes]:
+        """Return the turns that are journalled."""
+        return await self._journal.turns(*self._key)
+
+    def journal(self, body: bytes) -> None:
+        """Journal a turn that was taken in elsewhere."""
+        self._journal.add_turn(*self._key, body)
+
     async def rewind(self) -> None:
         """Give what is journalled to the next attempt."""
         self._clear()
-        for body in await self._journal.turns(*self._key):
+        for body in await self.journalled():
             turn = orjson.loads(body)
             answer = Answer(([], [turn["ids"]], [turn["logprobs"]], [turn["reason"]]))
             answer.versions = [turn["version"]]
@@ -164,7 +196,7 @@ class TurnRecording:
         if prompt is self._known:
             self._digest.update(array("q", ids))
             self._known = [*prompt, *ids]
-        self._journal.add_turn(*self._key, orjson.dumps(turn))
+        self.journal(orjson.dumps(turn))
         self._told.clear()
         self._waiting = False
         self._new += 1

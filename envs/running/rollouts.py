@@ -16,7 +16,7 @@ from envs.types import Failure, InfraError, Rollout, Seat, Task
 
 logger = logging.getLogger(__name__)
 
-REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED)
+REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED, Failure.WORKER)
 """Failures after which a rollout is begun anew with the replies that it got: they did not cause it."""
 
 
@@ -54,6 +54,10 @@ class Rollouts:
         self.failures.hope.succeeded()
         self.metrics.count_rollout(rollout)
         return rollout, await self._writer.write(rollout)
+
+    def expect(self, task: Task) -> None:
+        """Begin what takes long for a task: it is drawn next."""
+        self._worker.expect(task)
 
     def _retrying(self) -> AsyncRetrying:
         return AsyncRetrying(

@@ -36,9 +36,9 @@ from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
 from envs.running.stopping import Stopping
 from envs.running.telemetry import open_telemetry
-from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
-from envs.running.worker import Attempts, LocalWorker
+from envs.running.worker import Attempts
+from envs.running.workers import open_worker
 from envs.types import Failure, GroupState, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import finish
 
@@ -112,10 +112,6 @@ class Environment(Attempts, Protocol):
         """Open what rollouts need."""
         ...
 
-    def expect(self, task: Task) -> None:
-        """Begin what takes long for a task: it is drawn next."""
-        ...
-
     async def log_step(self, step: int, values: Mapping[str, float]) -> None:
         """Log figures of a trainer's step where they are tracked."""
         ...
@@ -171,7 +167,7 @@ class Run:
         """Draw the next group; the task after it is announced. Raises InfraError when all are quarantined."""
         group = await self.queue.next()
         if (coming := self.queue.coming()) is not None:
-            self.env.expect(coming)
+            self.rollouts.expect(coming)
         return group
 
     async def fill(self, group: Group, pace: Pace) -> ScoredGroup | None:
@@ -370,11 +366,10 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
         writer = await stack.enter_async_context(RolloutWriter(env.run_dir))
         for server in env.servers:
             stack.push_async_callback(server.close)
-        stack.push_async_exit(await once_reachable(lambda: _set_up(env)))
+        worker = await stack.enter_async_context(open_worker(env, watch, metrics))
         # What is loaded by now stays: a full collection that walks through it would block the event loop for 0.2 s.
         gc.freeze()
         stack.callback(gc.unfreeze)
-        worker = LocalWorker(env, config, watch)
         await asyncio.to_thread(_keep_tokenizer, env)
         try:
             yield Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts), watch
@@ -410,13 +405,6 @@ def _keep_tokenizer(env: Environment) -> None:
         if not may_pass(error):
             raise
         logger.error("%s: %s; it is not written", path, error)
-
-
-async def _set_up(env: Environment) -> AsyncExitStack:
-    """Return what rollouts need, opened. Nothing is left open where that fails."""
-    async with AsyncExitStack() as stack:
-        await env.setup(stack)
-        return stack.pop_all()
 
 
 async def write_metrics(env: Environment, metrics: Metrics, limiter: ConcurrencyLimiter, watch: LoopWatch) -> None:

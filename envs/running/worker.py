@@ -1,7 +1,7 @@
 """A worker makes one rollout: a task and a seat go in, a judged rollout or an InfraError comes out.
 
-Nothing else crosses this border, so that workers may run in other processes or on other machines. This one runs the
-environment's `attempt` in the process that it is in.
+Nothing else crosses this border, so that workers may run in other processes or on other machines
+(`envs.running.remote`). This one runs the environment's `attempt` in the process that it is in.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ class Worker(Protocol):
         """Make one rollout, in one attempt. Raises InfraError for every failure of ours."""
         ...
 
+    def expect(self, task: Task) -> None:
+        """Begin what takes long for a task: it is drawn next."""
+        ...
+
 
 class Attempts(Protocol):
     """What a worker needs of an environment; see `AgentEnv`."""
@@ -38,6 +42,10 @@ class Attempts(Protocol):
 
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
         """Say what the outcome is worth in training."""
+        ...
+
+    def expect(self, task: Task) -> None:
+        """Begin what takes long for a task: it is drawn next."""
         ...
 
 
@@ -59,6 +67,10 @@ class LocalWorker:
             reward, verdict = rollout.reward.value, rollout.verdict.reward
             tracing.tell_rollout(told, rollout.result, rollout=rollout.id, reward=reward, verdict=verdict)
         return rollout
+
+    def expect(self, task: Task) -> None:
+        """See `Worker`."""
+        self._env.expect(task)
 
     async def _run(self, task: Task, seat: Seat) -> Rollout:
         started, runner = time.monotonic(), asyncio.current_task()

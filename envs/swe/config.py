@@ -31,7 +31,9 @@ class SWEEnvConfig(AgentEnvConfig):
         "the one in the folder of the tasks when not given",
     )
     shard: str = Field(
-        default="1/1", description='Which part of the training tasks this process takes, as "2/4"; parts don\'t overlap'
+        default="1/1",
+        description='Which part of the tasks this process takes, to train and to evaluate on, as "2/4"; parts don\'t '
+        "overlap (docs/ray.md)",
     )
     eval_share: float = Field(
         default=0.0, ge=0, lt=1, description="Share of the tasks that is held out and evaluated on, without eval_tasks"

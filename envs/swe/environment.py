@@ -58,6 +58,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             tasks, others = split(tasks, config.eval_share, config.seed)
         train = shard(tagged(tasks, config.tags, "tags", without=config.skip_tags), config.shard, config.seed)
         evaluate = tagged(others, config.eval_tags, "eval_tags", without=config.skip_tags)
+        evaluate = shard(evaluate, config.shard, config.seed, least=0)
         if config.difficulty_from:
             train = of_use(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
         return train, evaluate
@@ -73,7 +74,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems += _check_opening(config)
         try:
             named_factory(config.sandbox)
-            if config.sandbox == "docker":
+            if config.sandbox == "docker" and config.workers == "process":  # else the nodes' own are used
                 await _check_daemons(config)
         except (SandboxError, ValueError) as error:
             problems.append(error)

@@ -48,18 +48,18 @@ def split(tasks: Sequence[Task], share: float, seed: int) -> tuple[list[Task], l
     return kept, held
 
 
-def shard(tasks: Sequence[Task], part: str, seed: int) -> list[Task]:
+def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> list[Task]:
     """Return the tasks of part "I/N" (I from 1).
 
     The parts don't overlap, are all tasks together, and differ in size by at most one. Every process must see the
-    same tasks. Raises BadTask for another form, or an empty part.
+    same tasks. Raises BadTask for another form, or a part of fewer than `least`.
     """
     number, _, parts = part.partition("/")
     if not (number.isdigit() and parts.isdigit() and 1 <= int(number) <= int(parts)):
         raise BadTask(f'--env.shard {part!r} is not of the form "1/4", the first of four parts')
     ordered = sorted(tasks, key=lambda task: (_place(task, f"shard/{seed}"), task.id))
     mine = {task.id for task in ordered[int(number) - 1 :: int(parts)]}
-    if not mine:
+    if len(mine) < least:
         raise BadTask(f"--env.shard {part}: there are only {len(tasks)} tasks")
     return [task for task in tasks if task.id in mine]
 

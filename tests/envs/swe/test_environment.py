@@ -32,10 +32,15 @@ def test_a_share_that_is_held_out_is_not_trained_on():
     assert len(train) + len(evaluate) == 50
 
 
-def test_shards_of_the_training_tasks_do_not_overlap():
+def test_shards_do_not_overlap():
     parts = [tasks(shard=f"{n}/3") for n in (1, 2, 3)]
     assert sorted(name for train, _ in parts for name in train) == sorted(tasks()[0])
-    assert {len(evaluate) for _, evaluate in parts} == {50}
+    assert sorted(name for _, evaluate in parts for name in evaluate) == sorted(tasks()[1])
+
+
+def test_there_may_be_fewer_tasks_to_evaluate_on_than_shards():
+    parts = [tasks(shard=f"{n}/9", eval_tags=["multifile"]) for n in range(1, 10)]
+    assert sorted(len(evaluate) for _, evaluate in parts) == [0, 0, *[1] * 7]
 
 
 async def test_all_that_is_wrong_is_told_at_once(monkeypatch, tmp_path):

@@ -1,0 +1,98 @@
+"""Send the folders that a task is made of, so that worker machines need not share a file system with the driver."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+_SENT = Path("/.atropos-sent")
+"""Where the folders of a task are while it is on its way: a name that is none of a file system's."""
+
+
+class Folders:
+    """Packs folders. What a folder is called on the way is the digest of what was in it when it was first packed."""
+
+    def __init__(self) -> None:
+        self._digests: dict[Path, str] = {}
+
+    def sent(self, task: T) -> tuple[T, dict[str, Path]]:
+        """Return a task whose paths that exist are digests, and the paths by digest. It reads folders: not in the event
+        loop."""
+        used: dict[str, Path] = {}
+
+        def change(path: Path) -> Path:
+            if not path.exists():
+                return path
+            if path not in self._digests:
+                self._digests[path] = hashlib.sha256(pack(path)).hexdigest()[:32]
+            used[self._digests[path]] = path
+            return _SENT / self._digests[path]
+
+        return with_paths(task, change), used
+
+
+def received(task: T, folder: Path) -> T:
+    """Return a task that was sent, with its paths in `folder`, where they were unpacked by their digests."""
+    return with_paths(task, lambda path: folder / path.name if path.parent == _SENT else path)
+
+
+def with_paths(value: T, change: Callable[[Path], Path]) -> T:
+    """Return a value with each path in it changed, in dataclasses, mappings, lists and tuples."""
+    return _with_paths(value, change)  # type: ignore[no-any-return]
+
+
+def _with_paths(value: Any, change: Callable[[Path], Path]) -> Any:
+    if isinstance(value, Path):
+        return change(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = {one.name: getattr(value, one.name) for one in fields(value) if one.init}
+        new = {name: _with_paths(held, change) for name, held in inner.items()}
+        return replace(value, **{name: held for name, held in new.items() if held is not inner[name]})
+    if isinstance(value, Mapping):
+        return {key: _with_paths(held, change) for key, held in value.items()}
+    if isinstance(value, list | tuple):
+        new_items = [_with_paths(held, change) for held in value]
+        return new_items if isinstance(value, list) else tuple(new_items)
+    return value
+
+
+def pack(path: Path) -> bytes:
+    """Return a folder or a file as an archive, the same bytes each time."""
+    stream, path = io.BytesIO(), path.resolve()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for found in _walk(path):
+            archive.add(found, arcname=str(found.relative_to(path)), recursive=False)
+    return zlib.compress(stream.getvalue(), 1)
+
+
+def unpack(packed: bytes, to: Path) -> None:
+    """Write a packed folder or file to `to`."""
+    stream = io.BytesIO(zlib.decompress(packed))
+    with tarfile.open(fileobj=stream) as archive:
+        members = archive.getmembers()
+        alone = len(members) == 1 and members[0].name == "." and members[0].isfile()
+        if not alone:
+            # Who sends it is the driver, and modes are part of a task's digest.
+            archive.extractall(to, filter="fully_trusted", numeric_owner=True)
+            return
+        found = archive.extractfile(members[0])
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_bytes(b"" if found is None else found.read())
+        to.chmod(members[0].mode)
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    """Yield a path and what is under it, in the same order each time. Links are not followed."""
+    yield path
+    for folder, inner, files in os.walk(path):
+        inner.sort()
+        yield from (Path(folder) / name for name in sorted([*files, *inner]))

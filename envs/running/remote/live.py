@@ -1,0 +1,215 @@
+"""A worker process that lives, as the driver sees it: the rollouts that it makes, and what it tells."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from envs.running.failures import attribute
+from envs.running.remote.folders import Folders, pack
+from envs.running.remote.messages import (
+    Failed,
+    Gone,
+    Link,
+    Made,
+    News,
+    Opening,
+    Order,
+    Said,
+    Sampled,
+    Turn,
+    Unreachable,
+    joined,
+)
+from envs.running.replay import TurnRecording
+from envs.types import Failure, InfraError, Rollout, Seat, Task
+
+logger = logging.getLogger(__name__)
+
+OPEN_S = 600.0
+"""How long a worker may take to open the environment, in seconds."""
+CLOSE_S = 30.0
+"""How long it may take to remove what it has, in seconds."""
+ANSWER_S = 30.0
+"""How long it may take over an answer, in seconds: three times as long as it waits for something to tell."""
+SILENT_S = 90.0
+"""After how many seconds without an answer it is lost. Ray says sooner when its node is."""
+AGAIN_S = 1.0
+"""Seconds before a call is made again."""
+
+
+class Lost(Exception):
+    """A rollout's worker was lost. The rollout is made elsewhere."""
+
+
+@dataclass(slots=True)
+class Making:
+    """A rollout that the worker makes."""
+
+    recording: TurnRecording | None
+    future: asyncio.Future[list[bytes]]
+    parts: list[bytes] = field(default_factory=list)
+
+
+class Live:
+    """One process, from its start to its end. name: how messages call it. tasks: what it has worked on."""
+
+    def __init__(self, link: Link, name: str, folders: Folders, sampled: Callable[[list[int]], None]) -> None:
+        self.name = name
+        self.tasks: set[str] = set()
+        self._link = link
+        self._folders = folders
+        self._known: set[str] = set()
+        """Digests of folders that it has."""
+        self._sampled = sampled
+        self._making: dict[int, Making] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._arrived = 0
+
+    async def open(self, opening: Opening) -> None:
+        """Let it open the environment. Raises InfraError, Gone."""
+        try:
+            async with asyncio.timeout(OPEN_S):
+                trouble = await self._link.call("open", opening)
+        except TimeoutError as error:
+            raise InfraError(Failure.WORKER, f"{self.name} was not ready within {OPEN_S:g} s") from error
+        except (Gone, Unreachable):
+            raise
+        except Exception as error:  # such as a module that isn't there
+            raise attribute(error) from error
+        if trouble is not None:
+            raise trouble.error(self.name)
+
+    async def make(self, number: int, task: Task, seat: Seat) -> Rollout:
+        """Make a rollout there. Raises InfraError, and Lost when the process ends first."""
+        recording = seat.recording if isinstance(seat.recording, TurnRecording) else None
+        making = self._making[number] = Making(recording, asyncio.get_running_loop().create_future())
+        self.tasks.add(task.id)
+        telling = asyncio.create_task(self._begin(number, task, seat, making))
+        try:
+            parts = await making.future
+        except asyncio.CancelledError:
+            self._later(self._tell("drop", number))
+            raise
+        finally:
+            telling.cancel()
+            del self._making[number]
+        return joined(parts, task, seat)
+
+    def expect(self, task: Task) -> None:
+        """Let it begin what takes long for a task."""
+        self.tasks.add(task.id)
+
+        async def expect() -> None:
+            sent, packed = await self._packed(task)
+            await self._tell("expect", sent, packed)
+
+        self._later(expect())
+
+    async def listen(self) -> None:
+        """Take in what it tells, for ever. Raises Gone when it is lost."""
+        silent_s = 0.0
+        while True:
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(ANSWER_S):
+                    news = await self._link.call("news", self._arrived)
+            except (Unreachable, TimeoutError) as error:
+                await asyncio.sleep(AGAIN_S)
+                silent_s += min(time.monotonic() - began, ANSWER_S)  # not the time in which we stood still
+                if silent_s >= SILENT_S:
+                    raise Gone(f"it has not answered for {silent_s:.0f} s ({error})") from error
+                continue
+            silent_s = 0.0
+            for number, one in news:
+                if number > self._arrived:
+                    self._arrived = number
+                    self._take(one)
+
+    async def close(self) -> None:
+        """Let it remove what it has."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self._link.call("close")
+        except (Gone, Unreachable, TimeoutError) as error:
+            logger.warning("the worker on %s did not end in order: %s", self.name, error)
+
+    async def kill(self) -> None:
+        """End the process at once."""
+        await self._link.kill()
+
+    def lose(self) -> int:
+        """Give up what it makes. Returns how many rollouts these are."""
+        for call in self._calls:
+            call.cancel()
+        for making in self._making.values():
+            if not making.future.done():
+                making.future.set_exception(Lost(self.name))
+        return len(self._making)
+
+    async def _begin(self, number: int, task: Task, seat: Seat, making: Making) -> None:
+        try:
+            turns = None if making.recording is None else await making.recording.journalled()
+            sent, packed = await self._packed(task)
+            await self._tell("begin", Order(number, sent, replace(seat, recording=None), turns, packed))
+            self._known |= packed.keys()
+        except Gone:
+            pass  # `lose` says so
+        except Exception as error:
+            if not making.future.done():
+                making.future.set_exception(attribute(error))
+
+    async def _packed(self, task: Task) -> tuple[Task, dict[str, bytes]]:
+        """Return a task as it is sent, and its folders that the worker lacks."""
+
+        def work() -> tuple[Task, dict[str, bytes]]:
+            sent, used = self._folders.sent(task)
+            return sent, {digest: pack(path) for digest, path in used.items() if digest not in self._known}
+
+        return await asyncio.to_thread(work)
+
+    async def _tell(self, method: str, *arguments: Any) -> None:
+        while True:
+            try:
+                await self._link.call(method, *arguments)
+                return
+            except Unreachable as error:
+                logger.debug("%s of %s is told again: %s", method, self.name, error)
+            await asyncio.sleep(AGAIN_S)
+
+    def _later(self, call: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._told)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        self._calls.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.debug("the worker on %s was not told: %r", self.name, error)
+
+    def _take(self, news: News) -> None:
+        match news:
+            case Said(logger=name, level=level, text=text):
+                logging.getLogger(name).log(level, "[%s] %s", self.name, text, extra={"worker": self.name})
+            case Sampled(tokens=tokens):
+                self._sampled(list(tokens))
+            case _ if (making := self._making.get(news.number)) is not None and not making.future.done():
+                self._take_of(making, news)
+
+    def _take_of(self, making: Making, news: Turn | Made | Failed) -> None:
+        match news:
+            case Turn(body=body):
+                if making.recording is not None:
+                    making.recording.journal(body)
+            case Made(piece=piece, last=last):
+                making.parts.append(piece)
+                if last:
+                    making.future.set_result(making.parts)
+            case Failed(trouble=trouble, progress=progress):
+                if making.recording is not None and progress is not None:
+                    making.recording.progress = progress
+                making.future.set_exception(trouble.error(self.name))

@@ -1,0 +1,127 @@
+"""A worker process's place on a node: whether rollouts may be made there, and that a new process follows a lost one."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from envs.running.failures import attribute
+from envs.running.remote.live import Live
+from envs.running.remote.messages import Gone, Opening, Unreachable
+from envs.types import Failure, InfraError
+from sandboxes.shielding import finish
+
+logger = logging.getLogger(__name__)
+
+FIRST_REST_S, LONGEST_REST_S = 2.0, 300.0
+"""How long a worker rests after a failure, in seconds; twice as long with each in a row."""
+AGAIN_S, LONGEST_AGAIN_S = 1.0, 60.0
+"""Pause before a process follows a lost one, in seconds; twice as long with each that was never opened."""
+
+
+class Member:
+    """One place. `stay` runs beside it.
+
+    live: the process that rollouts are given to; None while there is none. active: rollouts that it makes. trouble:
+    why it can't be opened; None when it can, or when that isn't known. changed: is called when any of this changes.
+    lost: is told how many rollouts were lost.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], Awaitable[Live]],
+        opening: Opening,
+        changed: Callable[[], None],
+        lost: Callable[[int], None],
+    ) -> None:
+        self.name = name
+        self.live: Live | None = None
+        self.active = 0
+        self.trouble: InfraError | None = None
+        self._start = start
+        self._opening = opening
+        self._changed, self._lost = changed, lost
+        self._blamed, self._rests_until = 0, 0.0
+
+    @property
+    def fit(self) -> bool:
+        """Tell whether it may be given rollouts, while others may be. After a failure it is given one at a time, until
+        that one succeeds: a node that fails at once would else get them all."""
+        return self._blamed == 0 or (self.active == 0 and time.monotonic() >= self._rests_until)
+
+    @property
+    def state(self) -> str:
+        """Return how it stands, in words."""
+        if self.live is not None:
+            return f"makes {self.active}" if self.fit else f"rests after {self._blamed} failures"
+        return "is starting" if self.trouble is None else f"can't be opened ({self.trouble})"
+
+    def works(self) -> None:
+        """Note that it made a rollout."""
+        self._blamed = 0
+
+    def blame(self, error: InfraError) -> None:
+        """Note a failure. One of the task is not the worker's."""
+        if error.kind is Failure.TASK:
+            return
+        self._blamed += 1
+        rest_s = min(LONGEST_REST_S, FIRST_REST_S * 2.0 ** min(self._blamed - 1, 10))
+        self._rests_until = time.monotonic() + rest_s
+
+    async def stay(self) -> None:
+        """Keep a process there, for ever."""
+        failures = 0
+        while True:
+            try:
+                live = await self._start()
+                try:
+                    await self._serve(live)
+                finally:
+                    self._give_up(live)
+                    await finish(live.kill())
+            except (Gone, Unreachable) as error:
+                logger.warning("the worker on %s is lost: %s", self.name, error)
+            except Exception as error:
+                before, self.trouble = self.trouble, attribute(error)
+                level = logging.DEBUG if str(before) == str(self.trouble) else logging.WARNING
+                logger.log(level, "the worker on %s can't be used: %s", self.name, self.trouble)
+            self._changed()
+            failures = 0 if self._worked else failures + 1
+            self._worked = False
+            await asyncio.sleep(min(LONGEST_AGAIN_S, AGAIN_S * 2.0 ** min(failures, 10)))
+
+    async def close(self) -> None:
+        """Let the process end in order."""
+        if self.live is not None:
+            await self.live.close()
+
+    _worked = False
+    """Whether the last process was ever opened."""
+
+    async def _serve(self, live: Live) -> None:
+        """Open the process, and take in what it tells until it is lost."""
+        listening = asyncio.create_task(live.listen())  # also to what it logs while it opens
+        opening = asyncio.create_task(live.open(self._opening))
+        try:
+            await asyncio.wait({listening, opening}, return_when=asyncio.FIRST_COMPLETED)
+            if not listening.done():
+                opening.result()
+                self.live, self.trouble, self._worked = live, None, True
+                self._blamed = 0
+                logger.info("the worker on %s is ready", self.name)
+                self._changed()
+            await listening
+        finally:
+            listening.cancel()
+            opening.cancel()
+            await asyncio.gather(listening, opening, return_exceptions=True)
+
+    def _give_up(self, live: Live) -> None:
+        self.live = None
+        if rollouts := live.lose():
+            logger.warning("%d rollouts were lost with the worker on %s; they are made elsewhere", rollouts, self.name)
+            self._lost(rollouts)
+        self._changed()

@@ -1,0 +1,190 @@
+"""What goes between the driver and a worker process, and what carries it.
+
+Everything is one of these few dataclasses, pickled by whoever carries it. Both sides are ours and trust each other;
+what a sandbox wrote is only ever text or bytes in them.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from atropos_agent.types import AgentResult
+from envs.config import AgentEnvConfig
+from envs.running.permanent import permanent
+from envs.types import Failure, InfraError, Rollout, Seat, Task
+
+PIECE = 60_000
+"""Bytes of one piece of a rollout. A call's answer of less than 100 kB goes straight to the driver; Ray would put a
+larger one into its object store."""
+KEPT_MESSAGES = 6
+"""Messages of a failed rollout's conversation that go with the failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a worker process is told when it begins.
+
+    env_cls: the environment's class. engines: configurations of the inference servers. tokenizer: its folder, packed
+    (`folders.py`). name: of the run. first: which inference server it asks first, of those that are equally busy.
+    log_level: of what it tells the driver.
+    """
+
+    env_cls: Any
+    config: AgentEnvConfig
+    engines: Sequence[Any] = field(repr=False)
+    tokenizer: bytes = field(repr=False)
+    version: str
+    name: str
+    first: int
+    log_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A rollout that is wanted. number: by which it is spoken of. turns: those that are journalled; None where none are
+    kept. folders: that the task names and the worker lacks, packed, by digest."""
+
+    number: int
+    task: Task
+    seat: Seat
+    turns: Sequence[bytes] | None
+    folders: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn that a conversation has taken in, to be journalled."""
+
+    number: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A piece of a judged rollout; `last` completes it."""
+
+    number: int
+    piece: bytes
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failure of ours. progress: of the recording, see `TurnRecording.progress`; None where there was none."""
+
+    number: int
+    trouble: Trouble
+    progress: tuple[int, int, bool] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A record of the worker's log."""
+
+    logger: str
+    level: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Tokens that the inference servers have sampled for this worker since it last said so, in their order."""
+
+    tokens: Sequence[int]
+
+
+News = Turn | Made | Failed | Said | Sampled
+
+
+class Elsewhere(Exception):
+    """Stands in the driver for what a rollout failed with in a worker. Its text is the traceback there.
+
+    permanent: whether it would come again. partial: what the agent had done, without its tokens."""
+
+    def __init__(self, text: str, *, permanent: bool, partial: AgentResult | None) -> None:
+        super().__init__(text)
+        self.permanent = permanent
+        self.partial = partial
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """An InfraError on its way to the driver."""
+
+    kind: Failure
+    message: str
+    unexpected: bool
+    permanent: bool
+    text: str
+    partial: AgentResult | None = None
+
+    @classmethod
+    def of(cls, error: InfraError) -> Trouble:
+        """Make one of a failure."""
+        partial = getattr(error.__cause__, "partial", None)
+        if partial is not None:
+            told = partial.messages[-KEPT_MESSAGES:]
+            partial = replace(partial, steps=(), segments=(), record=(), metadata={}, messages=told)
+        text = "".join(traceback.format_exception(error))
+        message = str(error).removeprefix(f"{error.kind}: ")
+        return cls(error.kind, message, error.unexpected, permanent(error), text, partial)
+
+    def error(self, where: str) -> InfraError:
+        """Return the failure as the driver raises it. where: it happened."""
+        found = InfraError(self.kind, f"{self.message} (on {where})", unexpected=self.unexpected)
+        found.__cause__ = Elsewhere(self.text, permanent=self.permanent, partial=self.partial)
+        return found
+
+
+def pieces(number: int, rollout: Rollout) -> list[Made]:
+    """Return a judged rollout in pieces, without its task and its seat, which the driver has."""
+    body = zlib.compress(pickle.dumps(replace(rollout, task=None, seat=Seat()), pickle.HIGHEST_PROTOCOL), 1)  # type: ignore[arg-type]
+    starts = range(0, len(body), PIECE)
+    return [Made(number, body[start : start + PIECE], start + PIECE >= len(body)) for start in starts]
+
+
+def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
+    """Return the judged rollout that was sent in pieces."""
+    rollout: Rollout = pickle.loads(zlib.decompress(b"".join(parts)))
+    return replace(rollout, task=task, seat=seat)
+
+
+class Gone(Exception):
+    """The worker process, or its machine, is no more."""
+
+
+class Unreachable(Exception):
+    """It can't be reached now; whether it has been told what it was to be told isn't known."""
+
+
+class Link(Protocol):
+    """The way to one worker process."""
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of `WorkerProcess`. Raises Gone and Unreachable."""
+        ...
+
+    async def kill(self) -> None:
+        """End the process at once, if it lives."""
+        ...
+
+
+class Cluster(Protocol):
+    """The machines on which worker processes may be started. Used as `async with`."""
+
+    async def __aenter__(self) -> Any: ...
+
+    async def __aexit__(self, *exc: object) -> None: ...
+
+    async def nodes(self) -> Sequence[str]:
+        """Return the names of those that can be used now."""
+        ...
+
+    async def start(self, node: str) -> Link:
+        """Start a worker process there. It waits while there is no room. Raises Gone."""
+        ...

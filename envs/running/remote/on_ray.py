@@ -1,0 +1,138 @@
+"""Worker processes as Ray actors: one each, on the node that it is meant for, ended with the driver.
+
+Only calls go through Ray, most of them small enough to go straight from process to process; its object store holds
+folders of tasks on their way. No secret is in an actor's name, options, runtime environment or constructor, which Ray's
+dashboard or its tables show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Self
+
+import ray
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from envs.config import RayOptions
+from envs.running.remote.messages import Gone, Link, Unreachable
+from envs.running.remote.process import WorkerProcess
+
+KNOCK_S = 10.0
+"""How long a connection to the head may take, in seconds."""
+CALLS = 100
+"""Calls that an actor takes at the same time. None of them waits long but the one for news."""
+
+
+class RayCluster:
+    """The nodes of a Ray cluster; see `Cluster`."""
+
+    def __init__(self, options: RayOptions) -> None:
+        self._options = options
+        self._ids: dict[str, str] = {}
+        self._ours = False
+
+    async def __aenter__(self) -> Self:
+        """Join the cluster. Raises ConnectionError with the remedy."""
+        if not ray.is_initialized():
+            await self._knock()
+            await asyncio.to_thread(self._join)
+            self._ours = True
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self._ours:
+            await asyncio.to_thread(ray.shutdown)
+
+    async def _knock(self) -> None:
+        """Find out whether anything listens at the head's address: Ray would take minutes, and end the process."""
+        host, _, port = self._options.address.rpartition(":")
+        if not host:
+            return
+        try:
+            async with asyncio.timeout(KNOCK_S):
+                _, writer = await asyncio.open_connection(host, port)
+            writer.close()
+        except OSError as error:
+            raise self._away(error) from error
+
+    def _away(self, error: Exception) -> ConnectionError:
+        return ConnectionError(
+            f"no Ray cluster can be joined at {self._options.address} ({error}); start one with `ray start --head`, or "
+            "set --env.ray.address."
+        )
+
+    def _join(self) -> None:
+        address = self._options.address
+        try:
+            # Without its handlers: logs are ours, and signals, of which it says so.
+            logging.getLogger("ray").setLevel(logging.ERROR)
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+        except (ConnectionError, RayError, RuntimeError, ValueError) as error:
+            raise self._away(error) from error
+
+    async def nodes(self) -> Sequence[str]:
+        """See `Cluster`."""
+        found = await asyncio.to_thread(ray.nodes)
+        able = [node for node in found if node["Alive"] and self._fits(node["Resources"])]
+        self._ids = {f"{node['NodeManagerAddress']}/{node['NodeID'][:6]}": node["NodeID"] for node in able}
+        return list(self._ids)
+
+    def _fits(self, resources: dict[str, float]) -> bool:
+        return all(resources.get(name, 0.0) >= amount for name, amount in self._options.resources.items())
+
+    async def start(self, node: str) -> Link:
+        """See `Cluster`."""
+        if (node_id := self._ids.get(node)) is None:
+            raise Gone(f"{node} has left the cluster")
+        link = RayLink(await asyncio.to_thread(self._actor, node_id))
+        try:
+            await link.ready()
+        except BaseException:
+            await link.kill()
+            raise
+        return link
+
+    def _actor(self, node_id: str) -> Any:
+        resources = self._options.resources
+        options = {
+            "num_cpus": resources.get("CPU", 0),
+            "num_gpus": resources.get("GPU", 0),
+            "resources": {name: amount for name, amount in resources.items() if name not in ("CPU", "GPU")},
+            "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False),
+            "max_concurrency": CALLS,
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            "enable_task_events": False,
+        }
+        return ray.remote(**options)(WorkerProcess).remote()
+
+
+class RayLink:
+    """The way to an actor; see `Link`."""
+
+    def __init__(self, actor: Any) -> None:
+        self._actor = actor
+
+    async def ready(self) -> None:
+        """Wait until it has begun. Raises Gone."""
+        await self.call("__ray_ready__")
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """See `Link`."""
+        try:
+            return await getattr(self._actor, method).remote(*arguments)
+        except ActorUnavailableError as error:
+            raise Unreachable(str(error)) from error
+        except RayActorError as error:
+            raise Gone(str(error)) from error
+        except RayTaskError:
+            raise  # of the method itself
+        except RayError as error:
+            raise Unreachable(str(error)) from error
+
+    async def kill(self) -> None:
+        """See `Link`."""
+        await asyncio.to_thread(ray.kill, self._actor)

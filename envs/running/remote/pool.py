@@ -1,0 +1,221 @@
+"""The driver's side of worker processes on many machines: which of them makes a rollout, and what when one is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from envs.records.atif import PACKAGE_VERSION
+from envs.running.permanent import permanent
+from envs.running.remote.folders import Folders, pack
+from envs.running.remote.live import Live, Lost
+from envs.running.remote.member import Member
+from envs.running.remote.messages import Cluster, Opening
+from envs.running.waiting import once_reachable
+from envs.types import Failure, InfraError, Rollout, Seat, Task
+from sandboxes.shielding import stop
+
+if TYPE_CHECKING:
+    from envs.running.run import Environment
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 3.0
+"""Between two looks at which nodes there are, in seconds."""
+MOVES = 4
+"""Workers that a rollout may lose, one after the other, before that counts as its failure: it may be what ends them."""
+KNOWN = 0.25
+"""By how much of its room a worker may be busier than another and still get a task that it has worked on: the image is
+there."""
+REMIND_S = 30.0
+"""Between two messages that rollouts wait for a worker, in seconds."""
+
+
+class Pool:
+    """Makes rollouts in worker processes; see `Worker`. Used as `async with`.
+
+    each: worker processes on a node. most: rollouts in each at the same time. lost: is told how many rollouts were lost
+    with their worker. sampled: is told of tokens that workers had sampled, by inference server.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        opening: Opening,
+        *,
+        each: int,
+        most: int,
+        lost: Callable[[int], None] = lambda rollouts: None,
+        sampled: Callable[[list[int]], None] = lambda tokens: None,
+    ) -> None:
+        self._cluster = cluster
+        self._opening = opening
+        self._each, self._most = each, most
+        self._lost, self._sampled = lost, sampled
+        self._folders = Folders()
+        self._numbers = itertools.count(1)
+        self._members: dict[tuple[str, int], Member] = {}
+        self._staying: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._turnstile = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        """Start the workers, and wait for the first. Raises InfraError when none can work, and that does not pass."""
+        await once_reachable(self._cluster.__aenter__)
+        self._keeping = asyncio.create_task(self._keep())
+        try:
+            async with self._waiting("no worker is ready yet"):
+                while not any(member.live for member in self._members.values()):
+                    self._raise_troubles()
+                    await self._change()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await stop([self._keeping])
+        await asyncio.gather(*(member.close() for member in self._members.values()))
+        await stop([*self._staying.values(), *self._leaving])
+        await self._cluster.__aexit__(None, None, None)
+
+    async def run(self, task: Task, seat: Seat) -> Rollout:
+        """See `Worker`. A rollout whose worker is lost is made by another one, with the replies that it got."""
+        for _ in range(MOVES):
+            member, live = await self._place(task)
+            try:
+                rollout = await live.make(next(self._numbers), task, seat)
+            except Lost:
+                continue
+            except InfraError as error:
+                member.blame(error)
+                raise
+            else:
+                member.works()
+                return rollout
+            finally:
+                member.active -= 1
+                self._changed.set()
+        raise InfraError(Failure.WORKER, f"the worker was lost {MOVES} times, one after the other")
+
+    def expect(self, task: Task) -> None:
+        """See `Worker`."""
+        if (member := self._choose(task)) is not None and member.live is not None:
+            member.live.expect(task)
+
+    async def _place(self, task: Task) -> tuple[Member, Live]:
+        """Return a worker with room, in the order of asking."""
+        async with self._turnstile, self._waiting("rollouts wait for a worker"):
+            while (member := self._choose(task)) is None or (live := member.live) is None:
+                await self._change()
+            member.active += 1
+            return member, live
+
+    def _choose(self, task: Task) -> Member | None:
+        there = [member for member in self._members.values() if member.live is not None]
+        # Where all fail, it is hardly their fault: then the run's circuit breaker is enough.
+        well = [member for member in there if member.fit] or there
+        return min((member for member in well if member.active < self._most), key=self._cost(task), default=None)
+
+    def _cost(self, task: Task) -> Callable[[Member], float]:
+        def cost(member: Member) -> float:
+            known = member.live is not None and task.id in member.live.tasks
+            return member.active / self._most - (KNOWN if known else 0.0)
+
+        return cost
+
+    async def _change(self) -> None:
+        """Wait until something may have changed; rests end by the clock alone."""
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(1.0):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    @asynccontextmanager
+    async def _waiting(self, what: str) -> AsyncIterator[None]:
+        """Say now and then what is waited for while the block runs."""
+
+        timer: asyncio.TimerHandle
+
+        def remind() -> None:
+            nonlocal timer
+            said = ", ".join(f"{member.name} {member.state}" for member in self._members.values())
+            logger.warning("%s: %s", what, said or "no node of the cluster has the resources that are asked for")
+            timer = loop.call_later(REMIND_S, remind)
+
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(REMIND_S, remind)
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _raise_troubles(self) -> None:
+        troubles = [member.trouble for member in self._members.values()]
+        lasting = [trouble for trouble in troubles if trouble is not None and permanent(trouble)]
+        if lasting and len(lasting) == len(troubles):
+            raise lasting[0]
+
+    async def _keep(self) -> None:
+        """Keep workers on the nodes that there are, for ever."""
+        while True:
+            try:
+                nodes = await self._cluster.nodes()
+            except Exception as error:  # the cluster's head may be away for a while
+                logger.warning("the cluster does not say which nodes it has: %s", error)
+            else:
+                wanted = {(node, number) for node in nodes for number in range(self._each)}
+                for key in sorted(wanted - self._members.keys()):
+                    self._add(key)
+                for key in self._members.keys() - wanted:
+                    self._remove(key)
+            await asyncio.sleep(LOOK_S)
+
+    def _add(self, key: tuple[str, int]) -> None:
+        node, number = key
+        name = node if self._each == 1 else f"{node}#{number}"
+        first = len(self._members) % max(1, len(self._opening.engines))
+        opening = replace(self._opening, first=first)
+
+        async def start() -> Live:
+            return Live(await self._cluster.start(node), name, self._folders, self._sampled)
+
+        member = self._members[key] = Member(name, start, opening, self._changed.set, self._lost)
+        self._staying[key] = asyncio.create_task(member.stay(), name=f"worker on {name}")
+
+    def _remove(self, key: tuple[str, int]) -> None:
+        logger.warning("node %s has left the cluster", self._members.pop(key).name)
+        task = self._staying.pop(key)
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+        task.cancel()
+
+
+async def opening_of(env: Environment) -> Opening:
+    """Return what workers are told of an environment."""
+
+    def tokenizer() -> bytes:
+        with tempfile.TemporaryDirectory() as folder:
+            env.tokenizer.save_pretrained(folder)
+            return pack(Path(folder))
+
+    return Opening(
+        env_cls=type(env),
+        config=env.config,
+        engines=[server.config for server in env.servers],
+        tokenizer=await asyncio.to_thread(tokenizer),
+        version=PACKAGE_VERSION,
+        name=env.run_dir.name,
+        first=0,
+        log_level=logging.getLogger().getEffectiveLevel(),
+    )

@@ -1,0 +1,188 @@
+"""A worker process: makes the rollouts that the driver wants, several at the same time, and tells it what came of them.
+
+What it has to tell is numbered and kept until the driver has said that it has it, so that neither an order nor an
+answer that is sent twice does harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import logging
+import os
+import tempfile
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from envs.records.atif import PACKAGE_VERSION
+from envs.records.redaction import Redactor
+from envs.running.failures import attribute
+from envs.running.limits import raise_open_files
+from envs.running.remote.folders import received, unpack
+from envs.running.remote.messages import Failed, News, Opening, Order, Sampled, Trouble, Turn, pieces
+from envs.running.remote.outbound import Outbound, Telling
+from envs.running.replay import TurnRecording
+from envs.running.telemetry import open_telemetry
+from envs.running.watchdog import LoopWatch
+from envs.running.worker import LocalWorker
+from envs.types import Failure, InfraError, Task
+from sandboxes.shielding import stop
+
+TOKENIZER = "tokenizer"
+
+
+class WorkerProcess:
+    """A worker as the driver calls it: all that it is told and asked comes by these methods, from one event loop."""
+
+    def __init__(self) -> None:
+        self._outbound = Outbound()
+        self._rollouts: dict[int, asyncio.Task[None]] = {}
+        self._begun: set[int] = set()
+        self._servers: list[Any] = []
+        self._told: list[int] = []
+        """Tokens of each inference server that the driver knows of."""
+        self._unpacking = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._open: asyncio.Task[None] | None = None
+
+    async def open(self, opening: Opening) -> Trouble | None:
+        """Open the environment. Returns what is in the way, if anything is."""
+        opened: asyncio.Future[Trouble | None] = asyncio.get_running_loop().create_future()
+        self._open = asyncio.create_task(self._stay_open(opening, opened))
+        return await opened
+
+    async def begin(self, order: Order) -> None:
+        """Begin to make a rollout."""
+        if order.number in self._begun:
+            return
+        self._begun.add(order.number)
+        task = asyncio.create_task(self._make(order), context=self._context.copy(), name=f"rollout {order.number}")
+        self._rollouts[order.number] = task
+        task.add_done_callback(lambda _: self._rollouts.pop(order.number, None))
+
+    async def drop(self, number: int) -> None:
+        """Give a rollout up."""
+        if (task := self._rollouts.get(number)) is not None:
+            task.cancel()
+
+    async def expect(self, task: Task, folders: dict[str, bytes]) -> None:
+        """Begin what takes long for a task: it is drawn next."""
+        await self._unpack(folders)
+        self._context.copy().run(self._env.expect, received(task, self._folder))
+
+    async def news(self, after: int) -> list[tuple[int, News]]:
+        """Return what is new since the news with this number, which has arrived with all before it."""
+        self._tell_sampled()
+        return await self._outbound.after(after)
+
+    async def close(self) -> None:
+        """End all rollouts, and remove what they need."""
+        self._closing.set()
+        if self._open is not None:
+            await self._open
+
+    async def _stay_open(self, opening: Opening, opened: asyncio.Future[Trouble | None]) -> None:
+        """Keep open what rollouts need, until `close`."""
+        try:
+            async with AsyncExitStack() as stack:
+                await self._enter(stack, opening)
+                self._context = contextvars.copy_context()  # in which spans are sent
+                opened.set_result(None)
+                await self._closing.wait()
+                await stop(list(self._rollouts.values()))
+        except Exception as error:
+            if opened.done():
+                logging.getLogger(__name__).exception("a worker could not be closed")
+            else:
+                opened.set_result(Trouble.of(attribute(error)))
+
+    async def _enter(self, stack: AsyncExitStack, opening: Opening) -> None:
+        config, engines = opening.config, opening.engines
+        root, redactor = logging.getLogger(), Redactor.of(os.environ, (engine.api_key for engine in engines))
+        telling = Telling(self._outbound, redactor)
+        root.addHandler(telling)
+        root.setLevel(opening.log_level)
+        stack.callback(root.removeHandler, telling)
+        if opening.version != PACKAGE_VERSION:
+            what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
+            raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)
+        raise_open_files()
+        prefix = f"atropos-worker-{os.getpid()}-"
+        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
+        await asyncio.to_thread(unpack, opening.tokenizer, self._folder / TOKENIZER)
+        here = {"tokenizer_name": str(self._folder / TOKENIZER), "run_dir": self._folder / "run", "workers": "process"}
+        config = config.model_copy(update=here)
+        # Not all workers ask the same server first.
+        turned = [*engines[opening.first :], *engines[: opening.first]]
+        env = self._env = await asyncio.to_thread(opening.env_cls, config, turned)
+        env.redactor = redactor
+        about = {"service.name": "atropos-agent", "atropos.environment": env.name, "atropos.run": opening.name}
+        await stack.enter_async_context(open_telemetry(config.otlp_url, about, content=config.otlp_content))
+        watch = await stack.enter_async_context(LoopWatch())
+        self._servers = [*env.servers[len(engines) - opening.first :], *env.servers[: len(engines) - opening.first]]
+        self._told = [0] * len(self._servers)
+        for server in self._servers:
+            stack.push_async_callback(server.close)
+            if env.carries_tokens:
+                await server.connect()
+        await env.setup(stack)
+        gc.freeze()
+        stack.callback(gc.unfreeze)
+        self._worker = LocalWorker(env, config, watch)
+
+    async def _make(self, order: Order) -> None:
+        number, recording = order.number, None
+        news: list[Any]
+        try:
+            await self._unpack(order.folders)
+            seat = order.seat
+            if order.turns is not None:
+                sent = SentTurns(number, order.turns, self._outbound)
+                recording = TurnRecording(sent, seat.group or 0, seat.member or 0)
+                await recording.rewind()
+                seat = replace(seat, recording=recording)
+            rollout = await self._worker.run(received(order.task, self._folder), seat)
+            news = await asyncio.to_thread(pieces, number, rollout)
+        except Exception as error:
+            news = [Failed(number, Trouble.of(attribute(error)), recording.progress if recording else None)]
+        self._tell_sampled()  # what it took is known when it is there
+        for one in news:
+            self._outbound.add(one)
+
+    def _tell_sampled(self) -> None:
+        sampled = [server.sampled for server in self._servers]
+        if sampled != self._told:
+            self._outbound.add(Sampled([now - before for now, before in zip(sampled, self._told, strict=True)]))
+            self._told = sampled
+
+    async def _unpack(self, folders: dict[str, bytes] | Any) -> None:
+        async with self._unpacking:
+            for digest, packed in folders.items():
+                to = self._folder / digest
+                if not to.exists():
+                    beside = to.with_suffix(".part")
+                    await asyncio.to_thread(unpack, packed, beside)
+                    beside.rename(to)
+
+
+class SentTurns:
+    """The turns of one rollout: those that came with the order, and new ones, which go to the driver's journal."""
+
+    def __init__(self, number: int, turns: Any, outbound: Outbound) -> None:
+        self._number = number
+        self._turns = list(turns)
+        self._outbound = outbound
+
+    def add_turn(self, number: int, member: int, body: bytes) -> None:
+        """See `Turns`."""
+        self._outbound.add(Turn(self._number, body))
+
+    async def turns(self, number: int, member: int) -> list[bytes]:
+        """See `Turns`."""
+        return self._turns
+
+    async def forget_turns(self, number: int, member: int) -> None:
+        """See `Turns`; the driver decides about that."""

@@ -1,0 +1,66 @@
+"""Open what makes a run's rollouts: this process, or worker processes on many machines."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from envs.config import AgentEnvConfig
+from envs.records.metrics import Metrics
+from envs.running.waiting import once_reachable
+from envs.running.watchdog import LoopWatch
+from envs.running.worker import LocalWorker, Worker
+from envs.types import Failure
+
+if TYPE_CHECKING:
+    from envs.running.run import Environment
+
+
+def check_workers(config: AgentEnvConfig) -> None:
+    """Raise ValueError, with the remedy, where worker processes are wanted and what starts them is not installed."""
+    if config.workers == "ray" and find_spec("ray") is None:
+        raise ValueError("--env.workers ray needs Ray: pip install 'atropos-agent[ray]', here and on all nodes")
+
+
+@asynccontextmanager
+async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> AsyncIterator[Worker]:
+    """Open what makes rollouts, as the options want it. watch: of this process. metrics: where workers that were lost
+    are counted. Raises what the environment's `setup` raises, and ValueError with the remedy."""
+    if env.config.workers == "process":
+        opened = await once_reachable(lambda: _set_up(env))
+        async with opened:
+            yield LocalWorker(env, env.config, watch)
+        return
+    command = " ".join(sys.orig_argv)
+    if env.redactor.text(command) != command:
+        raise ValueError(
+            "Ray's dashboard shows the command line, and this one holds a secret; put that into a --config file"
+        )
+    # Ray is an extra, and takes its time.
+    from envs.running.remote.on_ray import RayCluster
+    from envs.running.remote.pool import Pool, opening_of
+
+    def lost(rollouts: int) -> None:
+        for _ in range(rollouts):
+            metrics.count_failure(Failure.WORKER)
+
+    def sampled(tokens: list[int]) -> None:
+        for server, more in zip(env.servers, tokens, strict=True):
+            server.sampled += more
+
+    options = env.config.ray
+    opening = await opening_of(env)
+    async with Pool(
+        RayCluster(options), opening, each=options.workers, most=options.rollouts, lost=lost, sampled=sampled
+    ) as pool:
+        yield pool
+
+
+async def _set_up(env: Environment) -> AsyncExitStack:
+    """Return what rollouts need, opened. Nothing is left open where that fails."""
+    async with AsyncExitStack() as stack:
+        await env.setup(stack)
+        return stack.pop_all()

@@ -1,0 +1,96 @@
+"""A worker process does what the driver says, once."""
+
+import asyncio
+
+import pytest
+from scripted_engine import ScriptedEngine
+from sums import Sums, right
+
+from envs.running.remote import outbound as outbound_module
+from envs.running.remote.messages import Failed, Made, Order, Sampled, Turn, joined
+from envs.running.remote.pool import opening_of
+from envs.running.remote.process import WorkerProcess
+from envs.types import Failure, Seat, Task
+from sandboxes.base import SandboxDied
+
+TASK = Task("sum-3", "What is 3 + 3?")
+
+
+class Broken(Sums):
+    async def setup(self, resources):
+        raise SandboxDied("no Docker daemon")
+
+
+class Failing(Sums):
+    def failing(self, task, attempt):
+        return True
+
+
+@pytest.fixture
+def engine(smollm2_tokenizer):
+    with ScriptedEngine(right, smollm2_tokenizer) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def opened(make_env, monkeypatch):
+    """Opens a worker process for an environment; it is closed at the end."""
+    monkeypatch.setattr(outbound_module, "GATHER_S", 0.01)
+    processes = []
+
+    async def opened(cls=Sums):
+        processes.append(process := WorkerProcess())
+        assert await process.open(await opening_of(make_env(cls))) is None
+        return process
+
+    yield opened
+    for process in processes:
+        await process.close()
+
+
+async def told(process, last=lambda news: isinstance(news, Failed) or (isinstance(news, Made) and news.last)):
+    """What a process tells, up to the end of a rollout."""
+    found, arrived = [], 0
+    async with asyncio.timeout(60):
+        while not any(map(last, found)):
+            for number, news in await process.news(arrived):
+                arrived = number
+                found.append(news)
+    return found
+
+
+async def test_an_order_is_carried_out_once_with_its_turns_told_before_its_end(opened, engine):
+    process = await opened()
+    for _ in range(2):
+        await process.begin(Order(4, TASK, Seat(9, 1), ()))
+    news = await told(process)
+    made = [one for one in news if isinstance(one, Made)]
+    rollout = joined([one.piece for one in made], TASK, Seat(9, 1))
+    assert rollout.verdict.reward == 1.0
+    assert [one.number for one in news if isinstance(one, Turn)] == [4, 4]
+    assert engine.requests == 2
+
+
+async def test_turns_that_come_with_the_order_are_not_sampled_again(opened, engine):
+    process = await opened()
+    await process.begin(Order(1, TASK, Seat(9, 1), ()))
+    turns = [one.body for one in await told(process) if isinstance(one, Turn)]
+    other = await opened()
+    await other.begin(Order(1, TASK, Seat(9, 1), turns))
+    assert not [one for one in await told(other) if isinstance(one, Turn | Sampled)]
+    assert engine.requests == 2
+
+
+async def test_a_failure_is_told_with_how_far_the_recording_came(opened):
+    process = await opened(Failing)
+    await process.begin(Order(1, TASK, Seat(9, 1), ()))
+    (failed,) = [one for one in await told(process) if isinstance(one, Failed)]
+    assert failed.trouble.kind is Failure.SANDBOX
+    assert failed.progress == (0, 0, False)
+
+
+async def test_what_is_in_the_way_of_the_environment_is_told(make_env):
+    process = WorkerProcess()
+    trouble = await process.open(await opening_of(make_env(Broken)))
+    assert (trouble.kind, trouble.message) == (Failure.SANDBOX, "SandboxDied: no Docker daemon")
+    await process.close()
