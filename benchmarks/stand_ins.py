@@ -14,14 +14,14 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, cast
 
 import orjson
 from aiohttp import web
 
 from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, AgentStep, Exchange, SequenceData, StopReason
 from envs.base import AgentEnv
-from envs.config import AgentEnvConfig
+from envs.config import AgentEnvConfig, RayOptions
 from envs.options import EngineConfig
 from envs.running.commands import CountPace
 from envs.running.run import open_run
@@ -50,13 +50,14 @@ class StandIn(AgentEnv):
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         record = []
+        recording = cast(Any, seat.recording)  # of whichever kind of worker
         await asyncio.sleep(SECONDS / TURNS * self.random.random())
         for turn in range(TURNS):
             given = [self.random.randrange(1000, 40000) for _ in range(ADDED)]
             ids = [self.random.randrange(1000, 40000) for _ in range(REPLY)]
             logprobs = [-self.random.random() for _ in ids]
             body = {"key": f"{turn:032}", "added": given, "ids": ids, "logprobs": logprobs, "reason": "stop"}
-            seat.recording.journal(orjson.dumps(body))
+            recording.journal(orjson.dumps(body))
             record.append(Exchange(turn > 0, given, ids, logprobs))
             await asyncio.sleep(SECONDS / TURNS)
         return Outcome(result_of(record), Verdict(float((seat.member or 0) % 2), "by its number"))
@@ -78,7 +79,9 @@ def result_of(record: Sequence[Exchange]) -> AgentResult:
     return AgentResult(True, "done", steps, StopReason.ANSWERED, [row], messages, record=record)
 
 
-async def measure(rollouts: int, workers: str, address: str, tokenizer: str, folder: Path) -> dict[str, Any]:
+async def measure(
+    rollouts: int, workers: Literal["process", "ray"], address: str, tokenizer: str, folder: Path
+) -> dict[str, Any]:
     """Make so many rollouts at once. Returns what they cost this process."""
     config = AgentEnvConfig(
         group_size=8,
@@ -89,11 +92,11 @@ async def measure(rollouts: int, workers: str, address: str, tokenizer: str, fol
         run_dir=folder / f"{workers}-{rollouts}",
         total_steps=rollouts // 8,
         workers=workers,
-        ray={"address": address or "auto", "rollouts": rollouts},
+        ray=RayOptions(address=address or "auto", rollouts=rollouts),
     )
     async with models() as url, open_run(StandIn(config, [EngineConfig(base_url=url, model_name="none")])) as run:
         if workers == "ray":
-            members = run.rollouts._worker._members
+            members = cast(Any, run.rollouts)._worker._members
             while True:
                 if sum(member.live is not None for member in members.values()) == WORKERS:
                     break

@@ -135,6 +135,7 @@ class RayOptions(Told):
     rollouts: int = Field(default=64, ge=1, description="Rollouts in one worker process at the same time, at most")
     resources: dict[str, Annotated[float, Field(ge=0)]] = Field(
         default={"CPU": 1.0},
+        min_length=1,
         description="What a worker process asks of its node, as CPU=2,docker=1; nodes that have less are not used",
     )
 
