@@ -20,6 +20,7 @@ DALLAS = {"city": "Dallas", "state": "TX"}
         ("glm", glm("get_current_weather", **DALLAS), [DALLAS], ""),
         ("glm", f"I look. {glm('get_current_weather', **DALLAS)}", [DALLAS], "I look."),
         ("glm", "<tool_call>now\n</tool_call>", [{}], ""),
+        ("glm", glm("now", zone="2", place="Oslo"), [{"zone": 2, "place": "Oslo"}], ""),
         (
             "glm",
             "<tool_call>get_current_weather<arg_key>city</arg_key><arg_value>x</arg_value></tool_call>",
