@@ -1,7 +1,7 @@
 """The format of GLM 4.5 and later: a tag for each argument's name and one for its value.
 
-Text stands bare, everything else as JSON; the tool's schema says which it is. A literal closing tag inside a value is
-text, as long as no other tag of the call follows it.
+Text stands bare, everything else as JSON; the tool's schema says which it is. A literal closing tag in a JSON string is
+text, in a text as long as no other tag of the call follows it.
 
 Format: the chat templates of GLM-4.5 and GLM-4.7, of which the second leaves the line breaks out. As in vLLM's and
 SGLang's parsers, what the schema says nothing about is JSON where it can be.
@@ -51,7 +51,7 @@ class Glm(TaggedFormat):
             if not key or "<" in key:
                 raise ValueError(f"an argument's name is empty, or not closed with {KEY_END}")
             place = expect(text, end + len(KEY_END), VALUE, f"no {VALUE} stands behind the argument {key!r}")
-            end = end_of_value(text, place, VALUE_END, (KEY, CALL_END))
+            end = end_of_value(text, self._types.behind_json(name, key, text, place), VALUE_END, (KEY, CALL_END))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             arguments[key] = self._types.value(name, key, text[place:end])

@@ -1,8 +1,8 @@
 """The XML format of Qwen3-Coder and Qwen3.5: `<function=…>` with a tag for each argument.
 
-An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag inside an
-argument is text, as long as no other tag of the call follows it. A line of it that begins like another argument of the
-tool is none: the argument was not closed.
+An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag in a JSON
+string is text, in a text as long as no other tag of the call follows it. A line that begins like another argument of
+the tool is none: the argument was not closed.
 
 Format: the chat template of Qwen3-Coder. As in vLLM's `qwen3_coder`, one line break is taken off at each side.
 """
@@ -49,7 +49,8 @@ class QwenCoder(TaggedFormat):
         while not text.startswith(FUNCTION_END, place := skip_space(text, place)):
             place = expect(text, place, PARAMETER, f"the call holds something else than {PARAMETER}…> tags")
             key, place = _name(text, place)
-            end = end_of_value(text, place, PARAMETER_END, (PARAMETER, FUNCTION_END))
+            behind = self._types.behind_json(name, key, text, place)
+            end = end_of_value(text, behind, PARAMETER_END, (PARAMETER, FUNCTION_END))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             value = text[place:end].removeprefix("\n")

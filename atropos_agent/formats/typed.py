@@ -63,6 +63,17 @@ class ArgumentTypes:
             return text
         raise ValueError(f"the argument {key!r} must be {' or '.join(sorted(allowed))}")
 
+    def behind_json(self, tool: str, key: str, text: str, start: int) -> int:
+        """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
+
+        It is `start` where the argument may be text, and where no JSON stands."""
+        if "string" in self._allowed.get((tool, key), _ANY):
+            return start
+        try:
+            return read_json(text, start)[1]
+        except ValueError:
+            return start
+
     def text(self, tool: str, key: str, value: Any) -> str:
         """Return an argument as text that `value` reads back. Raises ValueError where there is none."""
         text = value if isinstance(value, str) else written_json(value)

@@ -20,6 +20,12 @@ DALLAS = {"city": "Dallas", "state": "TX"}
         ("glm", glm("get_current_weather", **DALLAS), [DALLAS], ""),
         ("glm", f"I look. {glm('get_current_weather', **DALLAS)}", [DALLAS], "I look."),
         ("glm", "<tool_call>now\n</tool_call>", [{}], ""),
+        (
+            "glm",
+            glm("calculate_area", dimensions='{"a": "</arg_value></tool_call>"}', precision=1),
+            [{"dimensions": {"a": "</arg_value></tool_call>"}, "precision": 1}],
+            "",
+        ),
         ("glm", glm("now", zone="2", place="Oslo"), [{"zone": 2, "place": "Oslo"}], ""),
         (
             "glm",

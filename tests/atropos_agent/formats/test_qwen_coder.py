@@ -37,6 +37,12 @@ SQUARE = {"shape": "square", "dimensions": {"width": 10, "height": [1, 2]}, "pre
             [{"exact": True, "factor": 1.5, "label": None}],
             "",
         ),
+        (
+            "qwen_coder",
+            xml("calculate_area", dimensions='{"a": "</parameter></function></tool_call>"}', precision=1),
+            [{"dimensions": {"a": "</parameter></function></tool_call>"}, "precision": 1}],
+            "",
+        ),
         ("qwen_coder", xml("get_current_weather", city="x\n<parameter=y>"), [{"city": "x\n<parameter=y>"}], ""),
         ("qwen_coder", xml("get_current_weather", city="\nTwo\nlines\n"), [{"city": "\nTwo\nlines\n"}], ""),
     ],
