@@ -1,9 +1,10 @@
 """The format of GLM 4.5 and later: a tag for each argument's name and one for its value.
 
-Text stands bare, everything else as JSON; the tool's schema says which it is. A literal closing tag inside a value is
-text, as long as no other tag of the call follows it.
+Text stands bare, everything else as JSON; the tool's schema says which it is. A literal closing tag in a JSON string is
+text, in a text as long as no other tag of the call follows it.
 
-Format: the chat templates of GLM-4.5 and GLM-4.7, of which the second leaves the line breaks out.
+Format: the chat templates of GLM-4.5 and GLM-4.7, of which the second leaves the line breaks out. As in vLLM's and
+SGLang's parsers, what the schema says nothing about is JSON where it can be.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Glm(TaggedFormat):
     shape = f"{CALL}<tool name>\n{KEY}<argument>{KEY_END}\n{VALUE}<value>{VALUE_END}\n{CALL_END}"
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
-        self._types = ArgumentTypes(schemas)
+        self._types = ArgumentTypes(schemas, prefer_json=True)
 
     def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> Glm:
         return Glm(schemas)
@@ -46,11 +47,11 @@ class Glm(TaggedFormat):
         while not text.startswith(CALL_END, place := skip_space(text, place)):
             place = expect(text, place, KEY, f"the call holds something else than {KEY} and {VALUE} tags, or no end")
             end = text.find(KEY_END, place)
-            key = text[place:end] if end >= 0 else ""
+            key = text[place:end].strip() if end >= 0 else ""
             if not key or "<" in key:
                 raise ValueError(f"an argument's name is empty, or not closed with {KEY_END}")
             place = expect(text, end + len(KEY_END), VALUE, f"no {VALUE} stands behind the argument {key!r}")
-            end = end_of_value(text, place, VALUE_END, (KEY, CALL_END))
+            end = end_of_value(text, self._types.behind_json(name, key, text, place), VALUE_END, (KEY, CALL_END))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             arguments[key] = self._types.value(name, key, text[place:end])

@@ -1,13 +1,15 @@
 """The XML format of Qwen3-Coder and Qwen3.5: `<function=…>` with a tag for each argument.
 
-An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag inside an
-argument is text, as long as no other tag of the call follows it.
+An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag in a JSON
+string is text, in a text as long as no other tag of the call follows it. A line that begins like another argument of
+the tool is none: the argument was not closed.
 
 Format: the chat template of Qwen3-Coder. As in vLLM's `qwen3_coder`, one line break is taken off at each side.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,6 +21,9 @@ from tools.base import ToolCall
 CALL, CALL_END = "<tool_call>", "</tool_call>"
 FUNCTION, FUNCTION_END = "<function=", "</function>"
 PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
+
+_OPENED = re.compile(rf"^{PARAMETER}([^<>\n]+)>", re.MULTILINE)
+"""Where a line of a value begins like an argument."""
 
 
 class QwenCoder(TaggedFormat):
@@ -44,10 +49,13 @@ class QwenCoder(TaggedFormat):
         while not text.startswith(FUNCTION_END, place := skip_space(text, place)):
             place = expect(text, place, PARAMETER, f"the call holds something else than {PARAMETER}…> tags")
             key, place = _name(text, place)
-            end = end_of_value(text, place, PARAMETER_END, (PARAMETER, FUNCTION_END))
+            behind = self._types.behind_json(name, key, text, place)
+            end = end_of_value(text, behind, PARAMETER_END, (PARAMETER, FUNCTION_END))
             if key in arguments:
                 raise ValueError(f"the argument {key!r} is there twice")
             value = text[place:end].removeprefix("\n")
+            if not self._types.keys(name).isdisjoint(_OPENED.findall(value)):
+                raise ValueError(f"the argument {key!r} is not closed before the next one")
             arguments[key] = self._types.value(name, key, value.removesuffix("\n"))
             place = end + len(PARAMETER_END)
         end = expect(text, place + len(FUNCTION_END), CALL_END, "the call is not closed right after its function")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -174,8 +175,8 @@ def expect(text: str, place: int, tag: str, problem: str) -> int:
 def read_json(text: str, start: int) -> tuple[Any, int]:
     """Read the JSON value at `start`, before which white space may stand; return it and the place behind it.
 
-    It stops where the value ends, so a closing tag inside a string is no problem. Keys twice in one object, NaN and
-    infinity are refused. Raises ValueError, which says what is wrong."""
+    It stops where the value ends, so a closing tag inside a string is no problem. Keys twice in one object, NaN,
+    infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
         return _DECODER.raw_decode(text, start)
@@ -230,4 +231,10 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"the call's JSON has {name}, which is not valid JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+def _finite(digits: str) -> float:
+    if math.isinf(value := float(digits)):
+        raise ValueError("the call's JSON has a number that is too large")
+    return value
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)

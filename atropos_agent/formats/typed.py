@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from atropos_agent.formats.base import ToolFormat
@@ -10,27 +10,46 @@ from atropos_agent.formats.reading import read_json, skip_space, written_json
 from tools.base import ToolCall
 
 _ANY = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+_TEXT = frozenset({"string"})
+_NONE: frozenset[str] = frozenset()
+_DEPTH = 8
+"""How deep schemas are looked into: they may hold themselves."""
 _WORDS = {"True": True, "False": False, "None": None}
 """Python's words, which the models' own templates write for JSON's."""
 
 
 class ArgumentTypes:
-    """Of the arguments of tools given by schemas in OpenAI's function format. Arguments of no known tool are text."""
+    """Of the arguments of tools given by schemas in OpenAI's function format.
 
-    def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
+    prefer_json: an argument of which no schema says anything is JSON where it can be, else it is text; where one may
+        be text and something else, a JSON string stands for what is in its quotes, else for itself.
+    """
+
+    def __init__(self, schemas: Sequence[Mapping[str, Any]] = (), *, prefer_json: bool = False) -> None:
+        self._prefer_json = prefer_json
         self._allowed: dict[tuple[str, str], frozenset[str]] = {}
+        self._texts: dict[tuple[str, str], set[str]] = {}
         for schema in schemas:
             function = schema.get("function", schema)
             parameters = function.get("parameters") or {}
-            for key, wanted in (parameters.get("properties") or {}).items():
-                self._allowed[function.get("name", ""), key] = _allowed(wanted, parameters, 0)
+            for key, wanted in _properties(parameters, parameters, 0):
+                place = function.get("name", ""), key
+                self._allowed[place] = self._allowed.get(place, _NONE) | _allowed(wanted, parameters, 0)
+                self._texts.setdefault(place, set()).update(one for one in _values(wanted) if isinstance(one, str))
+
+    def keys(self, tool: str) -> set[str]:
+        """Return the names of a tool's arguments."""
+        return {key for name, key in self._allowed if name == tool}
 
     def value(self, tool: str, key: str, text: str) -> Any:
         """Return the argument that a text stands for: text where it may be nothing else, else JSON.
 
-        Where an argument may be text and something else, JSON of the other type is no text. Raises ValueError."""
-        allowed = self._allowed.get((tool, key), frozenset({"string"}))
-        if allowed == {"string"}:
+        Where an argument may be text and something else, JSON of the other type is no text, unless the schema lists
+        the text itself. Raises ValueError."""
+        allowed = self._allowed.get((tool, key), _ANY)
+        if allowed == _ANY and not self._prefer_json:
+            allowed = _TEXT
+        if allowed == _TEXT or text in self._texts.get((tool, key), ()):
             return text
         try:
             value = _json(text.strip())
@@ -38,11 +57,22 @@ class ArgumentTypes:
             if "string" in allowed:
                 return text
             raise ValueError(f"the argument {key!r} is not {' or '.join(sorted(allowed))}, written as JSON") from None
-        if _type_of(value) & allowed - {"string"}:
+        if _type_of(value) & (allowed if self._prefer_json else allowed - _TEXT):
             return value
         if "string" in allowed:
             return text
         raise ValueError(f"the argument {key!r} must be {' or '.join(sorted(allowed))}")
+
+    def behind_json(self, tool: str, key: str, text: str, start: int) -> int:
+        """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
+
+        It is `start` where the argument may be text, and where no JSON stands."""
+        if "string" in self._allowed.get((tool, key), _ANY):
+            return start
+        try:
+            return read_json(text, start)[1]
+        except ValueError:
+            return start
 
     def text(self, tool: str, key: str, value: Any) -> str:
         """Return an argument as text that `value` reads back. Raises ValueError where there is none."""
@@ -97,21 +127,50 @@ _TYPES: tuple[tuple[type, frozenset[str]], ...] = (
 
 
 def _type_of(value: Any) -> frozenset[str]:
+    if isinstance(value, float) and value.is_integer():
+        return frozenset({"integer", "number"})
     return next((names for kind, names in _TYPES if isinstance(value, kind)), frozenset({"null"}))
+
+
+def _properties(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that parameters name, in all of their alternatives, each with its schema."""
+    if isinstance(schema, Mapping) and depth <= _DEPTH:
+        yield from (schema.get("properties") or {}).items()
+        branches = [one for word in ("anyOf", "oneOf", "allOf") for one in schema.get(word) or ()]
+        for branch in [*_named(schema, root), *branches]:
+            yield from _properties(branch, root, depth + 1)
 
 
 def _allowed(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str]:
     """Return the JSON types that a schema lets a value have. root: holds `$defs`."""
-    if not isinstance(schema, Mapping) or depth > 20:
+    if not isinstance(schema, Mapping) or depth > _DEPTH:
         return _ANY
-    if "const" in schema or "enum" in schema:
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        return frozenset().union(*map(_type_of, values))
-    others = schema.get("anyOf") or schema.get("oneOf") or schema.get("allOf")
-    if isinstance(reference := schema.get("$ref"), str):
-        others = [(root.get("$defs") or {}).get(reference.rpartition("/")[2])]
-    if others:
-        return frozenset().union(*(_allowed(one, root, depth + 1) for one in others))
-    named = schema.get("type")
-    names = {named} if isinstance(named, str) else set(named or _ANY)
-    return frozenset(names | {"integer"} if "number" in names else names)
+    allowed = _ANY
+    implied = "object" if "properties" in schema else "array" if "items" in schema else None
+    if named := schema.get("type") or implied:
+        names = {named} if isinstance(named, str) else set(named)
+        allowed = frozenset(names | {"integer"} if "number" in names else names)
+    if values := _values(schema):
+        allowed &= _NONE.union(*map(_type_of, values))
+    for word in ("anyOf", "oneOf"):
+        if others := schema.get(word):
+            allowed &= _NONE.union(*(_allowed(one, root, depth + 1) for one in others))
+    for one in [*_named(schema, root), *(schema.get("allOf") or ())]:
+        allowed &= _allowed(one, root, depth + 1)
+    return allowed or _ANY
+
+
+def _values(schema: Any) -> Sequence[Any]:
+    """Return the values that a schema lists; none where it lists none."""
+    if not isinstance(schema, Mapping):
+        return ()
+    return [schema["const"]] if "const" in schema else schema.get("enum") or ()
+
+
+def _named(schema: Mapping[str, Any], root: Any) -> Sequence[Any]:
+    """Return what a schema's reference, such as `#/$defs/Name`, leads to; nothing where it has none."""
+    if not isinstance(reference := schema.get("$ref"), str):
+        return ()
+    for part in reference.split("/")[1:]:
+        root = root.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    return (root,)

@@ -22,6 +22,13 @@ DALLAS = {"city": "Dallas", "state": "TX"}
         ("glm", "<tool_call>now\n</tool_call>", [{}], ""),
         (
             "glm",
+            glm("calculate_area", dimensions='{"a": "</arg_value></tool_call>"}', precision=1),
+            [{"dimensions": {"a": "</arg_value></tool_call>"}, "precision": 1}],
+            "",
+        ),
+        ("glm", glm("now", zone="2", place="Oslo"), [{"zone": 2, "place": "Oslo"}], ""),
+        (
+            "glm",
             "<tool_call>get_current_weather<arg_key>city</arg_key><arg_value>x</arg_value></tool_call>",
             [{"city": "x"}],
             "",

@@ -37,6 +37,13 @@ SQUARE = {"shape": "square", "dimensions": {"width": 10, "height": [1, 2]}, "pre
             [{"exact": True, "factor": 1.5, "label": None}],
             "",
         ),
+        (
+            "qwen_coder",
+            xml("calculate_area", dimensions='{"a": "</parameter></function></tool_call>"}', precision=1),
+            [{"dimensions": {"a": "</parameter></function></tool_call>"}, "precision": 1}],
+            "",
+        ),
+        ("qwen_coder", xml("get_current_weather", city="x\n<parameter=y>"), [{"city": "x\n<parameter=y>"}], ""),
         ("qwen_coder", xml("get_current_weather", city="\nTwo\nlines\n"), [{"city": "\nTwo\nlines\n"}], ""),
     ],
 )
@@ -49,6 +56,7 @@ def test_a_well_formed_reply_is_read(name, text, arguments, content):
     [
         ("qwen_coder", "<function=f>\n<parameter=x>\n1\n</parameter>\n</function></tool_call>", "without its start"),
         ("qwen_coder", "<tool_call>\n<function=f>\n<parameter=x>\n1\n</function>\n</tool_call>", "not closed"),
+        ("qwen_coder", xml("calculate_area", shape="x\n<parameter=factor>\n1"), "'shape' is not closed"),
         ("qwen_coder", xml("calculate_area", precision="two"), "'precision' is not integer"),
         ("qwen_coder", xml("calculate_area", exact="maybe"), "'exact' is not boolean"),
         ("qwen_coder", xml("calculate_area", dimensions="{'a': 1}"), "'dimensions' is not object"),

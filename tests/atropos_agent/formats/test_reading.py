@@ -27,7 +27,7 @@ def test_a_reply_is_orderly_where_a_template_could_have_written_it(text, orderly
 
 def test_json_ends_where_its_value_ends_and_is_strict():
     assert read_json(' {"a": "}"} rest', 0) == ({"a": "}"}, 11)
-    for text in ('{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', "{'a': 1}", "", '{"a": "\n"}'):
+    for text in ('{"a": 1, "a": 2}', '{"a": NaN}', '{"a": Infinity}', '{"a": -1e999}', "{'a': 1}", "", '{"a": "\n"}'):
         with pytest.raises(ValueError, match="JSON"):
             read_json(text, 0)
     with pytest.raises(ValueError, match="must be a JSON object"):
