@@ -11,7 +11,10 @@ from sums import Sums
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.types import EngineError
 from envs import cli, starting
-from envs.options import UsageError
+from envs.config import AgentEnvConfig
+from envs.options import Options, UsageError
+from envs.types import BadTask
+from sandboxes.base import DaemonUnavailable
 
 
 @pytest.fixture
@@ -96,3 +99,28 @@ async def test_a_model_that_it_does_not_serve_is_told(make_env, monkeypatch, err
     monkeypatch.setattr(server, "connect", Starting(server, *errors))
     with pytest.raises((ModelNotServed, NotThisServer)):
         await starting.check_tokenizer(env)
+
+
+async def test_a_docker_daemon_that_is_not_there_at_the_start_is_waited_for_by_every_command(tmp_path):
+    looks = []
+
+    class Boxed(Sums):
+        @classmethod
+        async def preflight(cls, config):
+            looks.append(config)
+            if len(looks) < 2:
+                raise DaemonUnavailable("Connection refused. Start Docker.")
+
+    options = Options(env=AgentEnvConfig(run_dir=tmp_path))
+    await starting.check(Boxed, options)
+    assert len(looks) == 2
+
+
+async def test_beside_a_docker_daemon_that_is_not_there_what_is_wrong_is_told_at_once(tmp_path):
+    class Boxed(Sums):
+        @classmethod
+        async def preflight(cls, config):
+            raise ExceptionGroup("", [DaemonUnavailable("Start Docker."), BadTask("no task")])
+
+    with pytest.raises(UsageError, match=r"2 things are wrong:\n- Start Docker.\n- no task"):
+        await starting.check(Boxed, Options(env=AgentEnvConfig(run_dir=tmp_path)))

@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from embedded_engine import engine
 from lesson import FunctionLesson, corrupted, learn, risen
+from rich.console import Console
 from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.learn import _chosen, _config, _environment, _parser, _trainer, _write_tasks
+from envs.lab.learn import _chosen, _config, _environment, _evaluate, _parser, _trainer, _write_tasks
+from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
 
 pytestmark = [
@@ -92,6 +94,15 @@ def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:
     _write_tasks(PRESETS["smoke"], tmp_path / "tasks")
     written = {part: len(list((tmp_path / "tasks" / part).iterdir())) for part in ("train", "held-out")}
     assert written == dict(zip(("train", "held-out"), map(len, smoke.tasks()), strict=True))
+
+
+async def test_an_evaluation_in_which_nothing_could_be_judged_is_told_and_made_again(tmp_path: Path) -> None:
+    written = tmp_path / "eval-000002" / "eval-0.json"
+    written.parent.mkdir()
+    written.write_text('{"tasks": []}')
+    with pytest.raises(PartError, match=r"evaluate-2\.log says why. It is made again"):
+        await _evaluate(Parts(tmp_path), SMOKE, {}, Console(), tmp_path, 2)
+    assert not written.exists()
 
 
 @pytest.mark.long(100)

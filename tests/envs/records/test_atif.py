@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,18 @@ async def test_rollouts_written_at_once_are_all_read(tmp_path: Path) -> None:
         await asyncio.gather(*(writer.write(renamed(rollout(), f"r-{n}")) for n in range(20)))
         saved = list(read_rollouts(tmp_path / "run"))
     assert {item.id for item in saved} == {f"r-{n}" for n in range(20)}
+
+
+async def test_a_rollout_is_saved_while_no_other_file_can_be_opened(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    async with RolloutWriter(tmp_path) as writer, asyncio.timeout(20):
+        await writer.write(renamed(rollout(), "before"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+        try:
+            await writer.write(renamed(rollout(), "meanwhile"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [item.id for item in read_rollouts(tmp_path)] == ["before", "meanwhile"]
 
 
 async def test_a_torn_line_costs_itself_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

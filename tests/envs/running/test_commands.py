@@ -123,6 +123,25 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
     assert rooms[1:] == [0, rooms[0], 0, 0, None], "an answer that was wrong once ends nothing"
 
 
+async def test_rollouts_end_before_the_longest_row_that_a_trainer_takes_who_comes_back(make_env, run_api, engine):
+    engine.policy = lambda _: '<tool_call>{"name": "calculator", "arguments": {"expression": "1+1"}}</tool_call>'
+    env = make_env(
+        rollout_server_url=run_api.url, ensure_scores_are_not_same=False, max_steps=6, max_concurrent_rollouts=4
+    )
+    lengths, running = {}, asyncio.create_task(env.env_manager())
+    for most in (32768, 500):
+        run_api.stop()
+        run_api.start()
+        async with Consumer(run_api.url, batch_size=4, max_token_len=most, poll_s=0.05) as consumer:
+            async with asyncio.timeout(60):
+                async for batch in consumer.batches():
+                    lengths[most] = max(len(row) for group in batch.groups for row in group["tokens"])
+                    break
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert lengths[500] < 500 < lengths[32768]
+
+
 async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
     run_api.stop()
     env = make_env(rollout_server_url=run_api.url, ensure_scores_are_not_same=False)

@@ -6,14 +6,18 @@ import time
 
 import orjson
 import pytest
+from packets import PLACE, draw, packet
 from scripted_engine import ScriptedEngine
 from sums import metrics_of, right
 
 from atropos_agent.types import IGNORED, AgentResult, AgentStep, SequenceData, StopReason
+from envs.delivery.notes import KnownAPI
 from envs.records.atif import to_atif
 from envs.running.commands import process_groups
 from envs.running.database import open_database
+from envs.running.group import count_states, unfinished
 from envs.running.journal import Journal
+from envs.running.outbox import Outbox
 from envs.types import Reward, Rollout, Seat, Task, Verdict
 
 GROUPS, TOKENS, SIZE = 1_000_000, 10_000, 400 * 10**9
@@ -63,6 +67,34 @@ def a_long_history(directory):
         file.seek(0, 2)
         file.write(b"\n")
     return len(line)
+
+
+async def steps_of(journal, work):
+    """How many instructions SQLite executes for what `work` does."""
+    steps = []
+    await journal.read(lambda db: db.set_progress_handler(lambda: steps.append(1), 1))
+    await work()
+    await journal.read(lambda db: db.set_progress_handler(None, 1))
+    return len(steps)
+
+
+async def test_a_group_costs_the_journal_the_same_whatever_was_before_it(tmp_path):
+    async with Journal(tmp_path) as journal:
+
+        async def one_group():
+            outbox, group = Outbox(journal), await draw(journal)
+            await group.add(0, Rollout("r", group.task, None, Verdict(1.0, ""), Reward(1.0)), PLACE)
+            assert len(await unfinished(journal)) == 1
+            await outbox.add(group, [packet(group.number)], [])
+            await outbox.confirm(await outbox.next_ready())
+            await outbox.handed_on({-1: 0}, formed=1, api=KnownAPI(0, 1, 0, 4))
+            assert (await count_states(journal))["delivered"] == group.number + 1
+
+        await one_group()
+        before = await steps_of(journal, one_group)
+        for _ in range(100):
+            await one_group()
+        assert await steps_of(journal, one_group) < before + 100
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from proxy import Proxy
 from scripted_engine import ScriptedEngine
 from sums import fill, metrics_of, right
 
@@ -104,6 +105,23 @@ async def test_a_collection_need_not_walk_through_what_is_loaded(make_env):
     async with open_run(env):
         assert gc.get_freeze_count() > 100_000
     assert gc.get_freeze_count() == 0
+
+
+@pytest.mark.parametrize("page", ["hang", "drip", b"vllm:num_requests_running ", 500])
+async def test_no_page_of_metrics_ends_or_stops_what_follows_the_load(engine, make_env, monkeypatch, page):
+    monkeypatch.setattr(run_module, "LOAD_S", 0.1)
+    monkeypatch.setattr(ConcurrencyLimiter, "look_s", 0.05)
+    async with Proxy(engine.url) as proxy:
+        proxy.only, proxy.always = b"/metrics", page
+        env = make_env()
+        for server in env.servers:
+            server.url = proxy.url
+        async with open_run(env) as run, asyncio.timeout(20):
+            following = asyncio.create_task(run.follow_load())
+            while proxy.requests < 3:
+                assert not following.done()
+                await asyncio.sleep(0.01)
+            following.cancel()
 
 
 async def test_an_evaluation_follows_the_load_too(make_env, monkeypatch):

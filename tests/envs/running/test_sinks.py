@@ -7,6 +7,7 @@ from scripted_engine import ScriptedEngine
 from sums import right
 
 from envs.delivery.packing import RowPacker
+from envs.running import sinks
 from envs.running.commands import CountPace
 from envs.running.group import count_states
 from envs.running.outbox import Outbox
@@ -48,7 +49,7 @@ async def test_a_group_that_was_written_before_the_end_is_not_written_again(engi
     assert len(lines) == 6
 
 
-async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, make_env, monkeypatch):
+async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, make_env, caplog):
     env = make_env(group_size=2)
     path = env.run_dir / "groups.jsonl"
     async with open_run(env) as run:
@@ -59,6 +60,21 @@ async def test_the_file_of_groups_is_read_from_where_nothing_is_decided(engine, 
             lambda db: db.execute("SELECT value FROM run WHERE key LIKE 'written:%'").fetchone()
         )
     assert int(since[0]) == path.stat().st_size - len(last)
+    with path.open("r+b") as written:
+        written.write(b"?")
+    async with open_run(env) as run:
+        await open_group_file(run, path)
+    assert "torn" not in caplog.text, "what stands before that is not looked at"
+
+
+async def test_of_a_file_of_groups_without_such_a_note_the_end_is_read(engine, make_env, monkeypatch, caplog):
+    monkeypatch.setattr(sinks, "TAIL", 10)
+    env = make_env(group_size=2)
+    path = env.run_dir / "groups.jsonl"
+    async with open_run(env) as run:
+        path.write_bytes(b"?" * 1000 + b"\n" + b"?" * 5 + b"\n")
+        await open_group_file(run, path)
+    assert [record.args[0] for record in caplog.records if "torn" in record.message] == [997, 1001]
 
 
 async def test_groups_with_equal_rewards_are_made_anew_twice_where_that_is_wanted(engine, make_env):
