@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.lab.children import start_child
+from envs.lab.children import STOP_S, start_child
 from sandboxes.owner import process_start
 
 GRANDCHILDREN = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {inner!r}]); time.sleep(600)"
@@ -71,6 +71,21 @@ def test_when_their_parent_dies_programs_and_what_they_started_end(
         time.sleep(0.3)
     parent.wait(60)
     assert left(pids, 60 if deaf else 10) == []
+
+
+def test_the_second_signal_ends_a_process_whose_programs_do_not_heed_the_first(tmp_path: Path) -> None:
+    program = IGNORES_SIGTERM + WRITES_ITS_PID.format(path=str(tmp_path / "pids"))
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path), program], start_new_session=True)
+    pids = pids_in(tmp_path / "pids", 3)
+    parent.send_signal(signal.SIGTERM)
+    with pytest.raises(subprocess.TimeoutExpired):
+        parent.wait(1)
+    parent.send_signal(signal.SIGTERM)
+    try:
+        assert parent.wait(STOP_S / 2) == 130
+    finally:
+        for pid in pids:
+            os.killpg(pid, signal.SIGKILL)
 
 
 async def test_a_program_that_is_stopped_takes_with_it_what_it_started(tmp_path: Path) -> None:

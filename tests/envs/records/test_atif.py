@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import atif as published
 import orjson
 import pytest
+from descriptors import used_up
 from hypothesis import given
 from hypothesis import strategies as st
 from samples import renamed, rollout, row, task
@@ -194,14 +194,10 @@ async def test_rollouts_written_at_once_are_all_read(tmp_path: Path) -> None:
 
 
 async def test_a_rollout_is_saved_while_no_other_file_can_be_opened(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     async with RolloutWriter(tmp_path) as writer, asyncio.timeout(20):
         await writer.write(renamed(rollout(), "before"))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
-        try:
+        with used_up():
             await writer.write(renamed(rollout(), "meanwhile"))
-        finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert [item.id for item in read_rollouts(tmp_path)] == ["before", "meanwhile"]
 
 

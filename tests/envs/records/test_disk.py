@@ -5,6 +5,7 @@ import errno
 import threading
 
 import pytest
+from descriptors import used_up
 
 from envs.records import disk
 from envs.records.disk import append_line, close_line, no_space, replace_file, until_room
@@ -73,6 +74,17 @@ async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
 
     assert await asyncio.wait_for(until_room(tmp_path, work), 10) == "written"
     assert caplog.text.count("waiting until there is room") == 2
+
+
+async def test_writing_waits_while_no_file_can_be_opened(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "PAUSE_S", 0.01)
+    path = tmp_path / "lines"
+    with used_up():
+        writing = asyncio.create_task(until_room(path, lambda: append_line(path, b"one")))
+        await asyncio.sleep(0.2)
+        assert not writing.done()
+    await asyncio.wait_for(writing, 10)
+    assert path.read_bytes() == b"one\n"
 
 
 async def test_nothing_is_waited_for_when_the_run_stops(tmp_path):

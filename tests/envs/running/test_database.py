@@ -4,10 +4,11 @@ import random
 import sqlite3
 
 import pytest
+from descriptors import used_up
 from packets import PLACE, draw, fill_outbox
 
 from envs.running import database
-from envs.running.database import RunDirectoryError
+from envs.running.database import RunDirectoryError, open_database
 from envs.running.group import count_states, fates, unfinished
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
@@ -82,6 +83,16 @@ async def test_a_damaged_file_costs_what_can_not_be_read_of_it(tmp_path, seed):
     assert counts["delivered"] == sent
     assert set(counts) <= {"delivered", "corrupt"}
     assert number == counts.total() <= 40, "every group that is known of is accounted for"
+
+
+async def test_a_file_that_can_not_be_opened_now_is_not_taken_for_damaged(tmp_path):
+    async with Journal(tmp_path) as journal:
+        await fill_outbox(journal, range(3))
+    with used_up(), pytest.raises(RunDirectoryError, match=r"can't be opened now .*start again"):
+        open_database(journal.path)
+    async with Journal(tmp_path) as journal:
+        assert await count_states(journal) == {"outbox": 3}
+    assert not list(tmp_path.glob("*damaged*"))
 
 
 async def test_of_a_large_file_what_is_worked_on_is_checked_and_the_rest_when_damage_is_met(tmp_path, monkeypatch):

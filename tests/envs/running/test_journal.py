@@ -1,6 +1,7 @@
 """The journal: what is on disk survives kills, damage and a full disk."""
 
 import asyncio
+import contextlib
 import sqlite3
 import textwrap
 
@@ -49,6 +50,20 @@ async def test_a_run_that_is_asked_to_stop_does_not_wait_for_a_full_disk(tmp_pat
         journal.add_turn(group.number, 0, b"z" * 100_000)
     async with Journal(tmp_path) as journal:
         assert await count_states(journal) == {"outbox": 3, "working": 1}, "the group is gone on with"
+
+
+async def test_a_file_that_another_program_holds_is_waited_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(Journal, "full_pause_s", 0.05)
+    async with Journal(tmp_path) as journal:
+        journal._db.execute("PRAGMA busy_timeout = 10")
+        with contextlib.closing(sqlite3.connect(journal.path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            drawing = asyncio.create_task(draw(journal))
+            await asyncio.sleep(0.3)
+            assert not drawing.done()
+            assert "locked; everything waits" in caplog.text
+            other.execute("ROLLBACK")
+        assert (await drawing).number == 0
 
 
 async def test_a_directory_is_worked_in_by_one_process(tmp_path):

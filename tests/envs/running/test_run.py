@@ -62,6 +62,18 @@ async def test_the_metrics_are_written_though_no_group_ends(engine, make_env, mo
     assert (found.failures["sandbox"], found.states) == (1, {"working": 1})
 
 
+@pytest.mark.parametrize("found", [b"{", b"null", b'{"rollouts": "x"}'])
+async def test_metrics_that_can_not_be_read_are_begun_anew_with_the_groups_that_there_are(engine, make_env, found):
+    env = make_env(group_size=2)
+    async with open_run(env) as run:
+        sink = FileSink(run, await open_group_file(run, env.run_dir / "groups.jsonl"))
+        await run.work(await run.next_group(), CountPace(run, 1), sink)
+    (env.run_dir / "metrics.json").write_bytes(found)
+    async with open_run(env) as run:
+        assert (run.metrics.groups, run.metrics.rollouts) == (1, 0)
+    assert metrics_of(env).states == {"saved": 1}
+
+
 async def test_on_a_full_disk_the_metrics_and_the_page_are_left_out_and_the_run_ends(
     engine, make_env, monkeypatch, caplog
 ):
