@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -84,8 +85,9 @@ def test_the_second_signal_ends_a_process_whose_programs_do_not_heed_the_first(t
     try:
         assert parent.wait(STOP_S / 2) == 130
     finally:
-        for pid in pids:
-            os.killpg(pid, signal.SIGKILL)
+        for pid in living(pids):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
 
 
 async def test_a_program_that_is_stopped_takes_with_it_what_it_started(tmp_path: Path) -> None:
