@@ -104,8 +104,9 @@ class WorkerProcess:
         root, redactor = logging.getLogger(), Redactor.of(os.environ, (engine.api_key for engine in engines))
         telling = Telling(self._outbound, redactor)
         root.addHandler(telling)
-        root.setLevel(opening.log_level)
         stack.callback(root.removeHandler, telling)
+        stack.callback(root.setLevel, root.level)
+        root.setLevel(opening.log_level)
         if opening.version != PACKAGE_VERSION:
             what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
             raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)

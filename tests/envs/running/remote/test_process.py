@@ -1,6 +1,8 @@
 """A worker process does what the driver says, once."""
 
 import asyncio
+import logging
+from dataclasses import replace
 
 import pytest
 from scripted_engine import ScriptedEngine
@@ -94,3 +96,11 @@ async def test_what_is_in_the_way_of_the_environment_is_told(make_env):
     trouble = await process.open(await opening_of(make_env(Broken)))
     assert (trouble.kind, trouble.message) == (Failure.SANDBOX, "SandboxDied: no Docker daemon")
     await process.close()
+
+
+async def test_what_the_driver_wants_logged_ends_with_the_worker(make_env):
+    process, before = WorkerProcess(), logging.getLogger().level
+    assert await process.open(replace(await opening_of(make_env(Sums)), log_level=logging.CRITICAL)) is None
+    assert logging.getLogger().level == logging.CRITICAL
+    await process.close()
+    assert logging.getLogger().level == before
