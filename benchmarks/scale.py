@@ -46,7 +46,7 @@ from envs.base import AgentEnv
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
 from envs.running.commands import CountPace
-from envs.running.run import open_run
+from envs.running.run import cancel, open_run
 from envs.running.sinks import FileSink, open_group_file
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import SandboxSpec
@@ -208,13 +208,16 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
     env.sandbox, env.image, env.together = options.sandbox, options.image, 1 if options.ramp else rollouts
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
+        following = []
         if options.ramp:
+            following.append(asyncio.create_task(run.follow_load()))
             watching = asyncio.create_task(reached(env, rollouts))
         else:
             run.rollouts.limiter.climb.limit = rollouts
         file = await open_group_file(run, folder / f"groups-{rollouts}.jsonl")
         with parts.counting():
-            await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), [])
+            await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), following)
+        await cancel(following)
         turns = run.metrics.rollouts * options.turns
         if options.ramp:
             print(f"{rollouts}: nine tenths of them were alive after {await watching:.0f} s", file=sys.stderr)
