@@ -73,7 +73,7 @@ def _nobody_notices(box: Box) -> bool:
     device = os.fstat(box.root).st_dev
     first = box.container.first
     shared = {name for name in _streams(first).values() if name.startswith("pipe:")}
-    uids = {pid: _owner(pid) for pid in box.cgroup.processes() if _stat(pid)[0] != "Z"}
+    uids = {pid: _owner(pid) for pid in box.cgroup.processes() if _lives(pid)}
     ours = {pid for pid, uid in uids.items() if uid == _OWN_UID}
     return first in ours and all(
         int(_stat(pid)[1]) in ours and _is_shell(pid, shared) and not _holds(pid, device) for pid in uids.keys() - ours
@@ -100,6 +100,12 @@ def _holds(pid: int, device: int) -> bool:
             return True
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
     return any(line.split(" ", 2)[1][1::2] == "ws" for line in maps.splitlines())
+
+
+def _lives(pid: int) -> bool:
+    """Return whether a process has threads that run; its first one may have ended before the others."""
+    fields = _stat(pid)
+    return fields[0] != "Z" or int(fields[17]) > 1
 
 
 def _owner(pid: int) -> int:

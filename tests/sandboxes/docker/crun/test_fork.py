@@ -52,6 +52,25 @@ async def test_where_a_process_would_notice_the_files_are_copied(crun_box, left_
         assert (await shell.run("jobs -p | wc -l")).output == "1\n"
 
 
+HEADLESS = """
+import ctypes, itertools, threading, time
+def beat():
+    for number in itertools.count():
+        open("beat", "w").write(str(number))
+        time.sleep(0.2)
+threading.Thread(target=beat).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+async def test_a_process_whose_first_thread_has_ended_would_notice_too(crun_box):
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -s beat; do sleep 0.1; done', HEADLESS], timeout=10)
+    async with crun_box.fork(1):
+        await crun_box.exec("cp beat before")
+        goes_on = await crun_box.exec("while cmp -s beat before; do sleep 0.1; done", timeout=20)
+        assert goes_on.ok, "it writes where it did"
+
+
 async def test_nothing_inside_can_write_to_what_is_frozen(crun_box):
     """What a shell does by itself before its next command, it still does in the directory that it was in."""
     shell = await crun_box.session()
