@@ -50,10 +50,9 @@ def _without_copy(box: Box) -> Stack | None:
     moves until then. In the stage's thread."""
     if not _has_content(box.upper):
         return box.stack
-    box.cgroup.freeze()
     still = False
     try:
-        if not box.bound and _nobody_notices(box) and _writes_end(box):
+        if box.cgroup.freeze() and not box.bound and _nobody_notices(box) and _writes_end(box):
             _put_new_root(box)
             return box.stack
         still = True

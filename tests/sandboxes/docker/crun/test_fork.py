@@ -71,6 +71,35 @@ async def test_a_process_whose_first_thread_has_ended_would_notice_too(crun_box)
         assert goes_on.ok, "it writes where it did"
 
 
+# A program that is to be exchanged for another one waits, in the kernel, for its threads to end; one is held.
+HELD = """
+import ctypes, os, threading, time
+read, write = os.pipe()
+if os.fork() == 0:
+    def say():
+        os.write(write, b"%d" % threading.get_native_id())
+        time.sleep(1000)
+    threading.Thread(target=say, daemon=True).start()
+    while not os.path.exists("held"):
+        time.sleep(0.01)
+    open("begun", "x")
+    os.execv("/bin/true", ["true"])
+SEIZE, AT_ITS_END = 0x4206, 0x40
+ctypes.CDLL(None).ptrace(SEIZE, int(os.read(read, 99)), None, AT_ITS_END)
+open("held", "x")
+time.sleep(1000)
+"""
+
+
+async def test_what_cannot_be_stopped_hinders_no_fork(crun_box):
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -e begun; do sleep 0.1; done', HELD], timeout=10)
+    await asyncio.sleep(0.1)
+    async with crun_box.fork(1) as (fork,):
+        assert (await fork.exec("ls")).output == "begun\nheld\n"
+        assert frozen(crun_box) == 0, "copied"
+    assert (await crun_box.exec("echo well")).output == "well\n"
+
+
 async def test_nothing_inside_can_write_to_what_is_frozen(crun_box):
     """What a shell does by itself before its next command, it still does in the directory that it was in."""
     shell = await crun_box.session()
