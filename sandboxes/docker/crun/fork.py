@@ -93,12 +93,16 @@ def _streams(pid: int) -> dict[str, str]:
 
 
 def _holds(pid: int, device: int) -> bool:
-    """Return whether a process has a file of a device open, or writes to one in its memory."""
+    """Return whether a process has a file of a device open, or may write to a file by its memory."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if fd.stat().st_dev == device:
             return True
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-    return any(line.split(" ", 2)[1][1::2] == "ws" for line in maps.splitlines())
+    if all(line.split(" ", 2)[1][3] == "p" for line in maps.splitlines()):
+        return False
+    # What may not be written to now may be made so, where the file was opened to be written to: "shared".
+    flags = Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(line.startswith("VmFlags:") and "sh" in line.split() for line in flags)
 
 
 def _lives(pid: int) -> bool:

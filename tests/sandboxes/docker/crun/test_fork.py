@@ -7,6 +7,7 @@ import pytest
 from small_archives import archive
 
 from sandboxes.base import SandboxDied, SandboxSpec
+from sandboxes.docker.crun import fork as forking
 
 pytestmark = pytest.mark.docker
 
@@ -98,6 +99,31 @@ async def test_what_cannot_be_stopped_hinders_no_fork(crun_box):
         assert (await fork.exec("ls")).output == "begun\nheld\n"
         assert frozen(crun_box) == 0, "copied"
     assert (await crun_box.exec("echo well")).output == "well\n"
+
+
+# It has the pipes that make one a session's shell, and a file in its memory that it may write to as soon as it asks.
+LIKE_A_SHELL = """
+import mmap, os, time
+memory = mmap.mmap(os.open("file", os.O_RDWR), 4096, prot=mmap.PROT_READ)
+os.closerange(3, 99)
+os.dup2(1, 3), os.dup2(1, 4)
+os.chdir("/")
+open("/dev/shm/mapped", "x").close()
+time.sleep(1000)
+"""
+
+
+async def test_memory_that_may_be_written_to_later_is_looked_for(crun_box, monkeypatch):
+    asked = []
+    monkeypatch.setattr(forking, "_writes_end", asked.append)
+    await crun_box.write_file("file", b"0" * 4096)
+    await crun_box.write_file("/tmp/like.py", LIKE_A_SHELL.encode())
+    shell = await crun_box.session()
+    running = asyncio.create_task(shell.run("exec python3 /tmp/like.py", timeout=600))
+    await crun_box.exec("until test -e /dev/shm/mapped; do sleep 0.1; done")
+    async with crun_box.fork(1):
+        assert not asked, "some kernels let it be made read-only under such memory"
+    running.cancel()
 
 
 async def test_nothing_inside_can_write_to_what_is_frozen(crun_box):
