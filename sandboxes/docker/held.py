@@ -7,6 +7,8 @@ more than a descriptor that lies in a socket.
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,10 @@ from pathlib import Path
 _LOOK_S = 60.0
 _MOST_OPEN = 20_000
 """Open files and mappings that are looked at, of all processes in a container."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_KCMP = {"x86_64": 312, "aarch64": 272}
+_FILES = 2
+"""kcmp(KCMP_FILES): whether two threads have one table of files. Where the kernel can't tell, each is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +92,30 @@ def _nameless(places: Places) -> tuple[list[int], bool]:
 
 def _open_files(first: int) -> Iterator[Path]:
     for process in descendants(first):
-        for folder in ("fd", "map_files"):
-            try:
-                yield from Path(f"/proc/{process}/{folder}").iterdir()
-            except OSError:
-                continue
+        for thread in _apart(process):
+            for folder in ("fd", "map_files"):
+                try:
+                    yield from Path(f"/proc/{thread}/{folder}").iterdir()
+                except OSError:
+                    continue
+
+
+def _apart(process: int) -> list[int]:
+    """Return the threads of a process that have files of their own: mostly its first. That one may have ended before
+    the others, or have given one a table of files for itself."""
+    try:
+        threads = sorted(int(task.name) for task in Path(f"/proc/{process}/task").iterdir())
+    except OSError:
+        return []  # it has ended
+    found: list[int] = []
+    for thread in threads:
+        if not any(_share_files(thread, other) for other in (*found[:1], *found[-1:])):
+            found.append(thread)
+    return found
+
+
+def _share_files(one: int, other: int) -> bool:
+    return _LIBC.syscall(_KCMP.get(os.uname().machine, -1), one, other, _FILES, 0, 0) == 0
 
 
 def descendants(first: int) -> Iterator[int]:

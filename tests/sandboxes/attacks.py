@@ -38,6 +38,23 @@ for pid in (1, os.getppid(), *map(int, filter(str.isdigit, os.listdir("/proc")))
         with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "w") as file:
             file.write("1000")
 """
+HEADLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=[1000]).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+LEASES = """
+import fcntl, signal, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+held = [open(f"leased-{number}", "x+") for number in range(2)]
+for file in held:
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        pass
+open("leased", "x")
+time.sleep(1000)
+"""
 
 # Of a session's shell and of fresh ones.
 IN_A_SESSION = {

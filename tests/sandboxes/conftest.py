@@ -21,8 +21,12 @@ KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("d
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
         engine, image = map(metafunc.config.getoption, ("--engine", "--image"))
-        own = pytest.param("runsc" if engine == "gvisor" else "docker", id=image or engine, marks=pytest.mark.docker)
-        metafunc.parametrize("kind", [own] if engine or image else KINDS, indirect=True)
+        kinds = KINDS
+        if engine:
+            kinds = [pytest.param("runsc" if engine == "gvisor" else "docker", id=engine, marks=pytest.mark.docker)]
+        elif image:
+            kinds = [pytest.param(by, id=f"{image}, {by}", marks=pytest.mark.docker) for by in ("docker", "crun")]
+        metafunc.parametrize("kind", kinds, indirect=True)
 
 
 @pytest.fixture

@@ -11,11 +11,12 @@ import random
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import IN_A_FRESH_SHELL, IN_A_SESSION
+from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
@@ -94,6 +95,26 @@ async def test_whatever_runs_inside_we_are_free_again_with_its_limit(kind, backe
         # The last, since there is no way back.
         await freely(box.exec("rm -f /dev/null; mkfifo /dev/null", timeout=LIMIT_S))
         assert (await freely(box.exec(["cat"], timeout=LIMIT_S))).raw == b"", "not our own stream"
+
+
+async def test_a_process_that_goes_on_without_its_first_thread_ends_with_the_limit(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("its processes are found in another way")
+    async with backend.open(spec) as box:
+        limit = 2.0
+        done = await box.exec(["python3", "-c", HEADLESS], timeout=limit)
+        assert done.timed_out and done.duration_s < limit + FREE_S
+        assert "python" not in (await box.exec("cat /proc/[0-9]*/comm")).output
+
+
+async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
+    """To open one from outside would take up to 45 s (fs.lease-break-time), with the next one again."""
+    if kind == "local":
+        pytest.skip("who is inside may read and write what we may")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
+        await freely(box.download("."))
+        await freely(box.exec("cat leased-*"))
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:

@@ -2,8 +2,8 @@
 
 By then process 1 has ended all others and has closed what leads to it (`executor/anew.c`). What of theirs outlives
 processes goes here: files, and all mounts that can be written to, by putting a new root under process 1; segments,
-queues and semaphores of System V's and POSIX's. What has no way to be removed (a connection that the kernel keeps for a
-minute) is looked for, and a sandbox that has it is not reset.
+queues and semaphores of System V's and POSIX's; addresses of connections. What has no way to be removed (a connection
+that the kernel keeps for a minute) is looked for, and a sandbox that has it is not reset.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def _start_over(box: Box) -> str | None:
     """Replace all that can be written to. Returns the limit at which the sandbox is even so. In the stage's thread."""
     tree = box.start_over()
     try:
-        with box.stage.visiting(box.container.first, "ipc"):
+        with box.stage.visiting(box.container.first, "ipc", "net"):
             _remove_shared()
+            kernel.forget_connections()
             _put_new_root(box, tree)
     except OSError:
         os.close(tree)

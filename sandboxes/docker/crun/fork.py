@@ -50,10 +50,9 @@ def _without_copy(box: Box) -> Stack | None:
     moves until then. In the stage's thread."""
     if not _has_content(box.upper):
         return box.stack
-    box.cgroup.freeze()
     still = False
     try:
-        if not box.bound and _nobody_notices(box) and _writes_end(box):
+        if box.cgroup.freeze() and not box.bound and _nobody_notices(box) and _writes_end(box):
             _put_new_root(box)
             return box.stack
         still = True
@@ -73,7 +72,7 @@ def _nobody_notices(box: Box) -> bool:
     device = os.fstat(box.root).st_dev
     first = box.container.first
     shared = {name for name in _streams(first).values() if name.startswith("pipe:")}
-    uids = {pid: _owner(pid) for pid in box.cgroup.processes() if _stat(pid)[0] != "Z"}
+    uids = {pid: _owner(pid) for pid in box.cgroup.processes() if _lives(pid)}
     ours = {pid for pid, uid in uids.items() if uid == _OWN_UID}
     return first in ours and all(
         int(_stat(pid)[1]) in ours and _is_shell(pid, shared) and not _holds(pid, device) for pid in uids.keys() - ours
@@ -94,12 +93,22 @@ def _streams(pid: int) -> dict[str, str]:
 
 
 def _holds(pid: int, device: int) -> bool:
-    """Return whether a process has a file of a device open, or writes to one in its memory."""
+    """Return whether a process has a file of a device open, or may write to a file by its memory."""
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         if fd.stat().st_dev == device:
             return True
     maps = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-    return any(line.split(" ", 2)[1][1::2] == "ws" for line in maps.splitlines())
+    if all(line.split(" ", 2)[1][3] == "p" for line in maps.splitlines()):
+        return False
+    # What may not be written to now may be made so, where the file was opened to be written to: "shared".
+    flags = Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(line.startswith("VmFlags:") and "sh" in line.split() for line in flags)
+
+
+def _lives(pid: int) -> bool:
+    """Return whether a process has threads that run; its first one may have ended before the others."""
+    fields = _stat(pid)
+    return fields[0] != "Z" or int(fields[17]) > 1
 
 
 def _owner(pid: int) -> int:

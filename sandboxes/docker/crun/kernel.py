@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
+import socket
+import struct
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437
@@ -11,15 +14,21 @@ _OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437
 _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _CLONE_TREE, _FROM_FD = 1, 4
 _IN_ROOT = 0x10
+_TRIES = 1000
 
-NEW_MOUNTS, NEW_IPC = 0x20000, 0x8000000
-"""CLONE_NEWNS, CLONE_NEWIPC; a thread that asks for the first has a root, a directory and mounts of its own."""
+NEW_MOUNTS, NEW_IPC, NEW_NET = 0x20000, 0x8000000, 0x40000000
+"""CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWNET; a thread that asks for the first has root, directory, mounts of its own."""
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, MOVE, RECURSIVE, SLAVE = (
     *(1, 2, 4, 8, 0x20, 0x1000),
     *(0x2000, 0x4000, 0x80000),
 )
 NO_ATIME, RELATIME, STRICT_ATIME = 0x400, 0x200000, 0x1000000
 _DETACH = 2
+
+_NETLINK_GENERIC, _REQUEST, _ACKNOWLEDGE, _ERROR = 16, 1, 4, 2
+_CONTROL, _GET_FAMILY, _FAMILY_ID, _FAMILY_NAME = 16, 3, 1, 2
+_METRICS, _FORGET = b"tcp_metrics\0", 2
+"""linux/netlink.h, linux/genetlink.h, linux/tcp_metrics.h."""
 
 
 def _checked(result: int, *what: str | bytes) -> int:
@@ -71,7 +80,10 @@ def open_in(root: int, path: str | bytes, flags: int, mode: int = 0) -> int:
     """Open a path as a process does whose root is the directory `root`: no link in it leads out, whoever changes it
     meanwhile."""
     how = _How(flags | os.O_CLOEXEC, mode, _IN_ROOT)
-    found = _LIBC.syscall(_OPENAT2, root, os.fsencode(path) or b".", ctypes.byref(how), ctypes.sizeof(how))
+    for _ in range(_TRIES):  # a `..` is refused where anybody on the machine renames something at the same moment
+        found = _LIBC.syscall(_OPENAT2, root, os.fsencode(path) or b".", ctypes.byref(how), ctypes.sizeof(how))
+        if found >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break
     return _checked(found, path)
 
 
@@ -80,3 +92,26 @@ def remove_shared(kind: str, number: int) -> None:
     remove = 0
     arguments = {"shm": (number, remove, None), "sem": (number, 0, remove), "msg": (number, remove, None)}
     _checked(getattr(_LIBC, f"{kind}ctl")(*arguments[kind]))
+
+
+def forget_connections() -> None:
+    """Remove what the kernel remembers of TCP's connections that are over, by their addresses, in the network that the
+    thread is in."""
+    name = struct.pack("=HH", 4 + len(_METRICS), _FAMILY_NAME) + _METRICS
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as netlink:
+        told = _ask(netlink, _CONTROL, _REQUEST, _GET_FAMILY, name)
+        while told and (size := struct.unpack_from("=H", told)[0]):
+            if struct.unpack_from("=H", told, 2)[0] == _FAMILY_ID:
+                _ask(netlink, struct.unpack_from("=H", told, 4)[0], _REQUEST | _ACKNOWLEDGE, _FORGET)
+                return
+            told = told[(size + 3) & ~3 :]
+
+
+def _ask(netlink: socket.socket, family: int, flags: int, command: int, attributes: bytes = b"") -> bytes:
+    """Return the attributes of the answer."""
+    netlink.send(struct.pack("=IHHIIBBH", 20 + len(attributes), family, flags, 0, 0, command, 1, 0) + attributes)
+    answer = netlink.recv(1 << 16)
+    kind, error = struct.unpack_from("=H", answer, 4)[0], struct.unpack_from("=i", answer, 16)[0]
+    if kind == _ERROR and error:
+        raise OSError(-error, os.strerror(-error), "netlink")
+    return answer[20:]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import errno
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ _OPTIONS = "index=off,redirect_dir=off,metacopy=off"
 """As the Docker daemon mounts: a layer is what lies in its folder, and nothing points elsewhere."""
 _PAGE = 4095
 """Bytes of options that a mount takes."""
+_LEVELS = 30
 
 
 @dataclass(eq=False, slots=True)
@@ -98,12 +100,30 @@ def copy_layer(source: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, however deep, as far as that can be."""
+    """Remove a tree, however deep, as far as that can be. Each level takes a descriptor: from some on `rm` does it."""
     try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        if not path.exists():
-            return
-        subprocess.run(["rm", "-rf", "--", str(path)], check=False, stdin=subprocess.DEVNULL, capture_output=True)
-    except (OSError, RecursionError):
-        subprocess.run(["rm", "-rf", "--", str(path)], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _remove(parent, path.name, _LEVELS)
+        finally:
+            os.close(parent)
+    except OSError:
+        if path.exists():
+            subprocess.run(["rm", "-rf", "--", str(path)], check=False, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def _remove(parent: int, name: str, levels: int) -> None:
+    if levels == 0:
+        raise OSError(errno.EMFILE, "too deep", name)
+    folder = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        with os.scandir(folder) as entries:
+            found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+        for one, is_folder in found:
+            if is_folder:
+                _remove(folder, one, levels - 1)
+            else:
+                os.unlink(one, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.rmdir(name, dir_fd=parent)

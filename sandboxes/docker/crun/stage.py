@@ -14,7 +14,7 @@ from sandboxes.docker.crun import kernel
 
 T = TypeVar("T")
 
-_KINDS = {"mnt": kernel.NEW_MOUNTS, "ipc": kernel.NEW_IPC}
+_KINDS = {"mnt": kernel.NEW_MOUNTS, "ipc": kernel.NEW_IPC, "net": kernel.NEW_NET}
 
 
 class Stage:

@@ -10,10 +10,13 @@
 
 struct process { pid_t pid, parent; int64_t started; char dead, ours; };
 
-/* `text` is what follows the name in /proc/PID/stat: " S PPID ..." */
+/* `text` is what follows the name in /proc/PID/stat: " S PPID ...". One whose first thread has ended is "Z" as well. */
 static struct process parse(pid_t pid, const char *text) {
   struct process p = {pid, atoi(text + 3), 0, text[1] == 'Z' || text[1] == 'X', 0};
-  for (int i = 0; i < 19 && text; i++) text = strchr(text + 1, ' ');
+  for (int i = 0; i < 19 && text; i++) {
+    if (i == 17 && atoi(text) > 1) p.dead = 0; /* its threads */
+    text = strchr(text + 1, ' ');
+  }
   if (text) p.started = atoll(text + 1);
   return p;
 }

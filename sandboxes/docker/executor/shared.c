@@ -1,10 +1,11 @@
-/* What commands could take from other sandboxes, or hide from the disk limit: a filter of their system calls, beside the
- * engine's own. Who makes these calls must do without them on many a machine already.
+/* What commands could take from other sandboxes, hide from the disk limit, or hold us up with: a filter of their system
+ * calls, beside the engine's own. Who makes these calls must do without them on many a machine already.
  *
  *   io_uring_*                       ENOSYS        counted by user id, and past all other filters
  *   socket(AF_VSOCK)                 EAFNOSUPPORT  its ports are the machine's
  *   fallocate past the file's end,   EOPNOTSUPP    room on the disk of which no file's size tells
  *   and the same by ioctl
+ *   fcntl(F_SETLEASE, F_SETDELEG)    EINVAL        whoever opens the file from outside waits for 45 s
  */
 #include "executor.h"
 #include <errno.h>
@@ -17,6 +18,7 @@ enum {
   NUMBER = 0, LANGUAGE = 4, FIRST = 16, SECOND = 24, /* places in what is looked at */
   X32 = 0x40000000, IO_URING = 425, AFTER_IO_URING = 428, VSOCK = 40, KEEP_SIZE = 1, PUNCH_HOLE = 2,
   RESERVE = 0x5828, RESERVE_64 = 0x582a, ZERO_RANGE = 0x5839, /* the lower halves of ioctls */
+  LEASE = 1024, DELEGATION = 1040,
   FILTER = 2,
 };
 #define LOAD(place) {0x20, 0, 0, place}
@@ -28,22 +30,23 @@ enum {
 
 /* The calls of one machine language, by its numbers. A jump counts the instructions that it leaves out. */
 /* clang-format off */
-#define CALLS(language, fallocate, ioctl, socket) \
-  LOAD(LANGUAGE), IF(language, 0, 21), \
+#define CALLS(language, fallocate, ioctl, socket, fcntl, fcntl64) \
+  LOAD(LANGUAGE), IF(language, 0, 27), \
   LOAD(NUMBER), \
-  IF_FROM(X32, 16, 0), IF(fallocate, 4, 0), IF(ioctl, 6, 0), IF(socket, 10, 0), \
-  IF_FROM(IO_URING, 0, 11), IF_FROM(AFTER_IO_URING, 10, 11), \
-  LOAD(SECOND), MASK(KEEP_SIZE | PUNCH_HOLE), IF(KEEP_SIZE, 9, 7), \
-  LOAD(SECOND), MASK(0xffff), IF(RESERVE, 6, 0), IF(RESERVE_64, 5, 0), IF(ZERO_RANGE, 4, 2), \
-  LOAD(FIRST), IF(VSOCK, 3, 0), \
-  ALLOW, FAIL(ENOSYS), FAIL(EOPNOTSUPP), FAIL(EAFNOSUPPORT)
+  IF_FROM(X32, 21, 0), IF(fallocate, 6, 0), IF(ioctl, 8, 0), IF(socket, 12, 0), IF(fcntl, 13, 0), IF(fcntl64, 12, 0), \
+  IF_FROM(IO_URING, 0, 14), IF_FROM(AFTER_IO_URING, 13, 14), \
+  LOAD(SECOND), MASK(KEEP_SIZE | PUNCH_HOLE), IF(KEEP_SIZE, 12, 10), \
+  LOAD(SECOND), MASK(0xffff), IF(RESERVE, 9, 0), IF(RESERVE_64, 8, 0), IF(ZERO_RANGE, 7, 5), \
+  LOAD(FIRST), IF(VSOCK, 6, 3), \
+  LOAD(SECOND), IF(LEASE, 5, 0), IF(DELEGATION, 4, 0), \
+  ALLOW, FAIL(ENOSYS), FAIL(EOPNOTSUPP), FAIL(EAFNOSUPPORT), FAIL(EINVAL)
 /* clang-format on */
 
 static const struct instruction filter[] = {
 #if defined(__x86_64__)
-    CALLS(0xc000003e, 285, 16, 41), CALLS(0x40000003, 324, 54, 359),
+    CALLS(0xc000003e, 285, 16, 41, 72, 72), CALLS(0x40000003, 324, 54, 359, 55, 221),
 #elif defined(__aarch64__)
-    CALLS(0xc00000b7, 47, 29, 198), CALLS(0x40000028, 352, 54, 281),
+    CALLS(0xc00000b7, 47, 29, 198, 25, 25), CALLS(0x40000028, 352, 54, 281, 55, 221),
 #endif
     ALLOW,
 };

@@ -3,6 +3,7 @@
 import asyncio
 import mmap
 import os
+import sys
 
 import pytest
 
@@ -75,6 +76,31 @@ async def test_children_are_looked_into(tmp_path):
     assert (await held(Places((tmp_path,), first.pid))).bytes >= 400 * KB
     first.stdin.close()
     await first.wait()
+
+
+ENDED = "ctypes.CDLL(None).pthread_exit(None)"
+HOLDING = """
+import ctypes, os, threading, time
+def hold():
+    file = os.open("x", os.O_WRONLY | os.O_CREAT)
+    os.unlink("x")
+    os.write(file, bytes(409600))
+    open("held", "x").close()
+    time.sleep(600)
+"""
+
+
+async def test_what_a_thread_holds_counts_when_the_first_one_has_ended(tmp_path):
+    script = HOLDING + "threading.Thread(target=hold).start()\n" + ENDED
+    first = await asyncio.create_subprocess_exec(
+        *("sh", "-c", '"$0" -c "$1" & read -r _; kill -9 $!', sys.executable, script),
+        cwd=tmp_path,
+        stdin=asyncio.subprocess.PIPE,
+    )
+    while not (tmp_path / "held").exists():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert (await held(Places((tmp_path,), first.pid))).bytes >= 400 * KB
+    await first.communicate(b"\n")
 
 
 async def test_a_folder_that_is_gone_holds_nothing(places, tmp_path):

@@ -73,27 +73,26 @@ def test_one_that_is_gone_is_at_no_limit(tmp_path):
 
 def test_freezing_waits_until_all_stand_still(tmp_path, monkeypatch):
     cgroup = new_machine(tmp_path, {"cgroup.events": "populated 1\nfrozen 1\n", "cgroup.freeze": "0"})
-    cgroup.freeze()
+    assert cgroup.freeze()
     assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "1"
     cgroup.thaw()
     assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "0"
     (tmp_path / "ours/box/cgroup.events").write_text("frozen 0\n")
     monkeypatch.setattr(cgroups, "_FREEZE_S", 0.01)
-    with pytest.raises(TimeoutError, match="do not stop"):
-        cgroup.freeze()
-    assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "0"
+    assert not cgroup.freeze()
+    assert (tmp_path / "ours/box/cgroup.freeze").read_text() == "1", "those that can be stay stopped"
 
 
 @pytest.mark.skipif(
-    os.geteuid() != 0 or is_unified() or not (TREE / "freezer").is_dir(), reason="needs root and version 1"
+    os.geteuid() != 0 or not (is_unified() or (TREE / "freezer").is_dir()), reason="needs root and control groups"
 )
 def test_a_frozen_process_ends_and_its_group_goes():
-    cgroup = Cgroup(f"atropos-agent/test-{os.getpid()}", unified=False)
-    folder = TREE / "freezer" / cgroup.path
+    cgroup = Cgroup(f"atropos-agent/test-{os.getpid()}", unified=is_unified())
+    folder = (TREE if cgroup.unified else TREE / "freezer") / cgroup.path
     folder.mkdir(parents=True)
     process = subprocess.Popen(["sleep", "600"])
     (folder / "cgroup.procs").write_text(str(process.pid))
-    cgroup.freeze()
+    assert cgroup.freeze()
     assert cgroup.processes() == [process.pid]
     assert not cgroup.remove(), "it has a process"
     cgroup.end()

@@ -7,6 +7,7 @@ import pytest
 from small_archives import archive
 
 from sandboxes.base import SandboxDied, SandboxSpec
+from sandboxes.docker.crun import fork as forking
 
 pytestmark = pytest.mark.docker
 
@@ -50,6 +51,79 @@ async def test_where_a_process_would_notice_the_files_are_copied(crun_box, left_
         ours = await crun_box.read_file("log")
         assert ours.startswith(seen) and b"later" in ours
         assert (await shell.run("jobs -p | wc -l")).output == "1\n"
+
+
+HEADLESS = """
+import ctypes, itertools, threading, time
+def beat():
+    for number in itertools.count():
+        open("beat", "w").write(str(number))
+        time.sleep(0.2)
+threading.Thread(target=beat).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+async def test_a_process_whose_first_thread_has_ended_would_notice_too(crun_box):
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -s beat; do sleep 0.1; done', HEADLESS], timeout=10)
+    async with crun_box.fork(1):
+        await crun_box.exec("cp beat before")
+        goes_on = await crun_box.exec("while cmp -s beat before; do sleep 0.1; done", timeout=20)
+        assert goes_on.ok, "it writes where it did"
+
+
+# A program that is to be exchanged for another one waits, in the kernel, for its threads to end; one is held.
+HELD = """
+import ctypes, os, threading, time
+read, write = os.pipe()
+if os.fork() == 0:
+    def say():
+        os.write(write, b"%d" % threading.get_native_id())
+        time.sleep(1000)
+    threading.Thread(target=say, daemon=True).start()
+    while not os.path.exists("held"):
+        time.sleep(0.01)
+    open("begun", "x")
+    os.execv("/bin/true", ["true"])
+SEIZE, AT_ITS_END = 0x4206, 0x40
+ctypes.CDLL(None).ptrace(SEIZE, int(os.read(read, 99)), None, AT_ITS_END)
+open("held", "x")
+time.sleep(1000)
+"""
+
+
+async def test_what_cannot_be_stopped_hinders_no_fork(crun_box):
+    await crun_box.exec(["sh", "-c", 'python3 -c "$0" & until test -e begun; do sleep 0.1; done', HELD], timeout=10)
+    await asyncio.sleep(0.1)
+    async with crun_box.fork(1) as (fork,):
+        assert (await fork.exec("ls")).output == "begun\nheld\n"
+        assert frozen(crun_box) == 0, "copied"
+    assert (await crun_box.exec("echo well")).output == "well\n"
+
+
+# It has the pipes that make one a session's shell, and a file in its memory that it may write to as soon as it asks.
+LIKE_A_SHELL = """
+import mmap, os, time
+memory = mmap.mmap(os.open("file", os.O_RDWR), 4096, prot=mmap.PROT_READ)
+os.closerange(3, 99)
+os.dup2(1, 3), os.dup2(1, 4)
+os.chdir("/")
+open("/dev/shm/mapped", "x").close()
+time.sleep(1000)
+"""
+
+
+async def test_memory_that_may_be_written_to_later_is_looked_for(crun_box, monkeypatch):
+    asked = []
+    monkeypatch.setattr(forking, "_writes_end", asked.append)
+    await crun_box.write_file("file", b"0" * 4096)
+    await crun_box.write_file("/tmp/like.py", LIKE_A_SHELL.encode())
+    shell = await crun_box.session()
+    running = asyncio.create_task(shell.run("exec python3 /tmp/like.py", timeout=600))
+    await crun_box.exec("until test -e /dev/shm/mapped; do sleep 0.1; done")
+    async with crun_box.fork(1):
+        assert not asked, "some kernels let it be made read-only under such memory"
+    running.cancel()
 
 
 async def test_nothing_inside_can_write_to_what_is_frozen(crun_box):

@@ -3,6 +3,8 @@
 import ctypes
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,31 @@ def test_no_link_leads_out_of_a_root(tmp_path):
     assert os.path.samestat(os.fstat(same), os.fstat(root))
     os.close(same)
     os.close(root)
+
+
+RENAMING = """
+import os
+os.makedirs("a/moved")
+os.mkdir("b")
+print("begun", flush=True)
+while True:
+    os.rename("a/moved", "b/moved")
+    os.rename("b/moved", "a/moved")
+"""
+
+
+def test_what_others_rename_meanwhile_is_no_failure(tmp_path):
+    (tmp_path / "root/x/y").mkdir(parents=True)
+    (tmp_path / "root/link").symlink_to("x/../x/y/../../x/y/../../x/y/..")
+    root = os.open(tmp_path / "root", os.O_PATH | os.O_DIRECTORY)
+    with subprocess.Popen([sys.executable, "-c", RENAMING], cwd=tmp_path, stdout=subprocess.PIPE) as others:
+        others.stdout.readline()
+        try:
+            for _ in range(20_000):
+                os.close(kernel.open_in(root, "link", os.O_PATH | os.O_DIRECTORY))
+        finally:
+            others.kill()
+            os.close(root)
 
 
 def test_what_the_kernel_refuses_is_an_error_with_its_number(tmp_path):

@@ -66,3 +66,20 @@ def test_a_tree_is_removed_however_deep(tmp_path):
     remove_tree(tmp_path / "top")
     assert not (tmp_path / "top").exists()
     remove_tree(tmp_path / "top")
+
+
+def test_a_deep_tree_takes_few_descriptors_to_remove(tmp_path, monkeypatch):
+    """What runs inside would else leave us none for anything else."""
+    (tmp_path / "tree" / "/".join("d" * 300) / "file").parent.mkdir(parents=True)
+    (tmp_path / "tree" / "d" / "link").symlink_to(tmp_path)
+    opened, opening, closing = [0], os.open, os.close
+
+    def count(fd):
+        opened.append(opened[-1] + 1)
+        return fd
+
+    monkeypatch.setattr(os, "open", lambda *args, **options: count(opening(*args, **options)))
+    monkeypatch.setattr(os, "close", lambda fd: (closing(fd), opened.append(opened[-1] - 1))[0])
+    remove_tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists() and tmp_path.exists()
+    assert max(opened) < 50
