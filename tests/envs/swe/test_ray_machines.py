@@ -115,10 +115,10 @@ async def test_a_run_loses_nothing_while_nodes_are_cut_off_killed_and_without_do
     await until(lambda: said("is ready", three))
     await more(3)
     one.pull_cable()
-    await until(lambda: said("is lost", one))
+    await until(lambda: said("has left the cluster", one))
     await more(3)
     await two.power_off()
-    await until(lambda: said("is lost", two))
+    await until(lambda: said("has left the cluster", two))
     await more(3)
     one.plug_in()
     await asyncio.to_thread(one.node_ends, 120)  # Ray has given the node up, and whoever started it starts it again
