@@ -59,81 +59,125 @@ def engine(cluster, smollm2_tokenizer, tokenizer_folder):
         yield engine
 
 
-@pytest.fixture(params=["docker", "crun"])
-def process(request, cluster, engine, tmp_path):
-    """Starts a run over the cluster."""
+class Run:
+    """A run over the cluster, which may be started several times."""
+
+    def __init__(self, folder, options):
+        self.groups = folder / "run/groups.jsonl"
+        self._log = folder / "log"
+        self._flags = [f"--{name}={value}" for name, value in {**options, "env.run_dir": folder / "run"}.items()]
+
+    def start(self):
+        paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self.process = Program(["-m", "envs.swe", "process", *self._flags], stdout=self._log, env=paths)
+
+    def written(self):
+        lines = self.groups.read_bytes().splitlines() if self.groups.exists() else ()
+        return [orjson.loads(line) for line in lines]
+
+    async def until(self, what, seconds=600):
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert self.process.poll() is None, self.end_of_log()
+            assert time.monotonic() < deadline, self.end_of_log()
+            await asyncio.sleep(0.1)
+
+    async def more(self, groups):
+        enough = len(self.written()) + groups
+        await self.until(lambda: len(self.written()) >= enough)
+
+    def said(self, what, machine):
+        """How often something was logged of a machine."""
+        lines = self._log.read_text().splitlines()
+        return sum(what in line and f"{machine.address}/" in line for line in lines)
+
+    async def ends(self):
+        assert await asyncio.to_thread(self.process.wait, 600) == 0, self.end_of_log()
+
+    def end_of_log(self):
+        return self._log.read_text()[-3000:]
+
+
+@pytest.fixture
+def run(cluster, engine, tmp_path):
+    """Makes a run."""
     head, _ = cluster
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / TASK).symlink_to(STARTER / TASK)
-    options = {
-        "openai.base_url": engine.url,
-        "env.workers": "ray",
-        "env.ray.address": head.address,
-        "env.ray.rollouts": 6,
-        "env.sandbox_starter": request.param,
-        "env.tasks": tmp_path / "tasks",
-        "env.run_dir": tmp_path / "run",
-        "env.total_steps": GROUPS,
-        "env.group_size": SIZE,
-        "env.max_concurrent_rollouts": 12,
-        "env.ensure_scores_are_not_same": "false",
-    }
-    flags = [f"--{name}={value}" for name, value in options.items()]
-    process = Program(
-        ["-m", "envs.swe", "process", *flags],
-        stdout=tmp_path / "log",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    yield process
-    process.kill()
+    made = []
+
+    def make(groups, **more):
+        options = {
+            "openai.base_url": engine.url,
+            "env.workers": "ray",
+            "env.ray.address": head.address,
+            "env.ray.rollouts": 6,
+            "env.tasks": tmp_path / "tasks",
+            "env.total_steps": groups,
+            "env.group_size": SIZE,
+            "env.max_concurrent_rollouts": 12,
+            "env.ensure_scores_are_not_same": "false",
+        }
+        made.append(Run(tmp_path, options | {f"env.{name}": value for name, value in more.items()}))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.process.kill()
 
 
-async def test_a_run_loses_nothing_while_nodes_are_cut_off_killed_and_without_docker(cluster, process, tmp_path):
+def check(run, groups):
+    """What must hold of a run, whatever befell it."""
+    written = run.written()
+    rollouts = Counter(row for group in written for row in group["generation_params"]["rollout_ids"])
+    assert len(written) == groups
+    assert [group["scores"] for group in written] == [[1.0] * SIZE] * groups, "no zero is ours"
+    assert len(rollouts) == groups * SIZE and set(rollouts.values()) == {1}
+
+
+@pytest.mark.parametrize("starter", ["docker", "crun"])
+async def test_a_run_loses_nothing_while_nodes_are_cut_off_killed_and_without_docker(cluster, engine, run, starter):
     head, (one, two, three) = cluster
-    log = tmp_path / "log"
-
-    def written():
-        path = tmp_path / "run/groups.jsonl"
-        return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
-
-    async def until(what, seconds=600):
-        deadline = time.monotonic() + seconds
-        while not what():
-            assert process.poll() is None, log.read_text()[-3000:]
-            assert time.monotonic() < deadline, log.read_text()[-3000:]
-            await asyncio.sleep(0.1)
-
-    async def more(groups):
-        enough = len(written()) + groups
-        await until(lambda: len(written()) >= enough)
-
-    def said(what, machine):
-        return sum(what in line and f"{machine.address}/" in line for line in log.read_text().splitlines())
-
-    await more(3)
+    engine.delay_s = 5.0
+    run = run(GROUPS, sandbox_starter=starter)
+    await run.more(3)
     three.join(head)
-    await until(lambda: said("is ready", three))
-    await more(3)
+    await run.until(lambda: run.said("is ready", three))
+    await run.more(3)
     one.pull_cable()
-    await until(lambda: said("has left the cluster", one))
-    await more(3)
+    await run.until(lambda: run.said("has left the cluster", one))
+    await run.more(3)
     await two.power_off()
-    await until(lambda: said("has left the cluster", two))
-    await more(3)
+    await run.until(lambda: run.said("has left the cluster", two))
+    await run.more(3)
     one.plug_in()
     await asyncio.to_thread(one.node_ends, 120)  # Ray has given the node up, and whoever started it starts it again
     one.join(head)
     await two.boot()
     two.join(head)
-    await until(lambda: said("is ready", one) == said("is ready", two) == 2)
+    await run.until(lambda: run.said("is ready", one) == run.said("is ready", two) == 2)
+    assert len(run.written()) < GROUPS - 5, "those that are back have something to do"
+    engine.delay_s = 0.5
     await three.kill()
-    await more(5)
+    await run.more(5)
     await three.boot()
-    assert process.wait(600) == 0, log.read_text()[-3000:]
-
-    groups = written()
-    rollouts = Counter(row for group in groups for row in group["generation_params"]["rollout_ids"])
-    assert len(groups) == GROUPS
-    assert [group["scores"] for group in groups] == [[1.0] * SIZE] * GROUPS, "no zero is ours"
-    assert len(rollouts) == GROUPS * SIZE and set(rollouts.values()) == {1}
+    await run.ends()
+    check(run, GROUPS)
     assert [machine.left() for machine in (one, two, three)] == [[], [], []]
+
+
+async def test_a_killed_driver_leaves_nothing_on_the_nodes_and_goes_on(cluster, run):
+    _, (one, two, _) = cluster
+    run = run(12)
+    await run.more(4)
+    await run.until(lambda: one.left() and two.left())
+    run.process.kill()
+    await asyncio.to_thread(run.process.wait)
+    async with asyncio.timeout(120):
+        while one.left() or two.left():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.5)
+    run.start()
+    await run.ends()
+    check(run, 12)
+    assert [one.left(), two.left()] == [[], []]

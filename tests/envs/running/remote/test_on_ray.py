@@ -22,7 +22,7 @@ from envs.config import RayOptions
 from envs.lab.curve import Curve
 from envs.options import EngineConfig
 from envs.records.read import read_rollouts
-from envs.running.commands import CountPace
+from envs.running.commands import CountPace, evaluate_once
 from envs.running.group import count_states
 from envs.running.run import open_run
 from envs.running.sinks import FileSink, open_group_file
@@ -92,6 +92,12 @@ async def test_rollouts_are_made_in_actors_and_come_back_judged(ray_env):
     assert wire["scores"] == [1.0] * 4
     assert metrics_of(env).tokens_sampled == sum(server.sampled for server in env.servers) > 0
     assert not hasattr(env, "attempts"), "nothing of the environment was opened here"
+
+
+async def test_an_evaluation_is_made_on_the_nodes(ray_env):
+    async with asyncio.timeout(200):
+        summary = await evaluate_once(ray_env())
+    assert (summary.pass_at[1].mean, summary.pass_at[1].tasks) == (1.0, 3)
 
 
 async def test_a_node_is_killed_and_one_joins_and_nothing_is_lost_or_double(cluster, ray_env, engine):
