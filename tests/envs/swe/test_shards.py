@@ -24,8 +24,7 @@ TASK, TASKS, SIZE = "create-notes", 6, 2
 
 def every_second(prompt):
     """Solves tasks of even numbers, submits the others as they are."""
-    said = prompt.rsplit("<|im_start|>user", 1)[0] if "<tool_response>\n" in prompt else prompt
-    number = int(re.findall(r"This is task (\d)", said)[-1])
+    number = int(re.search(r"This is task (\d)", prompt)[1])
     if number % 2 or "<tool_response>\n" in prompt.rsplit("<|im_start|>user", 2)[-1]:
         return '<tool_call>{"name": "submit", "arguments": {}}</tool_call>'
     script = (STARTER / TASK / "solution" / "solve.sh").read_text()

@@ -172,8 +172,10 @@ async def test_the_doctor_measures_each_node_beside_a_run(cluster, ray_env, engi
 
 async def test_the_smoke_preset_learns(cluster, tmp_path):
     """The environment of `learn` makes its rollouts on the cluster, and more is solved afterwards."""
-    place = ["--env", "workers=ray", "--env", f"ray.address={cluster.address}", "--env", "ray.rollouts=16"]
-    command = ["-m", "envs.swe", "learn", "--preset", "smoke", "--run-dir", tmp_path / "run", *place]
+    # The first evaluation goes on beside the environment, and a node has one processor for both.
+    place = {"workers": "ray", "ray.address": cluster.address, "ray.rollouts": 16, "ray.resources": "CPU=0.5"}
+    given = [word for name, value in place.items() for word in ("--env", f"{name}={value}")]
+    command = ["-m", "envs.swe", "learn", "--preset", "smoke", "--run-dir", tmp_path / "run", *given]
     began = time.monotonic()
     done = await asyncio.to_thread(run_program, command, timeout=900)
     curve = Curve(tmp_path / "run")
