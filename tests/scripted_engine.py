@@ -16,7 +16,7 @@ from atropos_agent.tokens.template import ChatTemplate
 
 
 class ScriptedEngine:
-    """Serves `policy(prompt_text) -> reply` on a free loopback port. Use it as `with`.
+    """Serves `policy(prompt_text) -> reply` on a free port, of loopback if no other `host` is given. Use it as `with`.
 
     faults: statuses to answer with before the next real answer, in order.
     window: of prompt and reply together, in tokens.
@@ -24,7 +24,15 @@ class ScriptedEngine:
     edit: changes a choice before it is sent; it is given the number of the request and the choice.
     """
 
-    def __init__(self, policy: Callable[[str], str], tokenizer, *, root: str = "scripted", delay_s: float = 0.0):
+    def __init__(
+        self,
+        policy: Callable[[str], str],
+        tokenizer,
+        *,
+        root: str = "scripted",
+        delay_s: float = 0.0,
+        host: str = "127.0.0.1",
+    ):
         self.policy = policy
         self.template = ChatTemplate(tokenizer)
         self.root = root
@@ -42,7 +50,8 @@ class ScriptedEngine:
                 Route("/v1/completions", self._completions, methods=["POST"]),
             ]
         )
-        config = uvicorn.Config(app, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
+        self._host = host
+        config = uvicorn.Config(app, host=host, port=0, log_level="error", lifespan="off", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -52,7 +61,7 @@ class ScriptedEngine:
             assert self._thread.is_alive()
             threading.Event().wait(0.01)
         port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}/v1"
+        self.url = f"http://{self._host}:{port}/v1"
         return self
 
     def __exit__(self, *exc: object) -> None:

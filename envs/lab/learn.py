@@ -39,6 +39,7 @@ from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, pol
 from envs.records.disk import replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
+from envs.swe.config import SWEEnvConfig
 from sandboxes.arguments import Parser, count, named, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
@@ -223,6 +224,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
         "env.group_size": preset.group_size,
         "env.seed": options.seed,
         **preset.environment,
+        **{f"env.{name}": value for name, value in options.env},
     }
 
 
@@ -285,6 +287,22 @@ def _parser() -> argparse.ArgumentParser:
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
     add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")
+    add(
+        "--env",
+        type=_named_value,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="another option of the environment, such as workers=ray; as often as there are some",
+    )
     add("--steps", type=count, help="take so many instead of the preset's")
     add("--seed", type=int, default=0, help="of task order and trainer (default: %(default)s)")
     return parser
+
+
+def _named_value(text: str) -> tuple[str, str]:
+    """Return an option's name and its value."""
+    name, equals, value = text.partition("=")
+    if not (equals and name.split(".")[0] in SWEEnvConfig.model_fields):
+        raise argparse.ArgumentTypeError(f"{text!r} is no option of the environment with its value, as workers=ray")
+    return name, value

@@ -191,18 +191,26 @@ def summarise(
     task has samples for; a reward of at least 1 is correct."""
     sampled = {task: rewards for task, rewards in results.items() if rewards}
     counts = {task: sum(reward >= SOLVED for reward in rewards) for task, rewards in sampled.items()}
-    fewest = min(map(len, sampled.values()), default=0)
+    tasks = [
+        TaskResult(task, len(rewards), counts[task], statistics.fmean(rewards), *wilson(counts[task], len(rewards)))
+        for task, rewards in sampled.items()
+    ]
+    return summary_of(tasks, ks, [task for task, rewards in results.items() if not rewards], about=about)
+
+
+def summary_of(
+    tasks: Sequence[TaskResult], ks: Sequence[int], unsampled: Sequence[str], *, about: Mapping[str, Any] | None = None
+) -> EvalSummary:
+    """Make a summary of what came of each task."""
+    fewest = min((task.samples for task in tasks), default=0)
     return EvalSummary(
-        tasks=tuple(
-            TaskResult(task, len(rewards), counts[task], statistics.fmean(rewards), *wilson(counts[task], len(rewards)))
-            for task, rewards in sorted(sampled.items())
-        ),
+        tasks=tuple(sorted(tasks, key=lambda task: task.task_id)),
         pass_at={
-            k: Estimate.over([pass_at_k(len(rewards), counts[task], k) for task, rewards in sampled.items()])
+            k: Estimate.over([pass_at_k(task.samples, task.solved, k) for task in tasks])
             for k in sorted(set(ks))
             if 1 <= k <= fewest
         },
-        reward=Estimate.over([statistics.fmean(rewards) for rewards in sampled.values()]) if sampled else None,
-        unsampled=tuple(sorted(task for task, rewards in results.items() if not rewards)),
+        reward=Estimate.over([task.reward_mean for task in tasks]) if tasks else None,
+        unsampled=tuple(sorted(unsampled)),
         about=about or {},
     )

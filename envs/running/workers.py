@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from envs.config import AgentEnvConfig
 from envs.records.metrics import Metrics
+from envs.records.redaction import Redactor
 from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker, Worker
@@ -25,6 +26,15 @@ def check_workers(config: AgentEnvConfig) -> None:
         raise ValueError("--env.workers ray needs Ray: pip install 'atropos-agent[ray]', here and on all nodes")
 
 
+def check_command_line(redactor: Redactor) -> None:
+    """Raise ValueError, with the remedy, where Ray would show a secret."""
+    command = " ".join(sys.orig_argv)
+    if redactor.text(command) != command:
+        raise ValueError(
+            "Ray's dashboard shows the command line, and this one holds a secret; put that into a --config file"
+        )
+
+
 @asynccontextmanager
 async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> AsyncIterator[Worker]:
     """Open what makes rollouts, as the options want it. watch: of this process. metrics: where workers that were lost
@@ -34,11 +44,7 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
         async with opened:
             yield LocalWorker(env, env.config, watch)
         return
-    command = " ".join(sys.orig_argv)
-    if env.redactor.text(command) != command:
-        raise ValueError(
-            "Ray's dashboard shows the command line, and this one holds a secret; put that into a --config file"
-        )
+    check_command_line(env.redactor)
     # Ray is an extra, and takes its time.
     from envs.running.remote.on_ray import RayCluster
     from envs.running.remote.pool import Pool, opening_of

@@ -22,6 +22,7 @@ python -m envs.swe COMMAND [OPTIONS]
   demo       everything at once, on this machine: engine, trainer API, environment, a stand-in trainer
   agents     agents side by side, from evaluations: `agents RUN_DIR RUN_DIR…`
   export     a run's rollouts as Parquet, a dataset, JSON lines or triplets: `export RUN OUT`
+  join       one evaluation of the parts that several processes made: `join OUT RUN_DIR RUN_DIR…`
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
   rejudge    score a run's rollouts anew, without a model: other tests, rewards or verifiers
@@ -39,6 +40,7 @@ MODULES = {
     "demo": "envs.lab.demo",
     "export": "envs.records.exporting",
     "groups": "envs.running.groups",
+    "join": "envs.records.joining",
     "learn": "envs.lab.learn",
     "rejudge": "envs.swe.rejudge",
     "tasks": "envs.swe.tasks",

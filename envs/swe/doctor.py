@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict
 from pathlib import Path
 
 from atropos_agent.engines.completions import CompletionsServer
@@ -19,8 +19,11 @@ from envs.base import AGENTS
 from envs.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError, load_tokenizer
+from envs.records.redaction import Redactor
+from envs.running.workers import check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
+from envs.swe.nodes import check_of, examine_nodes
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.possible import Obstacle, find_crun
@@ -29,8 +32,6 @@ from sandboxes.fleet import FleetBackend, measure, read_hosts
 from sandboxes.registry import load_backend
 
 GIB = 2**30
-CLOCK_S = 5.0
-"""By which a host's clock may differ from ours before that is worth a note: builds compare times."""
 
 
 async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = ()) -> AsyncIterator[Check]:
@@ -42,8 +43,9 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
         return
     count = {"train": len(train), "evaluate": len(evaluate)}
     yield Check("tasks", Status.OK, f"{len(train)} to train on, {len(evaluate)} to evaluate on", count)
-    if config.hosts:
-        async for check in _hosts(config, next((task for task in train if not task.steps), train[0])):
+    if config.hosts or config.workers == "ray":
+        task = next((task for task in train if not task.steps), train[0])
+        async for check in _hosts(config, task) if config.hosts else _nodes(config, engines, task):
             yield check
         yield _disk(Path(config.run_dir or "runs"))
         return
@@ -132,12 +134,21 @@ async def _hosts(config: SWEEnvConfig, task: Task) -> AsyncIterator[Check]:
             except (SandboxError, OSError) as error:
                 yield Check(name, Status.NOTE, f"can't be used for now: {error}")
                 continue
-            text = (
-                f"{found.processors} CPUs, {found.memory_mb / 1024:.0f} GiB, {found.sandboxes} containers; "
-                f"first command after {found.first_s:.2f} s, then {1000 * found.command_s:.1f} ms each; "
-                f"clock {found.clock_s:+.1f} s"
-            )
-            yield Check(name, Status.OK if abs(found.clock_s) < CLOCK_S else Status.NOTE, text, asdict(found))
+            yield check_of(name, found)
+
+
+async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task) -> AsyncIterator[Check]:
+    """Measure each node of the Ray cluster."""
+    try:
+        check_workers(config)
+        check_command_line(Redactor.of(os.environ, (engine.api_key for engine in engines)))
+    except ValueError as error:
+        yield Check("nodes", Status.WRONG, str(error))
+        return
+    from envs.running.remote.on_ray import RayCluster  # Ray is an extra, and takes its time
+
+    async for check in examine_nodes(RayCluster(config.ray), config, engines, task):
+        yield check
 
 
 def _disk(*places: Path) -> Check:

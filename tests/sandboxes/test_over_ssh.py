@@ -1,7 +1,11 @@
 """A Docker daemon behind ssh://: everything that talks to one goes through the same tunnel."""
 
+import asyncio
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +15,7 @@ from envs.swe import STARTER
 from envs.swe.doctor import surroundings
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.tasks.harbor import load_tasks
-from sandboxes.base import SandboxSpec
+from sandboxes.base import DaemonUnavailable, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.daemon import connect
 from sandboxes.docker.images import ensure_base_image
@@ -71,3 +75,26 @@ def test_what_dead_owners_left_is_reaped(over_ssh):
     done = subprocess.run([sys.executable, "-m", "sandboxes", "reap"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "containers and images of dead owners" in done.stdout
+
+
+@pytest.mark.parametrize("known", ["another", "unknown"])
+def test_a_server_with_another_host_key_than_is_known_is_refused(over_ssh, monkeypatch, tmp_path, known):
+    client = Path(shutil.which("ssh"))
+    place = client.parent.parent
+    if known == "another":
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+        (tmp_path / "known").write_text(f"elsewhere {(tmp_path / 'key.pub').read_text()}")
+    else:  # and ssh is as it comes: it would ask
+        (tmp_path / "known").write_text("")
+    config = (place / "ssh_config").read_text().replace(f"{place}/known_hosts", f"{tmp_path}/known")
+    (tmp_path / "config").write_text(config.replace("StrictHostKeyChecking yes\n", ""))
+    (tmp_path / "ssh").write_text(client.read_text().replace(f"{place}/ssh_config", f"{tmp_path}/config"))
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+
+    async def reach():
+        async with connect(over_ssh):
+            pass
+
+    with pytest.raises(DaemonUnavailable, match="Host key verification failed"):
+        asyncio.run(reach())

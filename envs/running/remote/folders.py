@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import os
+import shutil
 import tarfile
+import tempfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +20,37 @@ T = TypeVar("T")
 
 _SENT = Path("/.atropos-sent")
 """Where the folders of a task are while it is on its way: a name that is none of a file system's."""
+
+_PREFIX = "atropos-workplace-"
+
+
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """Yield a temporary folder of this process's own, which is removed in the end, as are those that killed processes
+    have left: a lock that ends with its process tells them apart."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(left, ignore_errors=True)
+    while True:
+        with ExitStack() as stack:
+            temporary = tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True)
+            folder = Path(stack.enter_context(temporary))
+            with suppress(FileNotFoundError):
+                stack.enter_context(_locked(folder, fcntl.LOCK_EX))
+            if folder.exists():  # else it was taken for one that was left, before it had its lock
+                yield folder
+                return
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold a folder's lock for the block. Raises OSError."""
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(place, how)
+        yield
+    finally:
+        os.close(place)
 
 
 class Folders:

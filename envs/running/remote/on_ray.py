@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import ray
@@ -85,9 +85,13 @@ class RayCluster:
 
     async def start(self, node: str) -> Link:
         """See `Cluster`."""
+        return await self.place(node, WorkerProcess, self._options.resources)
+
+    async def place(self, node: str, process: type, resources: Mapping[str, float]) -> Link:
+        """Start a process on a node, which is made of a class with asynchronous methods. Raises Gone."""
         if (node_id := self._ids.get(node)) is None:
             raise Gone(f"{node} has left the cluster")
-        link = RayLink(await asyncio.to_thread(self._actor, node_id))
+        link = RayLink(await asyncio.to_thread(self._actor, node_id, process, resources))
         try:
             await link.ready()
         except BaseException:
@@ -95,8 +99,7 @@ class RayCluster:
             raise
         return link
 
-    def _actor(self, node_id: str) -> Any:
-        resources = self._options.resources
+    def _actor(self, node_id: str, process: type, resources: Mapping[str, float]) -> Any:
         options = {
             "num_cpus": resources.get("CPU", 0),
             "num_gpus": resources.get("GPU", 0),
@@ -107,7 +110,7 @@ class RayCluster:
             "max_task_retries": 0,
             "enable_task_events": False,
         }
-        return ray.remote(**options)(WorkerProcess).remote()
+        return ray.remote(**options)(process).remote()
 
 
 class RayLink:

@@ -72,7 +72,7 @@ class Pool:
         await once_reachable(self._cluster.__aenter__)
         self._keeping = asyncio.create_task(self._keep())
         try:
-            async with self._waiting("no worker is ready yet"):
+            async with self._waiting("no worker is ready yet; another run may have what they ask of their nodes"):
                 while not any(member.live for member in self._members.values()):
                     self._raise_troubles()
                     await self._change()

@@ -11,17 +11,15 @@ import contextvars
 import gc
 import logging
 import os
-import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from envs.records.atif import PACKAGE_VERSION
 from envs.records.redaction import Redactor
 from envs.running.failures import attribute
 from envs.running.limits import raise_open_files
-from envs.running.remote.folders import received, unpack
+from envs.running.remote.folders import own_folder, received, unpack
 from envs.running.remote.messages import Failed, News, Opening, Order, Sampled, Trouble, Turn, pieces
 from envs.running.remote.outbound import Outbound, Telling
 from envs.running.replay import TurnRecording
@@ -111,8 +109,7 @@ class WorkerProcess:
             what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {opening.version} at the driver"
             raise InfraError(Failure.ENVIRONMENT, what) from ImportError(what)
         raise_open_files()
-        prefix = f"atropos-worker-{os.getpid()}-"
-        self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
+        self._folder = await asyncio.to_thread(stack.enter_context, own_folder())
         await asyncio.to_thread(unpack, opening.tokenizer, self._folder / TOKENIZER)
         here = {"tokenizer_name": str(self._folder / TOKENIZER), "run_dir": self._folder / "run", "workers": "process"}
         config = config.model_copy(update=here)

@@ -63,6 +63,18 @@ def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(
     assert (_chosen(ours).steps, "env.agent" in _chosen(ours).environment) == (3, False)
 
 
+def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
+    given = options(
+        tmp_path, "--env", "workers=ray", "--env", "ray.address=a:6379", "--env", "max_concurrent_rollouts=9"
+    )
+    settings = _environment(_chosen(given), given, "http://engine/v1")
+    assert (settings["env.workers"], settings["env.ray.address"]) == ("ray", "a:6379")
+    assert settings["env.max_concurrent_rollouts"] == "9", "what is given wins"
+    with pytest.raises(SystemExit):
+        options(tmp_path, "--env", "wrokers=ray")
+    assert "'wrokers=ray' is no option of the environment" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("preset", "agent", "what"), [("smoke", "pi", "laptop"), ("laptop", "codexx", "did you mean codex")]
 )

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+import yaml
 from machines import Machine, authority, certificates
 from own_sshd import need_sshd
 from programs import Program
@@ -121,27 +122,54 @@ async def test_without_the_right_certificates_nobody_is_let_in(three, tmp_path):
             pass
 
 
+def start(folder, options):
+    """Start a run of one task in a folder."""
+    (folder / "tasks").mkdir()
+    (folder / "tasks" / TASK).symlink_to(STARTER / TASK)
+    own = {"env.tasks": folder / "tasks", "env.run_dir": folder / "run", "env.ensure_scores_are_not_same": "false"}
+    return Program(
+        ["-m", "envs.swe", "process", *(f"--{name}={value}" for name, value in {**own, **options}.items())],
+        stdout=folder / "log",
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+async def rate(folder, url, hosts, room):
+    """Make rollouts of tasks that wait on some hosts with so much room together. Returns how many there were a minute,
+    while all were at work."""
+    options = {"env.hosts": hosts, "env.total_steps": 4 * room, "env.group_size": 1, "env.max_num_workers": room}
+    process = start(folder, {"openai.base_url": url, "env.max_concurrent_rollouts": room, **options})
+    done, at = 0, []
+    while process.poll() is None:
+        path = folder / "run/groups.jsonl"
+        there = path.read_bytes().count(b"\n") if path.exists() else 0
+        at += [time.monotonic()] * (there - done)
+        done = there
+        await asyncio.sleep(0.05)
+    assert process.wait() == 0, (folder / "log").read_text()[-3000:]
+    return 60 * 3 * room / (at[-1] - at[room - 1])
+
+
+async def test_three_hosts_with_room_for_two_sandboxes_each_make_more_than_one_of_them(three, engine, tmp_path):
+    """Commands wait, as all three have the processors of this machine."""
+    engine.policy = lambda prompt: solves(prompt).replace('"command": "', '"command": "sleep 15; ')
+    hosts = yaml.safe_load(three[1].read_text())
+    hosts = [{"capacity": 2, **({"url": host} if isinstance(host, str) else host)} for host in hosts]
+    found = {}
+    for count in (1, 3):
+        (folder := tmp_path / f"with-{count}").mkdir()
+        (folder / "hosts.yaml").write_text(yaml.safe_dump(hosts[:count]))
+        found[count] = await rate(folder, engine.url, folder / "hosts.yaml", 2 * count)
+    print(f"rollouts a minute: {found[1]:.1f} on one, {found[3]:.1f} on three, {found[3] / found[1]:.2f} times as many")
+    assert found[3] > 1.8 * found[1]
+
+
 async def test_a_run_loses_nothing_while_hosts_are_cut_off_killed_and_filled(three, engine, tmp_path):
     machines, hosts = three
     one, two, three_ = machines
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / TASK).symlink_to(STARTER / TASK)
     run = tmp_path / "run"
-    options = {
-        "openai.base_url": engine.url,
-        "env.hosts": hosts,
-        "env.tasks": tmp_path / "tasks",
-        "env.run_dir": run,
-        "env.total_steps": GROUPS,
-        "env.group_size": SIZE,
-        "env.max_concurrent_rollouts": 12,
-        "env.ensure_scores_are_not_same": "false",
-    }
-    process = Program(
-        ["-m", "envs.swe", "process", *(f"--{name}={value}" for name, value in options.items())],
-        stdout=tmp_path / "log",
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
+    options = {"env.hosts": hosts, "env.total_steps": GROUPS, "env.group_size": SIZE}
+    process = start(tmp_path, {"openai.base_url": engine.url, "env.max_concurrent_rollouts": 12, **options})
 
     def written():
         path = run / "groups.jsonl"

@@ -1,8 +1,12 @@
 """Folders of tasks on their way to another machine."""
 
+import fcntl
+import tempfile
 from pathlib import Path
 
-from envs.running.remote.folders import Folders, pack, received, unpack, with_paths
+import pytest
+
+from envs.running.remote.folders import Folders, own_folder, pack, received, unpack, with_paths
 from envs.types import Hidden, Step, Task
 
 
@@ -58,3 +62,37 @@ def test_a_path_that_leads_nowhere_stays(tmp_path):
 def test_paths_are_found_in_whatever_holds_them():
     held = {"a": (Path("x"), [Path("y")]), "b": 1}
     assert with_paths(held, lambda path: path / "z") == {"a": (Path("x/z"), [Path("y/z")]), "b": 1}
+
+
+class TestAWorkersOwnFolder:
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        return tmp_path
+
+    def test_it_is_removed_in_the_end(self, place):
+        with own_folder() as folder:
+            (folder / "tokenizer").mkdir()
+        assert list(place.iterdir()) == []
+
+    def test_what_a_killed_process_left_is_removed_by_the_next_and_what_is_in_use_is_not(self, place):
+        with own_folder() as living:
+            unpack(pack(folder(place / "task")), place / "atropos-workplace-killed/task")
+            (place / "another-program").mkdir()
+            with own_folder():
+                assert not (place / "atropos-workplace-killed").exists()
+                assert living.exists()
+                assert (place / "another-program").exists()
+
+    def test_a_folder_that_another_process_has_taken_for_one_that_was_left_is_made_again(self, place, monkeypatch):
+        flock, taken = fcntl.flock, []
+
+        def late(place_, how):
+            if not taken and how == fcntl.LOCK_EX:
+                taken.append(next(place.iterdir()))
+                taken[0].rmdir()
+            flock(place_, how)
+
+        monkeypatch.setattr(fcntl, "flock", late)
+        with own_folder() as folder:
+            assert folder.exists() and folder not in taken

@@ -2,7 +2,9 @@
 
 import pickle
 import random
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from samples import rollout
@@ -14,6 +16,7 @@ from envs.running.remote.messages import PIECE, Elsewhere, Trouble, joined, piec
 from envs.types import Failure, InfraError, Seat, Task
 from sandboxes.base import DaemonError, SandboxError
 
+ROOT = Path(__file__).parents[4]
 TASK, SEAT = Task("t", "Do it."), Seat(3, 1, step=7)
 
 
@@ -58,3 +61,20 @@ def test_the_end_of_the_conversation_comes_with_a_failure_and_its_tokens_do_not(
     assert partial.counts == result.counts
     assert list(partial.messages) == list(result.messages)[-len(partial.messages) :]
     assert (partial.segments, partial.record) == ((), ())
+
+
+def test_nothing_but_our_own_messages_is_unpickled_outside_of_sandboxes():
+    allowed = {
+        "envs/running/remote/messages.py",  # what a worker process sends
+        "envs/lab/trainer.py",  # torch.load: its own checkpoint, weights only
+    }
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("atropos_agent", "envs", "tools", "sandboxes")
+        for path in (ROOT / folder).rglob("*.py")
+        if "inside" not in path.parts and "starter" not in path.parts
+        if re.search(
+            r"\b(c?pickle|cloudpickle|marshal|torch|shelve|joblib)\.loads?\(|Unpickler|allow_pickle", path.read_text()
+        )
+    }
+    assert found == allowed

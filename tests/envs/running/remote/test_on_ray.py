@@ -8,18 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import pytest
+from kills import check
+from programs import run as run_program
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
 
+from envs.checks import Status
 from envs.config import RayOptions
+from envs.lab.curve import Curve
+from envs.options import EngineConfig
 from envs.records.read import read_rollouts
-from envs.running.commands import CountPace
+from envs.running.commands import CountPace, evaluate_once
 from envs.running.group import count_states
 from envs.running.run import open_run
 from envs.running.sinks import FileSink, open_group_file
+from envs.swe.config import SWEEnvConfig
+from envs.swe.environment import SWEEnv
+from envs.swe.nodes import examine_nodes
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'atropos-agent[ray]'")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -66,6 +75,11 @@ async def until(what):
         await asyncio.sleep(0.05)
 
 
+def content(folder):
+    """What is in all files of a folder."""
+    return b"".join([path.read_bytes() for path in folder.rglob("*") if path.is_file()])
+
+
 def lives(run):
     """The processes that rollouts are given to, by node."""
     return {node: member.live for (node, _), member in run.rollouts._worker._members.items() if member.live}
@@ -78,6 +92,12 @@ async def test_rollouts_are_made_in_actors_and_come_back_judged(ray_env):
     assert wire["scores"] == [1.0] * 4
     assert metrics_of(env).tokens_sampled == sum(server.sampled for server in env.servers) > 0
     assert not hasattr(env, "attempts"), "nothing of the environment was opened here"
+
+
+async def test_an_evaluation_is_made_on_the_nodes(ray_env):
+    async with asyncio.timeout(200):
+        summary = await evaluate_once(ray_env())
+    assert (summary.pass_at[1].mean, summary.pass_at[1].tasks) == (1.0, 3)
 
 
 async def test_a_node_is_killed_and_one_joins_and_nothing_is_lost_or_double(cluster, ray_env, engine):
@@ -116,14 +136,55 @@ async def test_an_actor_that_is_killed_is_followed_by_another(ray_env):
     assert wire["scores"] == [1.0] * 4
 
 
-async def test_no_secret_and_no_argument_is_in_what_ray_says_of_actors(cluster, ray_env):
+async def test_a_driver_that_is_killed_goes_on_and_the_trainer_has_each_group_once(
+    cluster, tokenizer_folder, smollm2_tokenizer, run_api, tmp_path
+):
+    place = ("--env.workers=ray", f"--env.ray.address={cluster.address}")
+    with ScriptedEngine(right, smollm2_tokenizer, root=tokenizer_folder, delay_s=0.05) as engine:
+        await check(engine, run_api, tmp_path, 4, *place)
+
+
+async def test_no_secret_is_in_what_ray_says_keeps_and_logs(cluster, ray_env):
     env = ray_env(group_size=1)
     env.servers[0].config.api_key = "the-secret-key"
     async with open_run(env) as run, asyncio.timeout(200):
         await fill(run)
         told = str(ray._private.state.actors()) + str(ray._private.state.jobs())
-    assert "WorkerProcess" in told
+        gcs = ray._private.worker.global_worker.gcs_client
+        spaces = [None, *(name.encode() for name in ("fun", "actors", "job", "cluster", "session"))]
+        keys = [(space, key) for space in spaces for key in gcs.internal_kv_keys(b"", space)]
+        kept = b"".join([key + (gcs.internal_kv_get(key, space) or b"") for space, key in keys])
+        logged = content(Path(ray._private.worker.global_worker.node.get_session_dir_path()))
+    assert "WorkerProcess" in told and b"WorkerProcess" in kept and logged
     assert "the-secret-key" not in told
+    assert b"the-secret-key" not in kept + logged
+
+
+async def test_the_doctor_measures_each_node_beside_a_run(cluster, ray_env, engine, base_image):
+    async with open_run(ray_env(group_size=1)):  # whose workers have all processors
+        config = SWEEnvConfig(ray={"address": cluster.address}, base_image=base_image)
+        task = SWEEnv.load_tasks(config)[0][0]
+        server = EngineConfig(base_url=engine.url, model_name="scripted")
+        checks = [check async for check in examine_nodes(RayCluster(config.ray), config, [server], task)]
+    assert len(checks) == 2
+    assert {check.status for check in checks} == {Status.OK}, checks
+
+
+async def test_the_smoke_preset_learns(cluster, tmp_path):
+    """The environment of `learn` makes its rollouts on the cluster, and more is solved afterwards."""
+    # The first evaluation goes on beside the environment, and a node has one processor for both.
+    place = {"workers": "ray", "ray.address": cluster.address, "ray.rollouts": 16, "ray.resources": "CPU=0.5"}
+    given = [word for name, value in place.items() for word in ("--env", f"{name}={value}")]
+    command = ["-m", "envs.swe", "learn", "--preset", "smoke", "--run-dir", tmp_path / "run", *given]
+    began = time.monotonic()
+    done = await asyncio.to_thread(run_program, command, timeout=900)
+    curve = Curve(tmp_path / "run")
+    curve.read()
+    before, after = (one.mean for one in curve.evaluations)
+    print(f"{time.monotonic() - began:.0f} s, {before:.0%} before, {after:.0%} after")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert (tmp_path / "run/environment.log").read_text().count("the worker on") >= 2
+    assert after > before
 
 
 async def test_nodes_without_the_resources_are_left_out(cluster):

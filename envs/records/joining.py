@@ -1,0 +1,102 @@
+"""`python -m envs.swe join OUT RUN_DIR RUN_DIR…`: one evaluation of the parts that several processes made.
+
+Each directory is one in which `evaluate` ran with another `--env.shard` and else the same options. OUT is a file as
+each of them has one: for `--against`, and for everything else that reads evaluations.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from rich.console import Console
+
+from envs.records.comparison import NoEvaluation
+from envs.records.disk import replace_file
+from envs.records.stats import EvalSummary, TaskResult, summary_of
+from sandboxes.arguments import WRONG_USE, Parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
+    parser = Parser(prog="python -m envs.swe join", description=__doc__)
+    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write, such as eval-0.json")
+    parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
+    options = parser.parse_args(argv)
+    try:
+        summary = join([Part.read(path / "eval-0.json") for path in options.run_dirs])
+    except NoEvaluation as error:
+        print(f"python -m envs.swe join: {error}", file=sys.stderr)
+        return WRONG_USE
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(options.out, orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2))
+    Console().print(summary.render())
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one process evaluated. same: what all parts have in common. samples: how many there are and should be."""
+
+    shard: str
+    tasks: Sequence[TaskResult]
+    unsampled: Sequence[str]
+    ks: Sequence[int]
+    same: Mapping[str, Any]
+    samples: Mapping[str, int]
+
+    @classmethod
+    def read(cls, path: Path) -> Part:
+        """Read a part from its file. Raises NoEvaluation."""
+        try:
+            found = orjson.loads(path.read_bytes())
+            about = found["about"]
+            return cls(
+                about["options"]["shard"],
+                [TaskResult(**task) for task in found["tasks"]],
+                found["unsampled"],
+                [int(k) for k in found["pass_at"]],
+                {**about, "options": {**about["options"], "shard": "1/1"}, "samples": None},
+                about["samples"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise NoEvaluation(f"{path} is no evaluation of a part of the tasks ({error!r})") from error
+
+
+def join(parts: Sequence[Part]) -> EvalSummary:
+    """Make one evaluation of all parts. Raises NoEvaluation where they are not all parts of one, each once."""
+    shards = Counter(part.shard for part in parts)
+    if shards != Counter(f"{number}/{len(parts)}" for number in range(1, len(parts) + 1)):
+        raise NoEvaluation(
+            f"these are the parts {', '.join(sorted(shards.elements()))}; give each of 1/{len(parts)} to "
+            f"{len(parts)}/{len(parts)} once"
+        )
+    first = parts[0]
+    for part in parts[1:]:
+        if part.same != first.same:
+            differing = sorted(_differing(first.same, part.same))
+            raise NoEvaluation(f"parts {first.shard} and {part.shard} differ in {', '.join(differing)}")
+    names = Counter(name for part in parts for name in (*(task.task_id for task in part.tasks), *part.unsampled))
+    if twice := sorted(name for name, times in names.items() if times > 1):
+        raise NoEvaluation(f"tasks are in several parts, such as {twice[0]}: they were not made of the same tasks")
+    sampled = [part for part in parts if part.tasks]
+    ks = set.intersection(*(set(part.ks) for part in sampled)) if sampled else set()
+    counts = {name: sum(part.samples[name] for part in parts) for name in ("tasks", "made", "missing")}
+    return summary_of(
+        [task for part in parts for task in part.tasks],
+        sorted(ks),
+        [name for part in parts for name in part.unsampled],
+        about={**first.same, "samples": {**first.samples, **counts}},
+    )
+
+
+def _differing(one: Any, other: Any, place: str = "") -> list[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = one.keys() | other.keys()
+        return [found for name in names for found in _differing(one.get(name), other.get(name), f"{place}{name}.")]
+    return [] if one == other else [place.rstrip(".")]
