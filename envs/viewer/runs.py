@@ -99,18 +99,34 @@ def run_directories(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> list[ShownRun]:
-    """Open runs to show them. Where several have one name, their whole paths tell them apart."""
-    names = [directory.resolve().name for directory in directories]
+    """Open runs to show them. Where several have one name, the directories that they are in tell them apart."""
+    names = _names([directory.resolve() for directory in directories])
     return [
-        ShownRun(
-            number,
-            name if names.count(name) == 1 else str(directory),
-            directory,
-            Index(directory),
-            tokenizer,
-        )
+        ShownRun(number, name, directory, Index(directory), tokenizer)
         for number, (name, directory) in enumerate(zip(names, directories, strict=True))
     ]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of paths that differ, as many parts of each as are needed."""
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            break
+    return names
+
+
+def pair_of(runs: Sequence[ShownRun], number: int | None = None) -> tuple[int, int]:
+    """Return the numbers of two of several runs that are worth comparing: of one kind, training or evaluation.
+
+    number: one of them; where it is not given they are the first and the last evaluation, or the first two runs."""
+    trains = [has_journal(run.directory) for run in runs]
+    if number is None:
+        evaluations = [run.number for run in runs if not trains[run.number]]
+        number = evaluations[-1] if len(evaluations) > 1 else 1
+    others = [run.number for run in runs if run.number != number]
+    other = next((one for one in others if trains[one] == trains[number]), others[0])
+    return min(number, other), max(number, other)
 
 
 def _holds_run(path: Path) -> bool:
