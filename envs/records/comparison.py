@@ -36,6 +36,8 @@ def read_rates(path: Path) -> Rates:
 
 
 def _why(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 

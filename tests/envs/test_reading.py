@@ -171,7 +171,7 @@ def test_the_home_directory_is_found_where_the_shell_leaves_its_sign(monkeypatch
     assert [str(path) for path in env.difficulty_from] == ["/home/me/b", "/home/me/c"]
 
 
-@pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("{}", "'tasks'"), ("torn {", "unexpected")])
+@pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("{}", "it has no 'tasks'"), ("torn {", "line 1")])
 def test_what_is_compared_with_is_read_at_the_start(tmp_path, text, said):
     path = tmp_path / "eval-0.json"
     if text is not None:
