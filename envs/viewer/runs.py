@@ -57,9 +57,12 @@ class ShownRun:
         return _object(self.directory / "run.json")
 
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the evaluations' files, by name."""
-        paths = sorted(path for path in self.directory.glob("eval-*.json") if ".samples" not in path.name)
-        return [(path.stem, found) for path in paths if (found := _object(path))]
+        """Return the evaluations' files, by name; also those that `learn` has beside the run that trains."""
+        paths = {path.stem: path for path in self.directory.glob("eval-*.json")}
+        beside = self.directory.resolve().parent
+        if has_journal(self.directory) and (beside / "trainer").is_dir():
+            paths |= {path.parent.name: path for path in beside.glob("eval-*/eval-0.json")}
+        return [(name, found) for name, path in sorted(paths.items()) if (found := _object(path))]
 
     def trainer(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of a trainer's steps, where `learn` wrote them beside the run."""

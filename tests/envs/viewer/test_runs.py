@@ -47,6 +47,19 @@ def test_what_holds_no_run_is_named_with_what_would(tmp_path):
         run_directories([tmp_path / "nowhere"])
 
 
+def test_a_run_that_learns_has_the_evaluations_beside_it(tmp_path):
+    for name in ("environment", "trainer", "eval-000000"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "environment" / "state.db").touch()
+    for path in ("environment/eval-4.json", "eval-000000/eval-0.json"):
+        (tmp_path / path).write_text('{"tasks": []}')
+    assert [name for name, _ in ShownRun(0, "x", tmp_path / "environment", None).evaluations()] == [
+        "eval-000000",
+        "eval-4",
+    ]
+    assert [name for name, _ in ShownRun(1, "y", tmp_path / "eval-000000", None).evaluations()] == ["eval-0"]
+
+
 def test_what_can_not_be_read_is_left_out(run_dir, tmp_path):
     for name in ("metrics.json", "run.json", "eval-0.json"):
         (tmp_path / name).write_bytes(b"torn {")
