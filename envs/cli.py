@@ -26,6 +26,7 @@ from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
 from envs.reading import read_options
+from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
@@ -177,6 +178,11 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
     if command != "evaluate":
         given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
         problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
+    if command == "evaluate" and options.against is not None:
+        try:
+            read_rates(options.against)
+        except NoEvaluation as error:
+            problems.append(f"--against: {error}")
     if problems:
         raise UsageError("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
     return options

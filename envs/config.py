@@ -79,6 +79,20 @@ def _loopback_or_none(address: str) -> str:
     return loopback(address) if address else address
 
 
+LARGEST = 2**53
+"""Of numbers: beyond it they are not exact everywhere they go (JSON, SQLite)."""
+
+
+def _at_home(value: Any) -> Any:
+    """Return a path with the home directory for `~`, which shells leave in --option=~/path; anything else as it is."""
+    try:
+        if isinstance(value, Path):
+            return value.expanduser()
+        return str(Path(value).expanduser()) if isinstance(value, str) and value.startswith("~/") else value
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
 class Told(BaseModel):
     """What a user may set by name: nothing else, no value that is empty by mistake, no number that is none.
 
@@ -122,6 +136,15 @@ class Told(BaseModel):
         if isinstance(value, list | tuple) and any(isinstance(item, str) and not item.strip() for item in value):
             raise ValueError("one of its items is empty; leave that out")
         return value
+
+    @field_validator("*")
+    @classmethod
+    def _usable(cls, value: Any) -> Any:
+        if isinstance(value, int | float) and abs(value) > LARGEST:
+            raise ValueError(f"it is too large; give at most {LARGEST}")
+        if isinstance(value, list):
+            return [_at_home(item) for item in value]
+        return _at_home(value)
 
 
 class RayOptions(Told):

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from envs.config import Told
 from sandboxes.arguments import web_address
@@ -66,15 +66,22 @@ class EngineConfig(Told):
             raise ValueError("it names no server")
         return ",".join(web_address(url) for url in urls)
 
+    @field_validator("api_key")
+    @classmethod
+    def _sendable(cls, value: str | None) -> str | None:
+        value = (value or "").strip()
+        if not all("!" <= sign <= "~" for sign in value):
+            raise ValueError("no key has spaces, line ends or letters beyond ASCII in it; copy it again")
+        return value
+
     def each(self) -> list[EngineConfig]:
         """Return one for each URL."""
         return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
 
 
-class Options(BaseModel):
+class Options(Told):
     """What a command was told; `openai` becomes `engines`."""
 
-    model_config = ConfigDict(extra="forbid")
     of_evaluate: ClassVar[Sequence[str]] = ("against", "inspect_log")
 
     env: Any

@@ -24,6 +24,9 @@ from envs.config import NO_EFFECT, Told
 from envs.options import EngineConfig, Options, UsageError
 from sandboxes.naming import meant
 
+MOST_VALUES = 100_000
+"""Values in a YAML text, counted as often as aliases repeat them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -85,7 +88,7 @@ def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
 def read_file(path: Path) -> dict[str, Any]:
     """Return what a YAML file says. Raises UsageError where that is no mapping, or says something twice."""
     try:
-        value = yaml.load(path.read_text(encoding="utf-8-sig"), _Strict)
+        value = _loaded(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
         raise UsageError(f"--config {path}: byte {error.start} is not UTF-8; save the file as UTF-8") from None
     except OSError as error:
@@ -101,9 +104,22 @@ def read_file(path: Path) -> dict[str, Any]:
 def scalar(text: str) -> Any:
     """Return the value that a text is in YAML: a number, a boolean, a list, a mapping, or itself."""
     try:
-        return yaml.load(text, _Strict)
+        return _loaded(text)
     except (yaml.YAMLError, ValueError):
         return text
+
+
+def _loaded(text: str) -> Any:
+    """Return what a text says in YAML. Raises YAMLError; ValueError where aliases make it endless, or nearly so."""
+    value = yaml.load(text, _Strict)
+    waiting, seen = [value], 0
+    while waiting:
+        item = waiting.pop()
+        seen += 1
+        if seen > MOST_VALUES:
+            raise ValueError(f"it holds itself, or more than {MOST_VALUES} values")
+        waiting += item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    return value
 
 
 def _part(
@@ -123,13 +139,14 @@ def _part(
 
 
 def _explained(problem: Any, outer: tuple[str, ...], known: Mapping[str, Option]) -> str:
-    place = "--" + ".".join(map(str, (*outer, *problem["loc"])))
+    place = "--" + ".".join(map(str, (*outer, *problem["loc"]))).removeprefix("--")
     if problem["type"] == "extra_forbidden":
         return f"{place}: there is no such option{_meant(place, known)}"
     message = problem["msg"].removeprefix("Value error, ")
     # Options that contradict each other are named in the message.
     whole = problem["loc"] == () and problem["type"] == "value_error"
-    return f"{place}: {message}" + ("" if whole else f" (got {_short(problem['input'])})")
+    secret = problem["loc"][-1:] == ("api_key",)
+    return f"{place}: {message}" + ("" if whole or secret else f" (got {_short(problem['input'])})")
 
 
 def _meant(name: str, known: Mapping[str, Option]) -> str:
@@ -300,8 +317,8 @@ def _mapping(text: str) -> dict[str, Any]:
         return {}
     if text.lstrip().startswith("{"):
         try:
-            value = yaml.load(text, _Strict)
-        except yaml.YAMLError as error:
+            value = _loaded(text)
+        except (yaml.YAMLError, ValueError) as error:
             raise ValueError(f"it can't be read: {' '.join(str(error).split())}") from None
         if isinstance(value, dict):
             return value

@@ -129,7 +129,8 @@ def loopback(address: str) -> str:
     except ValueError:
         inside = False
     if not inside:
-        raise ValueError(f"{host} is not this machine alone; give 127.0.0.1, and reach it from elsewhere by ssh -L")
+        where = host or "every address"
+        raise ValueError(f"{where} is not this machine alone; give 127.0.0.1, and reach it from elsewhere by ssh -L")
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
 
 

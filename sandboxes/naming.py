@@ -37,9 +37,10 @@ def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that was probably meant, None where none is near.
 
-    Options are found without what stands before their last dot, and with `-` for `_` or the other way round."""
-    plain = {one.replace("-", "_"): one for one in known}
-    wanted = name.replace("-", "_")
+    Options are found without what stands before their last dot, with `-` for `_` or the other way round, and in
+    capitals."""
+    plain = {one.replace("-", "_").lower(): one for one in known}
+    wanted = name.replace("-", "_").lower()
     if wanted in plain:
         return plain[wanted]
     outer, _, bare = wanted.lstrip("_").rpartition(".")

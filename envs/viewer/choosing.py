@@ -75,6 +75,8 @@ def _places(index: Index, choice: Choice) -> set[int]:
     if choice.group is None and not choice.ids and not any(count for count, _ in counts):
         counts = [(LATEST if choice.step is None else -1, "place DESC")]
     with index.reading() as db:
+        if db.execute("SELECT 1 FROM rollouts LIMIT 1").fetchone() is None:
+            raise NothingChosen(f"{index.directory}: it has no rollout that can be read")
         for count, order in counts:
             if count:
                 query = f"SELECT place FROM rollouts {where} ORDER BY {order} LIMIT ?"

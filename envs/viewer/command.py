@@ -12,12 +12,16 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from envs.records.detail import plural
 from envs.records.report import write_report
 from envs.viewer.choosing import Choice, NothingChosen, choose
 from envs.viewer.door import address, key_of, listen
 from envs.viewer.runs import TOKENIZER, NoRun, decoder, open_runs, run_directories
 from envs.viewer.server import serve
 from sandboxes.arguments import WRONG_USE, Parser, count, natural, port
+
+CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
+"""Options that choose what --export writes."""
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
@@ -27,6 +31,10 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
         directories = run_directories(options.runs)
         if options.export is not None:
             return _export(options, directories)
+        if useless := [name for name in CHOSEN_BY if getattr(options, name) not in (None, [])]:
+            raise NothingChosen(
+                "\n".join(f"--{name}: says what --export writes; give --export FILE" for name in useless)
+            )
         return _serve(options, directories)
     except (NoRun, NothingChosen) as error:
         print(error, file=sys.stderr)
@@ -50,6 +58,8 @@ def _export(options: Namespace, directories: Sequence[Path]) -> int:
         names = ", ".join(map(str, directories))
         raise NothingChosen(f"--export writes rollouts of one run; give one of {names}")
     choice = Choice(options.latest, options.best, options.worst, options.step, options.group, options.rollout)
+    if options.export.is_dir():
+        raise NothingChosen(f"--export {options.export}: is a directory; give a file, such as page.html")
     rollouts = choose(directories[0], choice)
     write_report(
         rollouts,
@@ -59,7 +69,7 @@ def _export(options: Namespace, directories: Sequence[Path]) -> int:
         summary={"chosen": str(choice)},
         max_details=len(rollouts),
     )
-    print(f"{len(rollouts)} rollouts: {options.export}")
+    print(f"{plural(len(rollouts), 'rollout')}: {options.export}")
     return 0
 
 

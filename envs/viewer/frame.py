@@ -19,7 +19,7 @@ from envs.records.timeline import FILE_NAME as TIMELINE
 from envs.running.database import RunDirectoryError
 from envs.viewer import journal, search
 from envs.viewer.filling import Filling, goes_on
-from envs.viewer.runs import ShownRun
+from envs.viewer.runs import ShownRun, pair_of
 from envs.viewer.states import meaning, tone
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Frame:
         self._filling = filling
         self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
         self._templates.filters |= {"query": urlencode, "bytes": _bytes}
-        self._templates.globals |= {"meaning": meaning, "tone": tone}
+        self._templates.globals |= {"meaning": meaning, "tone": tone, "pair_of": pair_of}
 
     def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
         """Make a page. run: the one that it is about; None where it is about several. values: the template's."""

@@ -20,7 +20,7 @@ from envs.viewer.policy import Guarded
 from envs.viewer.reading import NoRollout
 from envs.viewer.rollout_pages import RolloutPages
 from envs.viewer.run_pages import RunPages
-from envs.viewer.runs import ShownRun
+from envs.viewer.runs import ShownRun, pair_of
 from envs.viewer.tokens import NoRow
 
 _STATIC = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -56,8 +56,9 @@ class Pages:
 
     def compare(self, request: Request) -> Response:
         """Compare two runs task by task."""
+        usual = pair_of(self._frame.runs) if len(self._frame.runs) > 1 else (0, 0)
         first, second = (
-            self._frame.numbered(number_in(request, name, default)) for name, default in (("a", 0), ("b", 1))
+            self._frame.numbered(number_in(request, name, number)) for name, number in zip("ab", usual, strict=True)
         )
         kind = request.query_params.get("kind", "")
         with first.index.reading() as one, second.index.reading() as other:

@@ -52,7 +52,7 @@ class RunPages:
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],
             stops=[(row["name"], row["count"]) for row in labels if row["kind"] == "stop"],
             evaluations=run.evaluations(),
-            remembered=_flat(run.about()),
+            remembered=_remembered(run.about()),
         )
 
     def steps(self, request: Request) -> Response:
@@ -98,6 +98,7 @@ class RunPages:
             "group.html.j2",
             run,
             group=group,
+            last=sum(standing.groups.values()) - 1 if standing else number,
             seats=seats_of(run.directory, group, standing.group_size if standing else None),
         )
 
@@ -112,6 +113,16 @@ def _totals(sums: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: sum(line[name] for line in sums) for name in names if name not in ("step", "last")}
 
 
+def _remembered(about: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a run remembers as lines of a table: the last start whole, of those before it when and how."""
+    *before, last = about.get("starts") or [{}]
+    starts = {
+        f"start {number + 1}": [start.get("at"), *start.get("arguments", ())] for number, start in enumerate(before)
+    }
+    rest = {name: value for name, value in about.items() if name != "starts"}
+    return _flat({**rest, **starts, **last})
+
+
 def _flat(about: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Return what a run remembers as lines of a table."""
     found = []
@@ -119,5 +130,12 @@ def _flat(about: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
         if isinstance(value, dict):
             found += _flat(value, f"{prefix}{name}.")
         else:
-            found.append((f"{prefix}{name}", value if isinstance(value, str) else orjson.dumps(value).decode()))
+            found.append((f"{prefix}{name}", _text(value)))
     return found
+
+
+def _text(value: Any) -> str:
+    """Return a value for people: a list of texts as words, anything else as JSON."""
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return " ".join(value)
+    return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -57,9 +57,12 @@ class ShownRun:
         return _object(self.directory / "run.json")
 
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the evaluations' files, by name."""
-        paths = sorted(path for path in self.directory.glob("eval-*.json") if ".samples" not in path.name)
-        return [(path.stem, found) for path in paths if (found := _object(path))]
+        """Return the evaluations' files, by name; also those that `learn` has beside the run that trains."""
+        paths = {path.stem: path for path in self.directory.glob("eval-*.json")}
+        beside = self.directory.resolve().parent
+        if has_journal(self.directory) and (beside / "trainer").is_dir():
+            paths |= {path.parent.name: path for path in beside.glob("eval-*/eval-0.json")}
+        return [(name, found) for name, path in sorted(paths.items()) if (found := _object(path))]
 
     def trainer(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of a trainer's steps, where `learn` wrote them beside the run."""
@@ -99,18 +102,34 @@ def run_directories(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> list[ShownRun]:
-    """Open runs to show them. Where several have one name, their whole paths tell them apart."""
-    names = [directory.resolve().name for directory in directories]
+    """Open runs to show them. Where several have one name, the directories that they are in tell them apart."""
+    names = _names([directory.resolve() for directory in directories])
     return [
-        ShownRun(
-            number,
-            name if names.count(name) == 1 else str(directory),
-            directory,
-            Index(directory),
-            tokenizer,
-        )
+        ShownRun(number, name, directory, Index(directory), tokenizer)
         for number, (name, directory) in enumerate(zip(names, directories, strict=True))
     ]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return the shortest ends of paths that differ, as many parts of each as are needed."""
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            break
+    return names
+
+
+def pair_of(runs: Sequence[ShownRun], number: int | None = None) -> tuple[int, int]:
+    """Return the numbers of two of several runs that are worth comparing: of one kind, training or evaluation.
+
+    number: one of them; where it is not given they are the first and the last evaluation, or the first two runs."""
+    trains = [has_journal(run.directory) for run in runs]
+    if number is None:
+        evaluations = [run.number for run in runs if not trains[run.number]]
+        number = evaluations[-1] if len(evaluations) > 1 else 1
+    others = [run.number for run in runs if run.number != number]
+    other = next((one for one in others if trains[one] == trains[number]), others[0])
+    return min(number, other), max(number, other)
 
 
 def _holds_run(path: Path) -> bool:

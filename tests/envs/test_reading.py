@@ -1,6 +1,7 @@
 """What a user may get wrong, by class: each is refused at once with its remedy and status 2, or followed."""
 
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -121,6 +122,9 @@ def test_the_command_line_wins_inside_of_a_mapping_and_the_rest_of_it_stays(tmp_
     assert (env.shaping.tests, env.shaping.free_tokens, env.tags) == ("fraction", 3, ["y"])
 
 
+BOMB = "".join(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefghi"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -134,6 +138,9 @@ def test_the_command_line_wins_inside_of_a_mapping_and_the_rest_of_it_stays(tmp_
         ('{"env": {"seed": 1}, }}', "options.yaml"),
         ("\x00", "options.yaml"),
         ("[" * 5000, "options.yaml"),
+        ("env: &e {chat_template_kwargs: *e}\n", "options.yaml: it holds itself"),
+        ("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + BOMB, "options.yaml: it holds itself, or more than 100000 values"),
+        ("--env.seed: 1\n", "  --env.seed: there is no such option; did you mean --env.seed?"),
         ("env: 5\n", "--env: Input should be a valid dictionary"),
         ("openai: [3]\n", "--openai.0: Input should be a valid dictionary"),
         ("openai: []\n", "--openai: the file's list of servers is empty"),
@@ -146,6 +153,32 @@ def test_the_command_line_wins_inside_of_a_mapping_and_the_rest_of_it_stays(tmp_
 )
 def test_a_file_that_can_not_be_meant_is_refused(tmp_path, text, said):
     assert said in "\n".join(refused("--config", file(tmp_path, text)))
+
+
+def test_a_key_that_can_not_be_sent_is_refused_and_not_shown(tmp_path):
+    text = file(tmp_path, "openai: {api_key: 'sk-secret schlüssel'}")
+    for words in (["--config", text], ["--openai.api_key", "sk-secret key"]):
+        (line,) = refused(*words)
+        assert "--openai.api_key: no key has spaces" in line
+        assert "secret" not in line
+    assert options("--config", file(tmp_path, "openai:\n  api_key: |\n    sk-1\n")).engines[0].api_key == "sk-1"
+
+
+def test_the_home_directory_is_found_where_the_shell_leaves_its_sign(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    env = options("--env.run_dir=~/runs/a", "--env.difficulty_from=~/b,~/c", "--env.tokenizer_name=~/model").env
+    assert (str(env.run_dir), env.tokenizer_name) == ("/home/me/runs/a", "/home/me/model")
+    assert [str(path) for path in env.difficulty_from] == ["/home/me/b", "/home/me/c"]
+
+
+@pytest.mark.parametrize(("text", "said"), [(None, "No such file"), ("{}", "it has no 'tasks'"), ("torn {", "line 1")])
+def test_what_is_compared_with_is_read_at_the_start(tmp_path, text, said):
+    path = tmp_path / "eval-0.json"
+    if text is not None:
+        path.write_text(text)
+    (line,) = refused("--against", str(path), command="evaluate")
+    assert f"--against: {path} is no file of an evaluation" in line
+    assert said in line
 
 
 def test_a_file_with_empty_sections_says_nothing(tmp_path):
@@ -181,6 +214,12 @@ WRONG = [
     (["--env.chat_template_kwargs", "enable_thinking"], "give it as name=value"),
     (["--env.chat_template_kwargs", '{"a": '], "--env.chat_template_kwargs: it can't be read"),
     (["--env.ensure_scores_are_not_same=false", "--env.equal_rewards=drop"], "leave one of them out"),
+    (["--ENV.GROUP_SIZE=4"], "--ENV.GROUP_SIZE: there is no such option; did you mean --env.group_size?"),
+    (["--env.group_size=99999999999999999999"], "--env.group_size: it is too large"),
+    (["--env.rollout_timeout_s=1e300"], "--env.rollout_timeout_s: it is too large"),
+    (["--env.chat_template_kwargs={a: &x [*x]}"], "--env.chat_template_kwargs: it can't be read: it holds itself"),
+    (["--env.live=:8900"], "--env.live: every address is not this machine alone"),
+    (["--env.run_dir=~nobody-here/run"], "--env.run_dir: Could not determine home directory"),
     (["--env.tools="], "--env.tools: List should have at least 1 item"),
 ]
 

@@ -6,7 +6,13 @@
   // Charts: each figure's data attribute says what is drawn.
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const short = (v) => v == null ? "–" : Math.abs(v) >= 1e6 ? (v / 1e6).toFixed(1) + "M" : Math.abs(v) >= 1e4 ? (v / 1e3).toFixed(1) + "k" : Math.abs(v) >= 100 ? v.toFixed(0) : String(+v.toPrecision(3));
-  const forms = { share: (v) => v == null ? "–" : (100 * v).toFixed(1) + "%", count: short, number: short };
+  const forms = { share: (v) => v == null ? "–" : +(100 * v).toFixed(1) + "%", count: short, number: short };
+  const clock = (u, ticks) => {
+    const exact = ticks.length > 1 && ticks[1] - ticks[0] < 60 ? { second: "2-digit" } : {};
+    return ticks.map((t) => new Date(1000 * t).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...exact }));
+  };
+  // Where nothing is pointed at, the legend has the last figures.
+  const newest = (u) => { if (u.legend.idx == null) u.setLegend({ idx: u.data[0].length - 1 }, false); };
   const plots = [];
   const draw = () => {
     for (const plot of plots.splice(0)) plot.destroy();
@@ -30,9 +36,10 @@
         width: Math.max(200, box.clientWidth), height: 172,
         cursor: { sync: { key: time ? "time" : "step" }, points: { size: 6 } },
         scales: { x: { time }, y: { range: (u, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.05 : 1] } },
-        axes: [axis, { ...axis, size: 46, values: (u, ticks) => ticks.map(form) }],
+        hooks: { ready: [newest], setLegend: [newest] },
+        axes: [time ? { ...axis, space: 80, values: clock } : axis, { ...axis, size: 50, values: (u, ticks) => ticks.map(form) }],
         series: [
-          time ? {} : { label: "step", value: (u, v) => v == null ? "–" : String(v) },
+          time ? { label: "time", value: (u, v) => v == null ? "–" : new Date(1000 * v).toLocaleTimeString() } : { label: "step", value: (u, v) => v == null ? "–" : String(v) },
           ...names.map((label, i) => {
             const stroke = chart.filled && phases[label] ? colour(phases[label]) : tones[i % tones.length];
             return { label, stroke, width: 1.6, spanGaps: true, fill: chart.filled ? stroke : undefined, points: { show: chart.x.length < 40, size: 5, fill: stroke },

@@ -21,6 +21,17 @@ def test_what_is_wrong_is_told_in_a_line(run_dir, tmp_path, capsys):
     assert "holds no run" in capsys.readouterr().err
     assert main([str(run_dir), "--export", str(tmp_path / "x.html"), "--step", "99"]) == 2
     assert "no rollout fits" in capsys.readouterr().err
+    assert main([str(run_dir), "--latest", "3", "--step", "0"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "--latest: says what --export writes; give --export FILE",
+        "--step: says what --export writes; give --export FILE",
+    ]
+    assert main([str(run_dir), "--export", str(tmp_path)]) == 2
+    assert "is a directory; give a file" in capsys.readouterr().err
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "rollouts.jsonl").write_text('{"a": 1}\ntorn')
+    assert main([str(tmp_path / "torn"), "--export", str(tmp_path / "x.html")]) == 2
+    assert "it has no rollout that can be read" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([str(run_dir), "--tokenizer", str(tmp_path)])
     assert "no tokenizer.json" in capsys.readouterr().err

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 import sqlite3
 
+import orjson
+import pytest
 from elements import shown
+from shown_runs import make_run
+from starlette.testclient import TestClient
+
+from envs.records.metrics import Metrics
+from envs.viewer.filling import Filling
+from envs.viewer.pages import Pages
+from envs.viewer.runs import open_runs
 
 
 def test_the_overviews_groups_are_the_journals(client, run_dir):
@@ -37,3 +46,54 @@ def test_a_group_that_is_being_made_shows_which_members_are_missing(client):
     page = shown(client, "/0/groups/3")
     assert "member 3" in page.text
     assert "not there yet" in page.text
+
+
+PATHS = ("/0/", "/0/steps", "/0/rollouts", "/0/rollouts?q=needle_0_1", "/0/rollouts/0", "/0/groups/0", "/0/failures")
+
+
+@pytest.fixture
+async def fresh(tmp_path):
+    """The page of a run of which nothing is indexed yet."""
+    directory = await make_run(tmp_path / "run")
+    metrics = Metrics.from_json((directory / "metrics.json").read_bytes())
+    metrics.failures_by_step = {"0": {"EngineError": 2}}
+    (directory / "metrics.json").write_bytes(metrics.to_json())
+    lines = [{"t": float(at), "sampled": 10 * at, "active": 4, "limit": 8} for at in range(3)]
+    (directory / "timeline.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+    (directory / "run.json").write_bytes(orjson.dumps({"starts": [start(1), start(2)]}))
+    runs = open_runs([directory])
+    with Filling([]) as filling, TestClient(Pages(runs, filling, "KEY").app(), "http://127.0.0.1/KEY") as client:
+        yield client
+    runs[0].index.close()
+
+
+def start(number):
+    options = {"tools": ["terminal", "submit"], "seed": number}
+    return {
+        "at": f"2026-01-0{number}",
+        "command": "serve",
+        "arguments": ["serve", f"--seed={number}"],
+        "options": options,
+    }
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_run_is_shown_before_anything_of_it_is_indexed(fresh, path):
+    assert fresh.get(path).status_code == 200
+
+
+def test_how_it_was_started_is_said_option_by_option(fresh):
+    html = fresh.get("/0/").text
+    told = dict(re.findall(r'<th scope="row">(.*?)</th><td>(.*?)</td>', html))
+    assert told["start 1"] == "2026-01-01 serve --seed=1"
+    assert (told["options.tools"], told["options.seed"]) == ("terminal submit", "2")
+
+
+def test_a_group_leads_to_its_neighbours_as_far_as_there_are_some(client):
+    def around(number):
+        return {value for name, value in shown(client, f"/0/groups/{number}").attributes if name == "rel"} & {
+            "prev",
+            "next",
+        }
+
+    assert [around(number) for number in (0, 1, 3)] == [{"next"}, {"prev", "next"}, {"prev"}]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.viewer.runs import NoRun, ShownRun, decoder, open_runs, run_directories
+from envs.viewer.runs import NoRun, ShownRun, decoder, open_runs, pair_of, run_directories
 
 
 def test_a_directory_of_runs_stands_for_them_the_one_that_trains_first(run_dir, tmp_path):
@@ -13,8 +13,31 @@ def test_a_directory_of_runs_stands_for_them_the_one_that_trains_first(run_dir, 
     found = run_directories([tmp_path])
     assert [path.name for path in found] == ["environment", "eval-000000"]
     assert run_directories([run_dir]) == [run_dir]
-    runs = open_runs([tmp_path / "eval-000000", tmp_path / "eval-000000"])
-    assert {run.name for run in runs} == {str(tmp_path / "eval-000000")}
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/one", "b/two"], ["one", "two"]),
+        (["a/environment", "b/environment", "b/eval-0"], ["a/environment", "b/environment", "b/eval-0"]),
+        (["a/x/run", "b/x/run"], ["a/x/run", "b/x/run"]),
+        (["a/one", "a/one"], ["one", "one"]),
+    ],
+)
+def test_runs_of_one_name_are_told_apart_by_where_they_are(tmp_path, paths, names):
+    for path in paths:
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
+    assert [run.name for run in open_runs([tmp_path / path for path in paths])] == names
+
+
+def test_runs_of_one_kind_are_compared_the_earlier_first(tmp_path):
+    for name in ("environment", "eval-0", "eval-7", "eval-9"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "environment" / "state.db").touch()
+    runs = open_runs(sorted(tmp_path.iterdir()))
+    assert pair_of(runs) == (1, 3), "the first evaluation and the last one"
+    assert [pair_of(runs, number) for number in range(4)] == [(0, 1), (1, 2), (1, 2), (1, 3)]
+    assert pair_of(runs[:2]) == (0, 1)
 
 
 def test_what_holds_no_run_is_named_with_what_would(tmp_path):
@@ -22,6 +45,19 @@ def test_what_holds_no_run_is_named_with_what_would(tmp_path):
         run_directories([tmp_path])
     with pytest.raises(NoRun, match="is no directory"):
         run_directories([tmp_path / "nowhere"])
+
+
+def test_a_run_that_learns_has_the_evaluations_beside_it(tmp_path):
+    for name in ("environment", "trainer", "eval-000000"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "environment" / "state.db").touch()
+    for path in ("environment/eval-4.json", "eval-000000/eval-0.json"):
+        (tmp_path / path).write_text('{"tasks": []}')
+    assert [name for name, _ in ShownRun(0, "x", tmp_path / "environment", None).evaluations()] == [
+        "eval-000000",
+        "eval-4",
+    ]
+    assert [name for name, _ in ShownRun(1, "y", tmp_path / "eval-000000", None).evaluations()] == ["eval-0"]
 
 
 def test_what_can_not_be_read_is_left_out(run_dir, tmp_path):

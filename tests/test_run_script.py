@@ -1,0 +1,53 @@
+"""What `./run` shows while it sets up: how long it takes still, and an error in its full width."""
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[1] / "run"
+LONG = "x" * 500
+
+
+def steadily(folder, seconds, command, **options):
+    """Run a command as the script does."""
+    (folder / ".venv").mkdir(exist_ok=True)
+    functions = re.findall(r"^(?:steadily|told)\(\) \{\n.*?^\}\n", RUN.read_text(), re.MULTILINE | re.DOTALL)
+    script = "\n".join(["set -eu", *functions, f"steadily Packages {seconds} .venv/log {command}"])
+    return subprocess.run(["sh", "-c", script], cwd=folder, check=False, **options)
+
+
+def in_a_terminal(folder, seconds, command):
+    """What a terminal of 80 columns is sent."""
+    ours, theirs = pty.openpty()
+    try:
+        steadily(folder, seconds, command, stdout=theirs, stderr=theirs)
+        return os.read(ours, 2**16).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_a_terminal_has_one_line_with_an_estimate(tmp_path):
+    said = in_a_terminal(tmp_path, 100, f"sh -c 'echo Collecting {LONG}; sleep 3'")
+    drawn = said.split("\r\033[K")
+    assert re.match(r"Packages, \d s, about \d\d s left: Collecting x+$", drawn[1])
+    assert all(len(line) < 80 for line in drawn)
+    assert "\n" not in "".join(drawn[:-1])
+
+
+def test_what_it_took_is_what_is_expected_the_next_time(tmp_path):
+    in_a_terminal(tmp_path, 100, "true")
+    assert "longer than expected" in in_a_terminal(tmp_path, 100, "sleep 3")
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_what_failed_is_shown_in_its_full_width(tmp_path, status):
+    done = steadily(tmp_path, 1, f"sh -c 'echo {LONG}; exit {status}'", capture_output=True, text=True)
+    assert done.returncode == status
+    assert done.stdout == "Packages ...\n"
+    assert done.stderr == (f"{LONG}\n" if status else "")
+    assert (tmp_path / ".venv/.took-Packages").exists() == (not status)
