@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.messages import Messages
-from atropos_agent.gateway.protocol import Protocol, dumped
+from atropos_agent.gateway.protocol import Protocol
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import AgentError
 
@@ -64,6 +65,9 @@ class _Exchange:
 
     async def body(self) -> Mapping[str, Any]:
         """Read the request's body. Raises Refusal, _Gone."""
+        encoding = dict(self.scope["headers"]).get(b"content-encoding", b"identity")
+        if encoding != b"identity":
+            raise Refusal(f"content-encoding: {encoding.decode('latin-1')[:40]!r} is not read; send the body plain")
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(BODY_S):
@@ -168,6 +172,8 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         await _refuse(exchange, error, asked)
+    except RecursionError:
+        await _refuse(exchange, Refusal("the body is nested too deeply"), asked)
     except Exception as error:
         logger.error("the gateway failed at a request", exc_info=error)
         await _refuse(exchange, session.fail(error), asked)

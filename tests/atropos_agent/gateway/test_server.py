@@ -117,6 +117,18 @@ async def post(client, session, body):
     return await client.post(f"{session.base_url}/chat/completions", json=body, headers=headers)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("authorization", "Bearer {}"), ("authorization", "bearer  {}"), ("authorization", "{}"), ("x-api-key", "{}")],
+)
+async def test_a_key_may_come_in_each_spelling(fitted, name, value):
+    async with serving(fitted, []) as (_, session, _), httpx.AsyncClient() as client:
+        models = f"{session.base_url}/models"
+        assert (await client.get(models, headers={name: value.format(session.api_key)})).status_code == 200
+        assert (await client.get(models, headers={name: value.format("other")})).status_code == 401
+        assert (await client.get(models, headers={name: f"Basic {session.api_key}"})).status_code == 401
+
+
 async def test_a_unix_socket_is_its_owners_alone(fitted, tmp_path):
     path = tmp_path / "gateway.sock"
     async with serving(fitted, [DONE], path=path) as (_, session, _):
