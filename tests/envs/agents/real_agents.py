@@ -8,6 +8,7 @@ from typing import Any
 
 from agents import assert_every_token_is_accounted_for, merge_by_prefix, rendered_again
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from native import end_of as end_of_turn
 from native import writes_empty_thinking
 
 from atropos_agent.engines.scripted import ScriptedTurn
@@ -91,11 +92,11 @@ class NamingServer(TokenServer):
     async def tokens_and_logprobs_completion(self, **kwargs):
         prompt = list(kwargs["input_ids"])
         template = self.fitted.template
-        text, reason = self._text(self._next(template.decode(prompt)))
+        said = self._next(template.decode(prompt))
+        text, reason = self._text(said)
         ids = list(template.encode(text, continues=True))
         if reason == "stop":
-            close = template.close_id
-            ids.append(template.tokenizer.eos_token_id if close is None else close)
+            ids.append(end_of_turn(self._fitted(self._calls(said)), text))
         reason = "length" if len(ids) > kwargs["max_tokens"] else reason
         ids = ids[: kwargs["max_tokens"]]
         logprobs = [-(self._named + place + 1) / 2**20 for place in range(len(ids))]
@@ -116,26 +117,33 @@ class NamingServer(TokenServer):
             case Says():
                 return (f"\n{THINK}</think>\n{said.text}" if self._thinks else said.text), said.reason
             case Spoils():
-                text = self._written(((self.agent.runs("echo one >/app/one")),))
+                text = self._written(self._calls(said))
                 half, rest = text[: text.index("one >")], text[text.index("one >") :]
                 if said.how == "cut":
                     return half, "length"
                 return f"{half}\x01" + re.sub(r'"|</parameter>|</arg_value>', "", rest), "stop"
+            case _:
+                return self._written(self._calls(said), said.content, said.thinking), "stop"
+
+    def _calls(self, said):
+        match said:
             case Does():
-                return self._written((self.agent.runs(said.command),), said.content, said.thinking), "stop"
-            case Calls():
-                return self._written(said.calls, said.content, said.thinking), "stop"
+                return (self.agent.runs(said.command),)
+            case Spoils():
+                return (self.agent.runs("echo one >/app/one"),)
+        return getattr(said, "calls", ())
 
     def _written(self, calls, content="", thinking=None):
         thinking = "" if thinking is None and self._thinks else thinking
-        tool_format = self._format(calls)
+        tool_format = self._fitted(calls).format
         made = [ToolCall(name, given, tool_format.call_id(n, name)) for n, (name, given) in enumerate(calls)]
         text = tool_format.turn(Reply(thinking, content, made, []))
         # A reply of Llama's that calls a tool is nothing else.
         alone = tool_format.turn(Reply(thinking, "", made, []))
         return alone if tool_format.parse(text).problems else text
 
-    def _format(self, calls):
+    def _fitted(self, calls):
+        """Return the format as it reads these calls."""
         kinds = {bool: "boolean", str: "string"}
         tools = [
             {
@@ -148,7 +156,7 @@ class NamingServer(TokenServer):
             }
             for name, given in calls
         ]
-        return self.fitted.with_tools([{"type": "function", "function": tool} for tool in tools]).format
+        return self.fitted.with_tools([{"type": "function", "function": tool} for tool in tools])
 
 
 class CuttingSession(WatchedSession):
