@@ -3,8 +3,9 @@
     python benchmarks/gateway.py [--turns 128] [--kilobytes 64] [--conversations 256]
 
 The agent is another process, which speaks Chat Completions over loopback: its CPU is not counted, reading its requests
-is. Three parts: turns at 4000 tokens of history, through the gateway and by our own agent; a conversation whose
-results are long, beside what rendering the whole history at every turn costs; many conversations at once.
+is. Four parts: turns at 4000 tokens of history, through the gateway and by our own agent; what of their prompts the
+server's prefix cache holds; a conversation whose results are long, beside what rendering the whole history at every
+turn costs; many conversations at once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentResult
 from tools import ToolRegistry
 
+BLOCK = 16
+"""Tokens of a block of a prefix cache."""
 CALL = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
 
 
@@ -56,6 +59,31 @@ class InstantServer(TokenServer):
         return [1000 * (b - a) for a, b in zip(self.spent, self.spent[1:], strict=False)]
 
 
+class CachingServer(InstantServer):
+    """Counts what a prefix cache of whole blocks, as vLLM's, holds of its prompts. hits, tokens: so far."""
+
+    def __init__(self, ids: list[int]) -> None:
+        super().__init__(ids)
+        self.hits = self.tokens = 0
+        self._known: set[int] = set()
+
+    async def tokens_and_logprobs_completion(self, **kwargs: Any) -> tuple[Any, ...]:
+        prompt = kwargs["input_ids"]
+        found = [known in self._known for known in _blocks(prompt)]
+        self.hits += BLOCK * (found.index(False) if False in found else len(found))
+        self.tokens += len(prompt)
+        self._known.update(_blocks([*prompt, *self.ids]))
+        return await super().tokens_and_logprobs_completion(**kwargs)
+
+
+def _blocks(ids: Sequence[int]) -> Iterator[int]:
+    """Yield what names each whole block of ids and all before it."""
+    name = 0
+    for end in range(BLOCK, len(ids) + 1, BLOCK):
+        name = hash((name, *ids[end - BLOCK : end]))
+        yield name
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=128)
@@ -73,13 +101,24 @@ async def measure(turns: int, kilobytes: int, conversations: int) -> None:
     ids = [*template.encode(CALL, continues=True), template.close_id]
     short, long = WORDS * 4, (WORDS * (kilobytes * 1024 // len(WORDS) + 1))[: kilobytes * 1024]
 
-    ours = await own_agent(template, fitted, ids, short, 64)
-    theirs, _ = await through_gateway(template, fitted, ids, short, 64)
-    print(f"at 4000 tokens of history, median of 63 turns: own agent {statistics.median(ours):.2f} ms of CPU a turn,")
-    print(f"through the gateway {statistics.median(theirs):.2f} ms")
+    ours, theirs = InstantServer(ids), InstantServer(ids)
+    await own_agent(template, fitted, ours, short, 64)
+    await through_gateway(template, fitted, theirs, short, 64)
+    for when, turned in ("first 8 turns, from 4000 tokens on", slice(8)), ("63 turns, to 9000 tokens", slice(63)):
+        own_ms, ms = (statistics.median(one.turns_ms[turned]) for one in (ours, theirs))
+        print(f"{when}, median: own agent {own_ms:.2f} ms of CPU a turn, gateway {ms:.2f}: {ms - own_ms:.2f} more")
 
-    own = await own_agent(template, fitted, ids, long, turns)
-    many, result = await through_gateway(template, fitted, ids, long, turns)
+    cached, known = CachingServer(ids), CachingServer(ids)
+    await own_agent(template, fitted, cached, short, 64)
+    await through_gateway(template, fitted, known, short, 64)
+    print(f"prefix cache: own agent {cached.hits} of {cached.tokens} tokens, gateway {known.hits} of {known.tokens}")
+
+    server = InstantServer(ids)
+    await own_agent(template, fitted, server, long, turns)
+    own = server.turns_ms
+    server = InstantServer(ids)
+    result = await through_gateway(template, fitted, server, long, turns)
+    many = server.turns_ms
     print(f"{turns} turns with results of {kilobytes} KB, {len(result.segments)} row(s), ms of CPU a turn:")
     for end in sorted({8, 16, 32, turns // 2, turns}):
         if end > turns:
@@ -94,30 +133,25 @@ async def measure(turns: int, kilobytes: int, conversations: int) -> None:
     await many_at_once(template, fitted, ids, short, conversations)
 
 
-async def own_agent(
-    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, turns: int
-) -> Sequence[float]:
+async def own_agent(template: ChatTemplate, fitted: FittedFormat, server: InstantServer, told: str, turns: int) -> None:
     async def look() -> str:
         """Look around."""
         return told
 
-    server = InstantServer(ids)
     agent = AtroposAgent(
         server, ToolRegistry([look]), AgentConfig(max_steps=turns), template=template, tool_format=fitted
     )
     await agent.run(OPENING)
-    return server.turns_ms
 
 
 async def through_gateway(
-    template: ChatTemplate, fitted: FittedFormat, ids: list[int], told: str, turns: int
-) -> tuple[Sequence[float], AgentResult]:
-    server = InstantServer(ids)
+    template: ChatTemplate, fitted: FittedFormat, server: InstantServer, told: str, turns: int
+) -> AgentResult:
     async with Gateway() as gateway, gateway.session(server, template, fitted, AgentConfig(max_steps=turns)) as session:
         await run_agent([session.api_key], session.base_url, len(told), turns)
         result = await session.result()
     assert problems(result.segments, result.record) == [None] * len(result.segments)
-    return server.turns_ms, result
+    return result
 
 
 async def many_at_once(

@@ -57,6 +57,14 @@ class Response:
         return self
 
 
+def dumped(value: Any) -> bytes:
+    """Return a value as JSON, with "?" for halves of surrogate pairs, which have no UTF-8."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:  # such halves, integers of more than 64 bits, more than 254 levels
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
 class HttpClient:
     """Connections to one server, opened as they are needed. Close it in the end.
 
@@ -78,7 +86,7 @@ class HttpClient:
 
     async def post(self, path: str, *, json: Any, timeout: float | None = None) -> Response:
         """Send `json` to a path. timeout: seconds in all. Raises NoAnswer."""
-        return await self._request("POST", path, orjson.dumps(json), timeout)
+        return await self._request("POST", path, dumped(json), timeout)
 
     async def aclose(self) -> None:
         """Close the connections."""

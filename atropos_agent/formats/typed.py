@@ -12,8 +12,8 @@ from tools.base import ToolCall
 _ANY = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
 _TEXT = frozenset({"string"})
 _NONE: frozenset[str] = frozenset()
-_DEPTH = 8
-"""How deep schemas are looked into: they may hold themselves."""
+_MOST = 256
+"""Schemas of one tool, or of one argument, that are looked into: they may hold themselves, and many others."""
 _WORDS = {"True": True, "False": False, "None": None}
 """Python's words, which the models' own templates write for JSON's."""
 
@@ -32,9 +32,9 @@ class ArgumentTypes:
         for schema in schemas:
             function = schema.get("function", schema)
             parameters = function.get("parameters") or {}
-            for key, wanted in _properties(parameters, parameters, 0):
+            for key, wanted in _properties(parameters, parameters, set()):
                 place = function.get("name", ""), key
-                self._allowed[place] = self._allowed.get(place, _NONE) | _allowed(wanted, parameters, 0)
+                self._allowed[place] = self._allowed.get(place, _NONE) | _allowed(wanted, parameters, {})
                 self._texts.setdefault(place, set()).update(one for one in _values(wanted) if isinstance(one, str))
 
     def keys(self, tool: str) -> set[str]:
@@ -132,39 +132,51 @@ def _type_of(value: Any) -> frozenset[str]:
     return next((names for kind, names in _TYPES if isinstance(value, kind)), frozenset({"null"}))
 
 
-def _properties(schema: Any, root: Mapping[str, Any], depth: int) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments that parameters name, in all of their alternatives, each with its schema."""
-    if isinstance(schema, Mapping) and depth <= _DEPTH:
-        yield from (schema.get("properties") or {}).items()
-        branches = [one for word in ("anyOf", "oneOf", "allOf") for one in schema.get(word) or ()]
+def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield the arguments that parameters name, in all of their alternatives, each with its schema. seen: ids of what
+    was looked into."""
+    if isinstance(schema, Mapping) and id(schema) not in seen and len(seen) <= _MOST:
+        seen.add(id(schema))
+        if isinstance(properties := schema.get("properties"), Mapping):
+            yield from properties.items()
+        branches = [one for word in ("anyOf", "oneOf", "allOf") for one in _list(schema.get(word))]
         for branch in [*_named(schema, root), *branches]:
-            yield from _properties(branch, root, depth + 1)
+            yield from _properties(branch, root, seen)
 
 
-def _allowed(schema: Any, root: Mapping[str, Any], depth: int) -> frozenset[str]:
-    """Return the JSON types that a schema lets a value have. root: holds `$defs`."""
-    if not isinstance(schema, Mapping) or depth > _DEPTH:
+def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str]]) -> frozenset[str]:
+    """Return the JSON types that a schema lets a value have. root: holds `$defs`. seen: what was found of others, by
+    their ids."""
+    if not isinstance(schema, Mapping) or len(seen) > _MOST:
         return _ANY
-    allowed = _ANY
+    if id(schema) in seen:
+        return seen[id(schema)]
+    allowed = seen[id(schema)] = _ANY
     implied = "object" if "properties" in schema else "array" if "items" in schema else None
-    if named := schema.get("type") or implied:
-        names = {named} if isinstance(named, str) else set(named)
+    named = schema.get("type") or implied
+    if names := {one for one in ([named] if isinstance(named, str) else _list(named)) if isinstance(one, str)}:
         allowed = frozenset(names | {"integer"} if "number" in names else names)
     if values := _values(schema):
         allowed &= _NONE.union(*map(_type_of, values))
     for word in ("anyOf", "oneOf"):
-        if others := schema.get(word):
-            allowed &= _NONE.union(*(_allowed(one, root, depth + 1) for one in others))
-    for one in [*_named(schema, root), *(schema.get("allOf") or ())]:
-        allowed &= _allowed(one, root, depth + 1)
-    return allowed or _ANY
+        if others := _list(schema.get(word)):
+            allowed &= _NONE.union(*(_allowed(one, root, seen) for one in others))
+    for one in [*_named(schema, root), *_list(schema.get("allOf"))]:
+        allowed &= _allowed(one, root, seen)
+    seen[id(schema)] = allowed or _ANY
+    return seen[id(schema)]
 
 
 def _values(schema: Any) -> Sequence[Any]:
     """Return the values that a schema lists; none where it lists none."""
     if not isinstance(schema, Mapping):
         return ()
-    return [schema["const"]] if "const" in schema else schema.get("enum") or ()
+    return [schema["const"]] if "const" in schema else _list(schema.get("enum"))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    """Return a list; an empty one for what agents send instead of one."""
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _named(schema: Mapping[str, Any], root: Any) -> Sequence[Any]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.messages import Messages
-from atropos_agent.gateway.protocol import Protocol, dumped
+from atropos_agent.gateway.protocol import Protocol
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import AgentError
 
@@ -39,6 +40,7 @@ PING_S = 3.0
 UNTAKEN = "atropos.untaken"
 PROTOCOLS: Mapping[str, Protocol] = {"chat/completions": Chat(), "responses": Responses(), "messages": Messages()}
 COUNTING = "messages/count_tokens"
+_STREAM = b"text/event-stream", (b"cache-control", b"no-cache")
 _MODEL = {
     **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
     **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
@@ -64,6 +66,9 @@ class _Exchange:
 
     async def body(self) -> Mapping[str, Any]:
         """Read the request's body. Raises Refusal, _Gone."""
+        encoding = dict(self.scope["headers"]).get(b"content-encoding", b"identity")
+        if encoding != b"identity":
+            raise Refusal(f"content-encoding: {encoding.decode('latin-1')[:40]!r} is not read; send the body plain")
         body, more = bytearray(), True
         try:
             async with asyncio.timeout(BODY_S):
@@ -98,35 +103,34 @@ class _Exchange:
             {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *headers]}
         )
 
-    async def write(self, content: bytes) -> None:
-        """Send a part of the response. Raises _Gone when the client is not there any more."""
-        await self._sent({"type": "http.response.body", "body": content, "more_body": True})
+    async def write(self, content: bytes, *, last: bool = False) -> None:
+        """Send a part of the response, or the last one. Raises _Gone when the client is not there any more.
+
+        The last one is sent with the response's end: some clients read no further, and would seem not to have it."""
         if self._left is not None:
             await asyncio.sleep(0)
             if self._left.done():
                 raise _Gone
+        await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
 
-    async def end(self) -> None:
-        """End the response."""
-        await self._sent({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def whole(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
+    async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Send a response that is one body."""
-        content = dumped(body)
-        await self.begin(status, b"application/json", (b"content-length", str(len(content)).encode()), *headers)
-        await self.write(b"" if self.scope["method"] == "HEAD" else content)
-        await self.end()
+        await self.begin(status, kind, (b"content-length", str(len(content)).encode()), *headers)
+        await self.write(b"" if self.scope["method"] == "HEAD" else content, last=True)
+
+    async def tell(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
+        """Send a response that is a JSON value."""
+        await self.whole(status, b"application/json", dumped(body), *headers)
 
     async def refuse(self, refusal: Refusal, asked: Asked | None) -> None:
         """Tell an error."""
         if self.begun and asked is not None:
-            await self.write(self.protocol.error_event(refusal, asked))
-            await self.end()
+            await self.write(self.protocol.error_event(refusal, asked), last=True)
             return
         headers = [(b"x-should-retry", b"false")]
         if refusal.fault in (Fault.TOO_LARGE, Fault.TOO_SLOW):
             headers.append((b"connection", b"close"))  # the rest of the body is not read
-        await self.whole(refusal.fault.status, self.protocol.error(refusal), *headers)
+        await self.tell(refusal.fault.status, self.protocol.error(refusal), *headers)
 
     def close(self) -> None:
         if self._left is not None:
@@ -161,13 +165,15 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
             raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
         asked = exchange.protocol.read(await exchange.body())
         if exchange.path == COUNTING:
-            await exchange.whole(200, {"input_tokens": session.count_tokens(asked)})
+            await exchange.tell(200, {"input_tokens": session.count_tokens(asked)})
             return
         await _answer(session, asked, exchange)
     except _Gone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         await _refuse(exchange, error, asked)
+    except RecursionError:
+        await _refuse(exchange, Refusal("the body is nested too deeply"), asked)
     except Exception as error:
         logger.error("the gateway failed at a request", exc_info=error)
         await _refuse(exchange, session.fail(error), asked)
@@ -192,7 +198,7 @@ async def _look(exchange: _Exchange) -> None:
     """Answer what is asked without a body."""
     match exchange.path.split("/"):
         case [""]:
-            await exchange.whole(200, {"status": "ok"})
+            await exchange.tell(200, {"status": "ok"})
         case ["models"]:
             listed = {
                 "object": "list",
@@ -201,9 +207,9 @@ async def _look(exchange: _Exchange) -> None:
                 "first_id": "gateway",
                 "last_id": "gateway",
             }
-            await exchange.whole(200, listed)
+            await exchange.tell(200, listed)
         case ["models", *_]:
-            await exchange.whole(200, _MODEL)
+            await exchange.tell(200, _MODEL)
         case _:
             raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
 
@@ -216,7 +222,7 @@ async def _answer(session: Session, asked: Asked, exchange: _Exchange) -> None:
         if asked.stream:
             while not await exchange.wait(turn, PING_S):
                 if not exchange.begun:
-                    await exchange.begin(200, b"text/event-stream", (b"cache-control", b"no-cache"))
+                    await exchange.begin(200, *_STREAM)
                 await exchange.write(exchange.protocol.ping)
         else:
             await exchange.wait(turn, None)
@@ -224,13 +230,12 @@ async def _answer(session: Session, asked: Asked, exchange: _Exchange) -> None:
             turn.work.result()
         if turn.sampled is None:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        if asked.stream:
-            if not exchange.begun:
-                await exchange.begin(200, b"text/event-stream", (b"cache-control", b"no-cache"))
-            await exchange.write(b"".join(exchange.protocol.events(turn.sampled.answer, asked)))
-            await exchange.end()
+        if not asked.stream:
+            await exchange.tell(200, exchange.protocol.body(turn.sampled.answer, asked))
         else:
-            await exchange.whole(200, exchange.protocol.body(turn.sampled.answer, asked))
+            told = b"".join(exchange.protocol.events(turn.sampled.answer, asked))
+            kind, header = _STREAM
+            await (exchange.write(told, last=True) if exchange.begun else exchange.whole(200, kind, told, header))
         turn.taken = True
         exchange.scope.setdefault("extensions", {})[UNTAKEN] = lambda: setattr(turn, "taken", False)
     finally:

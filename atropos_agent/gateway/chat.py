@@ -133,6 +133,7 @@ def _message(message: Mapping[str, Any], where: str) -> Told:
     role = ROLES.get(fields.text(message.get("role"), f"{where}.role"))
     if role is None:
         raise fields.wrong(f"{where}.role", f"must be one of {', '.join(ROLES)}")
+    refusals.check_message(message, where)
     calls = []
     for place, call in enumerate(fields.objects(message.get("tool_calls"), f"{where}.tool_calls")):
         at = f"{where}.tool_calls[{place}]"

@@ -7,6 +7,7 @@ the order of keys and how arguments are written, thinking that is not sent back,
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,29 @@ def arguments_of(call: ToldCall) -> Any:
 
 
 def _means(told: ToldCall, ours: SaidCall) -> bool:
-    return told.arguments == ours.text or (ours.call is not None and bool(arguments_of(told) == ours.call.arguments))
+    return told.arguments == ours.text or (ours.call is not None and _alike(arguments_of(told), ours.call.arguments))
+
+
+def _alike(told: Any, ours: Any) -> bool:
+    """Tell whether a JSON value is what a client makes of ours: JavaScript's numbers are doubles, and halves of
+    surrogate pairs are lost on the way."""
+    match told, ours:
+        case Mapping(), Mapping():
+            return told.keys() == ours.keys() and all(_alike(told[key], ours[key]) for key in ours)
+        case list(), list() | tuple():
+            return len(told) == len(ours) and all(map(_alike, told, ours))
+        case str(), str():
+            return told == ours or told.encode("utf-8", "replace") == ours.encode("utf-8", "replace")
+        case (int() | float(), int() | float()) if not isinstance(told, bool):
+            return _double(told) == _double(ours)
+    return bool(told == ours)
+
+
+def _double(number: float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _canonical(tool: Mapping[str, Any]) -> str:

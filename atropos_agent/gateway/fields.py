@@ -58,10 +58,11 @@ def flag(value: Any, where: str) -> bool:
 
 
 def strings(value: Any, where: str) -> Sequence[str]:
-    """Return a list of strings, of which one may stand by itself. Raises Refusal."""
+    """Return a list of strings, of which one may stand by itself, with "?" for halves of surrogate pairs. Raises
+    Refusal."""
     if value is None:
         return ()
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise wrong(where, "must be a string or a list of strings")
-    return tuple(one for one in found if one)
+    return tuple(one.encode("utf-8", "replace").decode() for one in found if one)

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import orjson
-
+from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Answer, Asked, Refusal
 
 
@@ -46,25 +45,6 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
     return head + b"data: " + dumped(data) + b"\n\n"
 
 
-def dumped(value: Any) -> bytes:
-    """Return a value as JSON, with "?" for halves of surrogate pairs, which have no UTF-8."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return orjson.dumps(_sound(value))
-
-
 def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
     """Return the names of a request's settings that are not followed."""
     return tuple(sorted(name for name, value in body.items() if name not in known and value is not None))
-
-
-def _sound(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case Mapping():
-            return {_sound(key): _sound(one) for key, one in value.items()}
-        case list() | tuple():
-            return [_sound(one) for one in value]
-    return value

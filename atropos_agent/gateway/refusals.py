@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from atropos_agent.gateway import fields
 from atropos_agent.gateway.asked import Refusal
 from atropos_agent.gateway.fields import wrong
 
@@ -22,6 +23,13 @@ _SAYS = {
     "echo": "is not served",
     "audio": "only text is served",
     "web_search_options": PROVIDER,
+    "web_search": PROVIDER,
+    "enable_search": PROVIDER,
+    "search_parameters": PROVIDER,
+    "plugins": PROVIDER,
+    "data_sources": PROVIDER,
+    "tool_resources": PROVIDER,
+    "connectors": PROVIDER,
     "mcp_servers": PROVIDER,
     "container": PROVIDER,
     "background": "only answers that are waited for are served",
@@ -39,8 +47,16 @@ def check(body: Mapping[str, Any]) -> None:
             raise wrong(name, why)
     if body.get("n") not in (None, 1):
         raise wrong("n", "there is one choice; ask several times for more")
-    if any(one != "text" for one in body.get("modalities") or ()):
+    if any(one != "text" for one in fields.strings(body.get("modalities"), "modalities")):
         raise wrong("modalities", "only text is served")
+
+
+def check_message(message: Mapping[str, Any], where: str) -> None:
+    """Raise Refusal for what a message says beside its content, where that can't be shown to the model."""
+    if message.get("function_call"):
+        raise wrong(f"{where}.function_call", "is an old form: send tool_calls")
+    if message.get("audio"):
+        raise wrong(f"{where}.audio", _SAYS["audio"])
 
 
 def part(kind: Any, where: str) -> Refusal:

@@ -50,7 +50,10 @@ class Responses(Protocol):
             instructed,
             forced,
             noted(body, (*_KNOWN, "previous_response_id")),
-            {"origins": origins, "sealed": "reasoning.encrypted_content" in (body.get("include") or ())},
+            {
+                "origins": origins,
+                "sealed": "reasoning.encrypted_content" in fields.strings(body.get("include"), "include"),
+            },
         )
 
     def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
@@ -183,7 +186,8 @@ def _number(name: str) -> int | None:
 def _part_named(name: str) -> Sequence[str | int]:
     """Return which part of an answer an item's id of ours names; none for thinking, which need not be told."""
     kind, *_, last = name.split("_")
-    return ("text",) if kind == "msg" else (int(last),) if kind == "fc" and last.isdecimal() else ()
+    called = kind == "fc" and last.isdecimal() and len(last) < 10
+    return ("text",) if kind == "msg" else (int(last),) if called else ()
 
 
 def _previous(name: str) -> int | None:
@@ -193,7 +197,8 @@ def _previous(name: str) -> int | None:
 
 
 def _chosen(choice: Any) -> str:
-    return str(choice if isinstance(choice, str) else fields.mapping(choice, "tool_choice").get("name"))[:60]
+    said = {"name": choice} if isinstance(choice, str) else fields.mapping(choice, "tool_choice")
+    return str(said.get("name") or said.get("type"))[:60]
 
 
 def _items(answer: Answer, asked: Asked) -> list[dict[str, Any]]:

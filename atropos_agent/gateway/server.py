@@ -95,7 +95,8 @@ class Gateway:
 
     def _session_of(self, scope: Scope) -> Session | None:
         headers = dict(scope["headers"])
-        given = headers.get(b"x-api-key") or headers.get(b"authorization", b"").removeprefix(b"Bearer ").strip()
+        scheme, _, token = headers.get(b"authorization", b"").strip().partition(b" ")
+        given = headers.get(b"x-api-key") or (token.strip() if scheme.lower() == b"bearer" else scheme)
         found = None
         # All are compared, each in constant time, so that the time tells nothing of a key.
         for key, session in self._sessions.items():

@@ -1,7 +1,7 @@
 """A function in a process of its own, which can be killed.
 
 The process is forked from one that has imported the program's main module (multiprocessing's fork server), so that
-it costs milliseconds. It leads a session: what it starts ends with it.
+it costs milliseconds. It leads a session: what it starts ends with it, and it with whoever called it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ import importlib
 import inspect
 import multiprocessing
 import os
+import select
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -93,6 +95,7 @@ def _work(
 ) -> None:
     """Call the function, and tell what it returned: the process's main function."""
     os.setsid()
+    threading.Thread(target=_end_with_caller, args=(pipe.fileno(),), daemon=True).start()
     try:
         # The main module of the program has another name in processes of its own.
         found = sys.modules["__main__"] if module == "__main__" else importlib.import_module(module)
@@ -110,6 +113,14 @@ def _work(
         pipe.send(("returned", result))
     except BaseException as error:
         pipe.send(("raised", f"{type(error).__name__}: {error}\n{traceback.format_exc()}"))
+
+
+def _end_with_caller(pipe: int) -> None:
+    """Wait until nobody holds the pipe's other end, then end this session: whoever called may have been killed."""
+    watch = select.poll()
+    watch.register(pipe, 0)  # the end alone, nothing that is to be read
+    watch.poll()
+    os.killpg(0, signal.SIGKILL)
 
 
 async def _awaited(awaitable: Any) -> Any:

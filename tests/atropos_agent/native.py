@@ -104,7 +104,7 @@ class Model(PlaybackServer):
         ]
         self.number += len(said.calls)
         thinking = said.thinking
-        if thinking is None and (opened or self.writes_empty_thinking()):
+        if thinking is None and (opened or writes_empty_thinking(self.fitted)):
             thinking = ""
         text = tool_format.turn(Reply(thinking, said.content, calls, ()))
         text = text.removeprefix(f"{THINK}\n") if opened else text
@@ -115,14 +115,7 @@ class Model(PlaybackServer):
         ids = self.ids(text, said)
         if self.how == "withheld" or said.spoiled == "cut":
             return Turn(ids, "length" if said.spoiled == "cut" else "stop")
-        return Turn([*ids, self.end(text, opened)])
-
-    def writes_empty_thinking(self):
-        """Whether models of this family begin every reply with thinking tags, as their template does (GLM)."""
-        user, reply = {"role": "user", "content": "u"}, {"role": "assistant", "content": "r"}
-        begun = self.fitted.template.render([user])
-        whole = self.fitted.template.render([user, reply, user])
-        return whole.startswith(begun) and f"{THINK}</think>" in squeeze(whole[len(begun) :])
+        return Turn([*ids, end_of(self.fitted, text, opened)])
 
     def ids(self, text, said):
         """Ids of a reply, in which arguments are spelled: a model writes no control tokens there."""
@@ -134,16 +127,25 @@ class Model(PlaybackServer):
                         text = text.replace(written, template.quote(written))
         return template.encode(text, continues=True)
 
-    def end(self, text, opened):
-        """The token with which the model ends such a turn: what the template writes behind it."""
-        template = self.fitted.template
-        called = self.fitted.message(self.fitted.read(text, first_id=0, thinking_open=opened))
-        if called is None:
-            return template.tokenizer.eos_token_id if template.close_id is None else template.close_id
-        marked = called[1].shape.marked(called[0], 400)
-        rendered = template.render([{"role": "user", "content": "x"}, marked, *results_for(marked)])
-        tail = text_behind(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
-        return template._encoder.leading_control(tail)
+
+def end_of(fitted, text, opened=False):
+    """The token with which the model ends such a turn: what the template writes behind it."""
+    template = fitted.template
+    called = fitted.message(fitted.read(text, first_id=0, thinking_open=opened))
+    if called is None:
+        return template.tokenizer.eos_token_id if template.close_id is None else template.close_id
+    marked = called[1].shape.marked(called[0], 400)
+    rendered = template.render([{"role": "user", "content": "x"}, marked, *results_for(marked)])
+    tail = text_behind(rendered[rendered.rindex(mark(400)) + 5 :], called[1].shape.closing(marked, 400))
+    return template._encoder.leading_control(tail)
+
+
+def writes_empty_thinking(fitted):
+    """Whether models of this family begin every reply with thinking tags, as their template does (GLM)."""
+    user, reply = {"role": "user", "content": "u"}, {"role": "assistant", "content": "r"}
+    begun = fitted.template.render([user])
+    whole = fitted.template.render([user, reply, user])
+    return whole.startswith(begun) and f"{THINK}</think>" in squeeze(whole[len(begun) :])
 
 
 def results_for(message):

@@ -143,3 +143,17 @@ def test_a_value_ends_where_the_call_goes_on():
     assert end_of_value("a</v>b</v> <k>", 0, "</v>", ("<k>",)) == 6
     with pytest.raises(ValueError, match="not closed"):
         end_of_value("a</v>b", 0, "</v>", ("<k>",))
+
+
+@pytest.mark.parametrize("wrong", [5, True, "x", [[]], [{}], {"a": 1}])
+@pytest.mark.parametrize("word", ["properties", "type", "enum", "anyOf", "oneOf", "allOf", "$ref"])
+def test_what_is_no_schema_is_no_failure(word, wrong):
+    tools = [{"function": {"name": "f", "parameters": {"properties": {"key": {word: wrong}}, word: wrong}}}]
+    keys = {"key"} if word != "properties" else {"a"} if isinstance(wrong, dict) else set()
+    assert ArgumentTypes(tools).keys("f") == keys
+
+
+def test_schemas_that_hold_themselves_many_times_are_looked_into_once():
+    itself = {"anyOf": [{"$ref": "#"}] * 50, "properties": {"key": {"anyOf": [{"$ref": "#/properties/key"}] * 50}}}
+    tools = [{"function": {"name": "f", "parameters": {**itself, "oneOf": [{"$ref": "#"}] * 50}}}]
+    assert ArgumentTypes(tools, prefer_json=True).value("f", "key", "5") == 5

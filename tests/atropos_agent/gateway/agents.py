@@ -105,24 +105,28 @@ class Client:
 
     def compare(self, path, body):
         """Take in what the last request and its reply would be for what renders the history again."""
-        prompt = self.render(PROTOCOLS[path.removeprefix("/v1/")].read(body))
-        whole = [*prompt, *self.engine.exchanges[-1].ids]
-        place = next((n for n, row in enumerate(self.control) if prompt[: len(row)] == row), len(self.control))
-        self.control[place : place + 1] = [whole]
+        prompt = rendered_again(self.fitted, PROTOCOLS[path.removeprefix("/v1/")].read(body))
+        merge_by_prefix(self.control, prompt, self.engine.exchanges[-1].ids)
 
-    def render(self, asked):
-        """Return a request's prompt, rendered from what the agent tells."""
-        fitted = self.fitted.with_tools(asked.tools)
-        messages = opening(asked.messages, fitted, asked.tools, lambda _: None)
-        conversation = Conversation(
-            fitted.template,
-            messages,
-            fitted.format.frame,
-            fitted.format.literals,
-            fitted.shown(asked.tools),
-            fitted.shape,
-        )
-        return conversation.prompt
+
+def rendered_again(fitted, asked):
+    """A request's prompt, rendered from what the agent tells."""
+    fitted = fitted.with_tools(asked.tools)
+    messages = opening(asked.messages, fitted, asked.tools, lambda _: None)
+    return Conversation(
+        fitted.template,
+        messages,
+        fitted.format.frame,
+        fitted.format.literals,
+        fitted.shown(asked.tools),
+        fitted.shape,
+    ).prompt
+
+
+def merge_by_prefix(rows, prompt, ids):
+    """Add a prompt and its reply to the row that the prompt begins with, or as a new one."""
+    place = next((n for n, row in enumerate(rows) if prompt[: len(row)] == row), len(rows))
+    rows[place : place + 1] = [[*prompt, *ids]]
 
 
 @asynccontextmanager

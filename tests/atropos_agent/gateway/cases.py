@@ -16,6 +16,7 @@ from native import DONE, HOSTILE, Said, asks
 CASES, LINEAR = {}, []
 TWO = Said((("say", {"text": "one"}), ("say", {"text": "two", "times": 2})))
 THOUGHT = asks("one", thinking="hm", content="First.")
+CLOCK = Said((("say", {"text": "now", "times": 1763884800123456789}),))
 BROKEN = Said(spoiled="malformed")
 CUT = Said(spoiled="cut")
 
@@ -67,6 +68,13 @@ def rewritten(reply):
     for call in reply.get("tool_calls", ()):
         arguments = json.loads(call["function"]["arguments"])
         call["function"]["arguments"] = json.dumps(dict(reversed(arguments.items())), separators=(",", ":"))
+    return reply
+
+
+def as_doubles(reply):
+    """Arguments parsed and written anew by what knows no other numbers."""
+    for call in reply.get("tool_calls", ()):
+        call["function"]["arguments"] = json.dumps(json.loads(call["function"]["arguments"], parse_int=float))
     return reply
 
 
@@ -122,6 +130,7 @@ linear("a malformed call sent back as it is", [asks("one"), BROKEN, asks("two"),
 linear("a malformed call wrapped in a field", [BROKEN, asks("two"), DONE], lambda r: wrapped(r, "__raw"))
 linear("a malformed call made a call of `invalid`", [BROKEN, asks("two"), DONE], renamed)
 linear("a call that was cut off", [CUT, asks("two"), DONE])
+linear("large numbers as JavaScript writes them", [CLOCK, asks("two"), DONE], as_doubles)
 linear("hostile arguments", [asks(HOSTILE), DONE])
 linear("ten turns", [*(asks(f"n{n}") for n in range(9)), DONE])
 linear("settings that are not followed", [asks("one"), DONE], temperature=0.1, top_p=0.5, seed=3)

@@ -4,8 +4,8 @@ import asyncio
 import json
 
 import pytest
-from agents import ChatAgent, Told, opened
-from native import DONE
+from agents import AGENTS, ChatAgent, Told, opened
+from native import DONE, Said
 
 from atropos_agent.gateway import app
 from atropos_agent.types import EngineError
@@ -41,6 +41,32 @@ async def test_half_of_a_surrogate_pair_is_replaced(fitted):
         content = b'{"messages": [{"role": "user", "content": "cut \\ud83d"}], "model": "\\ud83d"}'
         await client.call("/v1/chat/completions", None, content=content)
     assert "cut \ufffd" in fitted.template.decode(engine.exchanges[0].prompt)
+
+
+async def test_a_body_in_another_encoding_is_refused_by_name(fitted):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async with opened(fitted) as (client, _):
+        headers = [(b"content-encoding", b"zstd")]
+        scope = {"type": "http", "method": "POST", "path": "/v1/messages", "headers": headers}
+        await client.session.handle(scope, asyncio.Event().wait, send)
+    assert sent[0]["status"] == 400
+    assert "content-encoding" in json.loads(sent[1]["body"])["error"]["message"]
+
+
+@pytest.mark.parametrize("value", ['{"a": ' * 300 + "1" + "}" * 300, "7" * 70], ids=["deep", "large"])
+@pytest.mark.parametrize("makes", AGENTS.values())
+async def test_whatever_json_the_model_writes_is_told(fitted, makes, value):
+    call = f'<tool_call>\n{{"name": "say", "arguments": {{"text": {value}}}}}\n</tool_call>'
+    async with opened(fitted, [Said(content=call), DONE]) as (client, _):
+        agent = makes(client)
+        agent.user("go")
+        agent.results(await agent.ask())
+        await agent.ask()
+        assert len((await client.session.result()).segments) == 1
 
 
 async def test_a_body_has_a_limit_and_is_not_read_beyond_it(fitted, monkeypatch):

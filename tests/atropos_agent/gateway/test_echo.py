@@ -28,6 +28,22 @@ def test_what_means_the_same_is_an_echo(told):
 
 
 @pytest.mark.parametrize(
+    ("sampled", "told"),
+    [
+        (12345678901234567890, "12345678901234567000"),
+        (10**400, "null"),
+        ([{"a": 2**53 + 1}], '[{"a": 9007199254740992}]'),
+        (1.0, "1"),
+        ("cut \ud83d", '"cut ?"'),
+    ],
+)
+def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, told):
+    ours = answer(SaidCall("c1", "say", "{}", ToolCall("say", {"a": sampled}, "c1")))
+    echo = Told("assistant", "Yes.", [ToldCall("c1", "say", f'{{"a": {told}}}')])
+    assert echoes(echo, ours) == (told != "null")
+
+
+@pytest.mark.parametrize(
     "told",
     [
         Told("user", "Yes.", [ToldCall("c1", "say", {"text": "a"})]),

@@ -1,15 +1,11 @@
 """What protocols have in common."""
 
-from atropos_agent.gateway.protocol import dumped, event, noted
+from atropos_agent.gateway.protocol import event, noted
 
 
 def test_an_event_has_a_name_where_it_needs_one():
     assert event({"a": 1}) == b'data: {"a":1}\n\n'
     assert event({"a": 1}, "x") == b'event: x\ndata: {"a":1}\n\n'
-
-
-def test_half_of_a_surrogate_pair_is_written_as_what_is_no_text():
-    assert dumped({"a": ["\ud83d", "ä"]}) == '{"a":["?","ä"]}'.encode()
 
 
 def test_settings_that_are_not_followed_are_noted_by_name():

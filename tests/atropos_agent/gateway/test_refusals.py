@@ -12,11 +12,21 @@ CHAT = {
     "functions": [{"name": "x"}],
     "modalities": ["audio"],
     "web_search_options": {"search_context_size": "low"},
+    "web_search": True,
+    "enable_search": True,
+    "search_parameters": {"mode": "on"},
+    "plugins": [{"id": "web"}],
+    "data_sources": [{"type": "azure_search"}],
     "tools": [{"type": "web_search"}],
     "tool_choice": "required",
     "response_format": {"type": "json_schema", "json_schema": {}},
     "messages": [{"role": "user", "content": [IMAGE]}],
 }
+OLD = {
+    "function_call": {"name": "say", "arguments": "{}"},
+    "audio": {"id": "audio_1"},
+}
+"""What an assistant's message may say beside its content."""
 RESPONSES = {
     "background": True,
     "conversation": "conv_1",
@@ -55,6 +65,16 @@ async def test_what_cant_be_honoured_is_refused_by_name(fitted, kind, field, val
     assert caught.value.status == 400
     assert field.split("_")[0] in caught.value.body["error"]["message"]
     assert not engine.options
+
+
+@pytest.mark.parametrize("field", OLD)
+async def test_what_a_message_says_beside_its_content_is_refused_and_not_left_out(fitted, field):
+    async with opened(fitted, [DONE]) as (client, _):
+        agent = ChatAgent(client)
+        agent.history.append({"role": "assistant", "content": None, field: OLD[field]})
+        agent.user("go")
+        with pytest.raises(Told, match=field):
+            await agent.ask()
 
 
 @pytest.mark.parametrize("field", ["n", "logit_bias", "logprobs", "functions", "web_search_options"])

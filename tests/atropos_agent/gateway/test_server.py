@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 import struct
 from contextlib import asynccontextmanager
 
@@ -117,6 +118,18 @@ async def post(client, session, body):
     return await client.post(f"{session.base_url}/chat/completions", json=body, headers=headers)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("authorization", "Bearer {}"), ("authorization", "bearer  {}"), ("authorization", "{}"), ("x-api-key", "{}")],
+)
+async def test_a_key_may_come_in_each_spelling(fitted, name, value):
+    async with serving(fitted, []) as (_, session, _), httpx.AsyncClient() as client:
+        models = f"{session.base_url}/models"
+        assert (await client.get(models, headers={name: value.format(session.api_key)})).status_code == 200
+        assert (await client.get(models, headers={name: value.format("other")})).status_code == 401
+        assert (await client.get(models, headers={name: f"Basic {session.api_key}"})).status_code == 401
+
+
 async def test_a_unix_socket_is_its_owners_alone(fitted, tmp_path):
     path = tmp_path / "gateway.sock"
     async with serving(fitted, [DONE], path=path) as (_, session, _):
@@ -153,6 +166,41 @@ async def test_an_answer_whose_last_bytes_are_not_read_was_not_taken(fitted):
     assert told.json()["content"][0]["text"].startswith("word")
     assert len(engine.exchanges) == 1
     assert result.metadata["gateway"]["changes"] == {"answer repeated": 1}
+
+
+async def test_an_answer_was_taken_where_its_client_closes_behind_the_last_event(fitted, monkeypatch):
+    lost = asyncio.Event()
+    monkeypatch.setattr(Connection, "connection_lost", told_of(Connection.connection_lost, lost))
+
+    def ask(address, body, key):
+        host, port = address.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            content = json.dumps(body).encode()
+            head = (
+                f"POST /v1/messages HTTP/1.1\r\nHost: x\r\nx-api-key: {key}\r\nContent-Length: {len(content)}\r\n\r\n"
+            )
+            connection.sendall(head.encode() + content)
+            told = b""
+            while not told.endswith(b'"message_stop"}\n\n'):
+                told += connection.recv(1)
+        # Closed with bytes unread, it is reset.
+
+    async with serving(fitted, [DONE]) as (_, session, _):
+        body = {"messages": [{"role": "user", "content": "go"}], "stream": True}
+        await asyncio.to_thread(ask, session.anthropic_url, body, session.api_key)
+        await asyncio.wait_for(lost.wait(), 30)
+        result = await session.result()
+    assert result.metadata["gateway"]["branches"] == {"main": 1}
+
+
+def told_of(method, event):
+    """A method that sets an event when it is over."""
+
+    def called(*given):
+        method(*given)
+        event.set()
+
+    return called
 
 
 async def test_a_head_that_does_not_come_is_not_waited_for(fitted, monkeypatch):

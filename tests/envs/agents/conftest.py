@@ -22,6 +22,11 @@ def fitted(request, smollm2_tokenizer, tokenizers_dir):
     return found
 
 
+@pytest.fixture(params=FAMILIES[:4])
+def native(request, smollm2_tokenizer):
+    return fitted_family(smollm2_tokenizer, None, request.param)
+
+
 @pytest.fixture
 def hermes(smollm2_tokenizer):
     return fitted_family(smollm2_tokenizer, None, "smollm2")

@@ -1,14 +1,19 @@
 """Real agents at work in a container without network, against an engine whose logprobs name each token."""
 
 import re
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from agents import assert_every_token_is_accounted_for, merge_by_prefix, rendered_again
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig
+from native import end_of as end_of_turn
+from native import writes_empty_thinking
 
 from atropos_agent.engines.scripted import ScriptedTurn
 from atropos_agent.engines.token_server import TokenServer
-from atropos_agent.types import AgentConfig, Reply, StopReason
+from atropos_agent.types import THINK, AgentConfig, Reply, StopReason
 from envs.agents.foreign import ForeignAgent
 from envs.agents.guests import Guests
 from envs.agents.named import FOREIGN
@@ -16,13 +21,8 @@ from envs.agents.watched import WatchedSession
 from sandboxes.base import SandboxSpec
 from tools.base import ToolCall
 
-BROKEN = {
-    "broken JSON": '<tool_call>\n{"name": "bash", "arguments": {"command": "ls\n</tool_call>',
-    "an unknown tool": '<tool_call>\n{"name": "teleport", "arguments": {"to": "home"}}\n</tool_call>',
-    "nothing": "",
-}
-"""Replies in Hermes' format that are none, or calls of nothing."""
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
+TASK = "Write a file."
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,22 @@ class Does:
 
 
 @dataclass(frozen=True)
+class Calls:
+    """A reply that calls tools: names and arguments."""
+
+    calls: tuple[tuple[str, Mapping[str, Any]], ...]
+    content: str = ""
+    thinking: str | None = None
+
+
+@dataclass(frozen=True)
+class Spoils:
+    """A reply that would run a command: "broken" in its arguments, or "cut" there."""
+
+    how: str
+
+
+@dataclass(frozen=True)
 class Says:
     """A reply of text, as it is sampled. reason: why it ended."""
 
@@ -42,114 +58,203 @@ class Says:
     reason: str = "stop"
 
 
+SPOILED = {
+    "broken arguments": [Spoils("broken")],
+    "an unknown tool": [Calls((("teleport", {"to": "home"}),))],
+    "nothing": [Says("")],
+    "nothing, again and again": [Says("")] * 4,
+    "a call that is cut off": [Spoils("cut")],
+    "a text that is cut off": [Says("I shall", "length")],
+}
+"""Replies that are none, or calls of nothing."""
+
+
 @dataclass(eq=False)
 class NamingServer(TokenServer):
     """Samples a script's replies for prompts that show the agent's tool, "A title" for others; keeps every exchange.
 
-    A logprob tells which token stands where. slow_s: what a reply takes."""
+    A logprob names its token. beside: scripts for prompts that hold a text and not the task: sub-agents'."""
 
     agent: ForeignAgent
     fitted: object
     script: list
+    beside: dict[str, list] = field(default_factory=dict)
     exchanges: list[ScriptedTurn] = field(default_factory=list)
 
     def __post_init__(self):
         super().__init__(APIServerConfig(model_name="naming", base_url="", server_type="vllm"))
         self.initialized = True
         self._left = list(self.script)
+        self._beside = {text: list(script) for text, script in self.beside.items()}
+        self._named = 0
+        self._thinks = writes_empty_thinking(self.fitted)
 
     async def tokens_and_logprobs_completion(self, **kwargs):
         prompt = list(kwargs["input_ids"])
         template = self.fitted.template
         said = self._next(template.decode(prompt))
-        text = said.text if isinstance(said, Says) else self._format().turn(self._reply(said))
-        reason = getattr(said, "reason", "stop")
+        text, reason = self._text(said)
         ids = list(template.encode(text, continues=True))
         if reason == "stop":
-            close = template.close_id
-            ids.append(template.tokenizer.eos_token_id if close is None else close)
+            ids.append(end_of_turn(self._fitted(self._calls(said)), text))
+        reason = "length" if len(ids) > kwargs["max_tokens"] else reason
         ids = ids[: kwargs["max_tokens"]]
-        logprobs = [-(1 + (place * 7 + token) % 50) / 16 for place, token in enumerate(ids, start=len(prompt))]
+        logprobs = [-(self._named + place + 1) / 2**20 for place in range(len(ids))]
+        self._named += len(ids)
         self.exchanges.append(ScriptedTurn(prompt, ids, logprobs))
         return prompt, [ids], [logprobs], [reason]
 
     def _next(self, prompt):
         if not re.search(rf"""["'>]{self.agent.shell[0]}["'<]""", prompt):
             return Says("A title")
-        return self._left.pop(0) if self._left else Says("Nothing is left.")
+        beside = (script for text, script in self._beside.items() if text in prompt and TASK not in prompt)
+        script = next(beside, self._left)
+        return script.pop(0) if script else Says("Nothing is left.")
 
-    def _format(self):
-        tool, argument, others = self.agent.shell
+    def _text(self, said):
+        """Return a reply in the format's own words, and why it ended."""
+        match said:
+            case Says():
+                return (f"\n{THINK}</think>\n{said.text}" if self._thinks else said.text), said.reason
+            case Spoils():
+                text = self._written(self._calls(said))
+                half, rest = text[: text.index("one >")], text[text.index("one >") :]
+                if said.how == "cut":
+                    return half, "length"
+                return f"{half}\x01" + re.sub(r'"|</parameter>|</arg_value>', "", rest), "stop"
+            case _:
+                return self._written(self._calls(said), said.content, said.thinking), "stop"
+
+    def _calls(self, said):
+        match said:
+            case Does():
+                return (self.agent.runs(said.command),)
+            case Spoils():
+                return (self.agent.runs("echo one >/app/one"),)
+        return getattr(said, "calls", ())
+
+    def _written(self, calls, content="", thinking=None):
+        thinking = "" if thinking is None and self._thinks else thinking
+        tool_format = self._fitted(calls).format
+        made = [ToolCall(name, given, tool_format.call_id(n, name)) for n, (name, given) in enumerate(calls)]
+        text = tool_format.turn(Reply(thinking, content, made, []))
+        # A reply of Llama's that calls a tool is nothing else.
+        alone = tool_format.turn(Reply(thinking, "", made, []))
+        return alone if tool_format.parse(text).problems else text
+
+    def _fitted(self, calls):
+        """Return the format as it reads these calls."""
         kinds = {bool: "boolean", str: "string"}
-        properties = {name: {"type": kinds[type(value)]} for name, value in {argument: "", **others}.items()}
-        schema = {"name": tool, "description": "", "parameters": {"type": "object", "properties": properties}}
-        return self.fitted.with_tools([{"type": "function", "function": schema}]).format
+        tools = [
+            {
+                "name": name,
+                "description": "",
+                "parameters": {
+                    "type": "object",
+                    "properties": {key: {"type": kinds[type(value)]} for key, value in given.items()},
+                },
+            }
+            for name, given in calls
+        ]
+        return self.fitted.with_tools([{"type": "function", "function": tool} for tool in tools])
 
-    def _reply(self, does):
-        name, arguments = self.agent.runs(does.command)
-        call = ToolCall(name, arguments, "call_0")
-        return Reply(does.thinking, does.content, [call], [])
+
+class CuttingSession(WatchedSession):
+    """Cuts what it answers, each time behind as many bytes of the body as `cuts` says next: counted from the end where
+    that is less than 0, not at all where it is None."""
+
+    cuts = ()
+
+    async def handle(self, scope, receive, send):
+        cut = self.cuts.pop(0) if self.cuts and scope["method"] == "POST" else None
+
+        async def part(message):
+            if cut is not None and message.get("body"):
+                await send({**message, "body": message["body"][:cut], "more_body": True})
+                raise OSError("the answer is cut")
+            await send(message)
+
+        await super().handle(scope, receive, part)
+
+
+@dataclass
+class Worked:
+    """What came of an agent's work. control: how many rows those make who render the history again and merge by
+    prefix."""
+
+    result: object
+    server: NamingServer
+    sandbox: object
+    session: object
+
+    @property
+    def exchanges(self):
+        return self.server.exchanges
+
+    @property
+    def told(self):
+        return self.result.metadata["gateway"]
+
+    @property
+    def control(self):
+        rows = []
+        for turn, sampled in self.session.turns:
+            merge_by_prefix(rows, rendered_again(self.server.fitted, turn.asked), self.exchanges[sampled.exchange].ids)
+        return len(rows)
 
 
 @asynccontextmanager
-async def at_work(backend, image, agent, fitted, script, task="Write a file.", **budgets):
-    """Let a real agent work. Yields its result, the engine's exchanges, and the sandbox as it left it."""
+async def at_work(backend, image, agent, fitted, script, *, beside=None, cuts=(), **budgets):
+    """Let a real agent work. Yields what came of it; each token that was sampled is in one row or counted."""
     guests = Guests(FOREIGN[agent], backend)
     guest = await guests.invite(SandboxSpec(image, workdir="/app"))
-    server = NamingServer(FOREIGN[agent], fitted, script)
-    usual = {"max_seconds": 120.0, "max_total_tokens": 60_000, "max_tokens": 2048, "max_steps": 20}
+    server = NamingServer(FOREIGN[agent], fitted, script, beside or {})
+    usual = {"max_seconds": 500.0, "max_total_tokens": 60_000, "max_tokens": 2048, "max_steps": 20}
     config = AgentConfig(**(usual | budgets))
     async with (
         backend.open(guest.spec) as sandbox,
-        WatchedSession(server, fitted.template, fitted, config) as session,
+        CuttingSession(server, fitted.template, fitted, config) as session,
     ):
-        result = await guest.work(session, sandbox, task)
-        yield result, server.exchanges, sandbox
+        session.cuts = list(cuts)
+        result = await guest.work(session, sandbox, TASK)
+        assert_every_token_is_accounted_for(result, server)
+        yield Worked(result, server, sandbox, session)
+
+
+def end_of(agent):
+    """The reply with which an agent ends, and how it is then said to have ended."""
+    submits = bool(FOREIGN[agent].submits)
+    return (Does(SUBMIT), StopReason.SUBMITTED) if submits else (Says("Done."), StopReason.ANSWERED)
 
 
 async def check_linear(backend, image, agent, fitted):
     """A task without detours: one row, which holds every token that was sampled for it, as the engine's log says."""
-    submits = bool(FOREIGN[agent].submits)
-    end = Does(SUBMIT) if submits else Says("Done.")
-    script = [Does("echo hi >/app/f", content="I write."), Does("cat /app/f", thinking=None), end]
-    async with at_work(backend, image, agent, fitted, script) as (result, exchanges, sandbox):
-        assert (await sandbox.exec("cat /app/f")).output == "hi\n"
-        assert not (await sandbox.exec("touch /opt/agent/x")).ok, "its pack can't be written"
-    assert result.stop_reason == (StopReason.SUBMITTED if submits else StopReason.ANSWERED), result.error
-    (row,) = result.segments
-    main = [one for one in exchanges if list(row.tokens[: len(one.prompt)]) == list(one.prompt)]
-    assert len(main) == 3
-    for one in main:
-        place = slice(len(one.prompt), len(one.prompt) + len(one.ids))
-        assert list(row.tokens[place]) == list(row.masked_tokens[place]) == list(one.ids)
-        assert list(row.logprobs[place]) == list(one.logprobs)
-    assert_all_counted(result, exchanges)
-    assert rows_of_rerendering(fitted, exchanges) >= len(result.segments)
+    end, reason = end_of(agent)
+    script = [Does("echo hi >/app/f", content="I write."), Does("cat /app/f"), end]
+    async with at_work(backend, image, agent, fitted, script) as worked:
+        assert (await worked.sandbox.exec("cat /app/f")).output == "hi\n"
+        assert not (await worked.sandbox.exec("touch /opt/agent/x")).ok, "its pack can't be written"
+    assert worked.result.stop_reason == reason, worked.result.error
+    (row,) = worked.result.segments
+    assert row.turns == 3
+    assert worked.control >= 1
+    return worked
 
 
-async def check_malformed(backend, image, agent, fitted, *spoiled):
-    """Replies that are spoiled: what was sampled is trained or counted, and the run ends as the agent decides."""
-    end = Does(SUBMIT) if FOREIGN[agent].submits else Says("Done.")
-    script = [Does("echo hi >/app/f"), *spoiled, end]
-    async with at_work(backend, image, agent, fitted, script) as (result, exchanges, _):
-        assert_all_counted(result, exchanges)
-    assert result.stop_reason in (StopReason.SUBMITTED, StopReason.ANSWERED, StopReason.BROKE_OFF)
-    return result
-
-
-def assert_all_counted(result, exchanges):
-    """Each sampled token is trained in exactly one row, or counted by its reason."""
-    untrained = sum(result.metadata["gateway"]["untrained_tokens"].values())
-    assert result.sampled_tokens + untrained == sum(len(one.ids) for one in exchanges)
-
-
-def rows_of_rerendering(fitted, exchanges):
-    """The control: how many rows there are where a prompt is merged with the one before only if that and its reply,
-    decoded and encoded again, are its beginning."""
-    template, rows, before = fitted.template, 0, None
-    for one in exchanges:
-        again = list(template.encode(template.decode(one.prompt), continues=False))
-        if before is None or again[: len(before)] != before:
-            rows += 1
-        before = again + list(template.encode(template.decode(one.ids), continues=True))
-    return rows
+async def check_sub_agents(backend, image, agent, fitted, tool, kind):
+    """Two sub-agents that are called at once: a row for each, and one for who called them."""
+    parts = ("part-one", "part-two")
+    calls = [(tool, {"description": part, "prompt": f"Do {part}.", "subagent_type": kind}) for part in parts]
+    beside = {part: [Does(f"echo hi >/app/{part}"), Says(f"It is done: {part}.")] for part in parts}
+    script = [Calls(tuple(calls)), Does("cat /app/part-one /app/part-two"), Says("Done.")]
+    async with at_work(backend, image, agent, fitted, script, beside=beside) as worked:
+        assert (await worked.sandbox.exec("cat /app/part-one /app/part-two")).output == "hi\nhi\n"
+    assert worked.result.stop_reason is StopReason.ANSWERED, worked.result.error
+    told = worked.told["branches"]
+    assert (told["main"], told["sub-agent"]) == (3, 4)
+    assert sorted((row.branch, row.turns) for row in worked.result.segments) == [
+        ("main", 3),
+        ("sub-agent", 2),
+        ("sub-agent", 2),
+    ]
+    assert worked.control >= 3

@@ -1,15 +1,14 @@
 """OpenCode in a container without network. Its package is installed, once, where it is asked for."""
 
 import pytest
-from real_agents import BROKEN, Says, check_linear, check_malformed
+from real_agents import check_linear, check_sub_agents
 
-pytestmark = [pytest.mark.slow, pytest.mark.docker]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)]
 
 
 async def test_linear_work_is_one_row(docker_backend, base_image, fitted):
     await check_linear(docker_backend, base_image, "opencode", fitted)
 
 
-@pytest.mark.parametrize("text", BROKEN.values(), ids=list(BROKEN))
-async def test_what_was_sampled_is_counted_however_it_is_spoiled(docker_backend, base_image, hermes, text):
-    await check_malformed(docker_backend, base_image, "opencode", hermes, Says(text))
+async def test_two_sub_agents_at_once_are_rows_of_their_own(docker_backend, base_image, native):
+    await check_sub_agents(docker_backend, base_image, "opencode", native, "task", "general")

@@ -2,11 +2,11 @@
 
 import pytest
 from images import made
-from real_agents import BROKEN, Says, at_work, check_linear, check_malformed
+from real_agents import Says, at_work, check_linear
 
 from atropos_agent.types import StopReason
 
-pytestmark = [pytest.mark.slow, pytest.mark.docker]
+pytestmark = [pytest.mark.slow, pytest.mark.docker, pytest.mark.timeout(900)]
 
 
 @pytest.fixture
@@ -21,10 +21,5 @@ async def test_linear_work_is_one_row(docker_backend, image, fitted):
 
 async def test_its_tool_for_the_end_submits(docker_backend, image, hermes):
     call = '<tool_call>\n{"name": "finish", "arguments": {"message": "Done."}}\n</tool_call>'
-    async with at_work(docker_backend, image, "openhands", hermes, [Says(call)]) as (result, _, _):
-        assert result.stop_reason is StopReason.SUBMITTED, result.error
-
-
-@pytest.mark.parametrize("text", BROKEN.values(), ids=list(BROKEN))
-async def test_what_was_sampled_is_counted_however_it_is_spoiled(docker_backend, image, hermes, text):
-    await check_malformed(docker_backend, image, "openhands", hermes, Says(text))
+    async with at_work(docker_backend, image, "openhands", hermes, [Says(call)]) as worked:
+        assert worked.result.stop_reason is StopReason.SUBMITTED, worked.result.error

@@ -44,13 +44,13 @@ class Trainer:
                 await asyncio.sleep(0.05)
 
 
-async def kill_again_and_again(engine, run_api, directory, kills, *options):
+async def kill_again_and_again(engine, run_api, directory, kills, *options, program):
     rng, log = random.Random(kills), directory / "log"
 
     def start(url):
         command = [
             *(
-                HERE / "sums_program.py",
+                HERE / program,
                 "serve",
                 f"--openai.base_url={engine.url}",
                 f"--env.run_dir={directory / 'run'}",
@@ -70,18 +70,18 @@ async def kill_again_and_again(engine, run_api, directory, kills, *options):
             # While an answer is slow, the group is stored and not confirmed.
             proxy.plan.clear()
             proxy.plan.extend(rng.choice(["slow", None]) for _ in range(50))
-            program = start(proxy.url)
-            await trainer.gets(1, program)
+            process = start(proxy.url)
+            await trainer.gets(1, process)
             await asyncio.sleep(2 * rng.random())
             number = [signal.SIGKILL, signal.SIGTERM][kill % 2]
-            program.send_signal(number)
-            status = await asyncio.to_thread(program.wait, 30)
+            process.send_signal(number)
+            status = await asyncio.to_thread(process.wait, 30)
             assert status == (130 if number == signal.SIGTERM else -number), log.read_text()
         proxy.plan.clear()
-        program = start(proxy.url)
-        await trainer.gets(8, program)
-        program.send_signal(signal.SIGTERM)
-        await asyncio.to_thread(program.wait, 30)
+        process = start(proxy.url)
+        await trainer.gets(8, process)
+        process.send_signal(signal.SIGTERM)
+        await asyncio.to_thread(process.wait, 30)
         await asyncio.sleep(1.0)
         assert not pulling.done(), pulling.exception()
         pulling.cancel()
@@ -89,9 +89,9 @@ async def kill_again_and_again(engine, run_api, directory, kills, *options):
     return trainer
 
 
-async def check(engine, run_api, directory, kills, *options):
-    """Kill it so often. options: more of its own."""
-    trainer = await kill_again_and_again(engine, run_api, directory, kills, *options)
+async def check(engine, run_api, directory, kills, *options, program="sums_program.py"):
+    """Kill it so often. options: more of its own; program: a file beside this one."""
+    trainer = await kill_again_and_again(engine, run_api, directory, kills, *options, program=program)
     states = {state: {fate.number for fate in fates(directory / "run", [state])} for state in GroupState}
     counts = {state.value: len(numbers) for state, numbers in states.items() if numbers}
     print(f"{kills} kills: {counts}, {trainer.numbers.total()} groups and {trainer.rows.total()} rows at the trainer")

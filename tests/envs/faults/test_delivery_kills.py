@@ -24,6 +24,11 @@ async def test_kills_between_the_storing_and_the_confirmation_cost_no_row_and_do
 
 
 @pytest.mark.slow
+async def test_kills_cost_no_row_of_a_function_and_double_none(engine, run_api, tmp_path):
+    await check(engine, run_api, tmp_path, 6, program="sums_function.py")
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 async def test_twenty_kills_cost_no_row_and_double_none(engine, run_api, tmp_path):
     await check(engine, run_api, tmp_path, 20)

@@ -15,12 +15,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from kills import Trainer
 from programs import Program
 from proxy import Proxy
 from run_api import RunAPI
 from scripted_engine import ScriptedEngine
 from small_disk import SmallDisk
-from test_delivery_kills import Trainer
 
 from envs.records.metrics import Metrics
 from envs.running.group import fates

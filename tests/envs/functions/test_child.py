@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 
 import asking
@@ -46,6 +48,33 @@ async def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path):
         await call(asking.hangs_in_a_process.work, {"task": task, "llm": LLM("", "", "", "m", print)}, 0.5, waited)
     pids = [int(pid) for pid in file.read_text().split()]
     await asyncio.to_thread(wait_for_end, pids)
+    assert not any(map(lives, pids))
+
+
+CALLS_ONE_THAT_HANGS = """
+import asyncio, sys, asking
+from envs.functions import LLM
+from envs.functions.calling import call
+from envs.types import Task
+given = {"task": Task("a", "?", metadata={"pids": sys.argv[1]}), "llm": LLM("", "", "", "m", print)}
+asyncio.run(call(asking.hangs_in_a_process.work, given, 600, lambda: 0.0))
+"""
+
+
+@pytest.mark.long
+def test_it_ends_with_its_caller_even_where_that_is_killed(tmp_path):
+    file = tmp_path / "pids"
+    command = [sys.executable, "-c", CALLS_ONE_THAT_HANGS, file]
+    caller = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    try:
+        while not (file.exists() and file.read_text()):
+            assert caller.poll() is None
+            time.sleep(0.05)
+    finally:
+        caller.kill()
+        caller.wait()
+    pids = [int(pid) for pid in file.read_text().split()]
+    wait_for_end(pids)
     assert not any(map(lives, pids))
 
 
