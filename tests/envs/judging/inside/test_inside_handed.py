@@ -82,7 +82,8 @@ def test_ids_of_tests_stay_where_something_speaks_of_them(handing, monkeypatch, 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no columns before")
 @pytest.mark.parametrize("readable", [False, True])
 def test_how_long_an_expected_value_was_written_can_not_be_read_off_the_code(handing, readable):
-    (code,), _ = handing({"test_a.py": "def test_a():\n    assert 'ab'.upper() == 'AB' and not\\\n 0\n"}, readable=readable)
+    text = "def test_a():\n    assert 'ab'.upper() == 'AB' and not\\\n 0\n"
+    (code,), _ = handing({"test_a.py": text}, readable=readable)
     places = [place for one in code.co_consts if hasattr(one, "co_positions") for place in one.co_positions()]
     assert any(end != start for _, _, start, end in places) == readable
     assert any(first != last for first, last, _, _ in places) == readable
