@@ -221,4 +221,21 @@ SUITE: dict[str, str] = {
         "assert f(1) == 2",
         before="import subprocess, sys\n",
     ),
+    "a base that is given": marked(
+        "@pytest.mark.parametrize('text', ['0x6', '6', '0o6'])", "text", "assert f(3) == int(text, 0)"
+    ),
+    "a day of a month that is computed": plain(
+        "month = f(1)",
+        "assert date(2020, 2, f(14)) == date(2020, month, 28)",
+        "assert datetime(2020, 2, f(14), tzinfo=timezone.utc) == datetime(2020, 2, 28, tzinfo=timezone.utc)",
+        before="from datetime import date, datetime, timezone\n",
+    ),
+    "calls with literals and names": plain(
+        "two = f(1)",
+        "assert range(0, f(3), 2) == range(0, 6, two)",
+        "assert Decimal(f(3)) == Decimal(str(6))",
+        "assert Fraction(f(1), 3) == Fraction(two, 3)",
+        "assert timedelta(hours=f(1)) == timedelta(hours=two, days=0)",
+        before="from datetime import timedelta\nfrom decimal import Decimal\nfrom fractions import Fraction\n",
+    ),
 }
