@@ -89,6 +89,8 @@ class Comparisons:
 
     def _expected(self, left, right, tolerance=0.0):
         """Return which side is the expected one: (its Choice or name, whether it is the left); None where none is."""
+        if self._bindings.bends_equality:
+            return None, False
         for node, other, is_left in ((right, left, False), (left, right, True)):
             if not isinstance(node, ast.Name) and not constant(other):
                 choice = self._decoys.choose(node, self._bindings.names, tolerance)

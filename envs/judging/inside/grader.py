@@ -58,12 +58,16 @@ class Guard:
         if event == "open":
             if isinstance(args[0], (str, bytes)) and self.inside(args[0]) and len(self.read) < 1000:
                 self.read.append(args[0])
+            keep_archives_in_place(sys.modules.get("tarfile"))
         elif event == "compile":
             self.suspect = args[1] if self.is_judged_source(*args[:2]) else None
         elif event == "exec":
             name = args[0].co_filename
             if self.inside_file(name) or (name == self.suspect and args[0].co_names):
                 self.refuse("source")
+        elif event in ("marshal.loads", "marshal.load"):
+            if self.read and (not args or self.is_judged_source(args[0], "")):
+                self.refuse("bytecode")
         elif event == "ctypes.dlopen":
             if args[0] and "/" in os.fsdecode(args[0]) and self.inside(args[0]):
                 self.refuse("library")
@@ -101,6 +105,27 @@ class Guard:
             "the grader runs as root, so it may run no %s of the working directory, which is judged; see docs/reward.md"
             % what
         )
+
+
+def keep_archives_in_place(tarfile):
+    """Have an archive's members written below the folder that it is unpacked in, and nowhere else.
+
+    Pythons that are older than that choice refuse those that are named to the verifier's folders."""
+    kind = getattr(tarfile, "TarFile", None)
+    if kind is None or hasattr(kind, "kept_in_place"):
+        return
+    kind.kept_in_place = True
+    if hasattr(tarfile, "data_filter"):
+        kind.extraction_filter = staticmethod(tarfile.data_filter)
+        return
+    extract = kind._extract_member
+
+    def within(archive, member, path, *args, **options):
+        if os.path.realpath(path).startswith(("/tests/", "/logs/", HERE + "/")):
+            raise PermissionError("%s leads out of where the archive is unpacked" % member.name)
+        return extract(archive, member, path, *args, **options)
+
+    kind._extract_member = within
 
 
 class Nothing:

@@ -13,16 +13,18 @@ import warnings
 
 import sites
 from decoys import Decoys, looked_for, vocabulary
+from literals import walk
 from reporter import rewrite
 
 _BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node")
 """How code speaks of tests by their ids."""
 
 
-def handed_on(written, key, root, args, spared):
+def handed_on(written, key, root, args, spared, readable=False):
     """Put what tests expect among decoys. Yield what is handed on of each module, in the order of `written.files`.
 
-    args: the runner's. spared: {path: tests that stay as they are, since they must fail}.
+    args: the runner's. spared: {path: tests that stay as they are, since they must fail}. readable: whether judged code
+    can read the modules.
     """
     trees = [tree for tree in written.trees.values() if not isinstance(tree, str)]
     decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
@@ -41,18 +43,27 @@ def handed_on(written, key, root, args, spared):
         renamed = renaming and not _BY_ID.search(source.decode("utf-8", "replace"))
         try:
             sites.plant(path, tree, key, decoys, shared, renamed, spared[path])
-            yield _compiled(path, tree, source)
+            yield _compiled(path, tree, source, readable)
         except Exception as error:  # ours: the tests are judged as they are
             print("verifier: no decoys in %s: %r" % (path, error))
             key.forget(path)
-            yield _compiled(path, ast.parse(source, path), source)
+            yield _compiled(path, ast.parse(source, path), source, readable)
 
 
-def _compiled(path, tree, source):
+def _compiled(path, tree, source, readable):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rewrite(tree, source)
+        if not readable:
+            _forget_columns(tree)
         return marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
+
+
+def _forget_columns(tree):
+    """Leave of places the lines alone: how long what is expected was written tells which of a set it is."""
+    for node in walk(tree):
+        if hasattr(node, "lineno"):
+            node.col_offset, node.end_lineno, node.end_col_offset = 0, node.lineno, 0
 
 
 def _neighbours(files, root):

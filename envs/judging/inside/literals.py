@@ -58,6 +58,8 @@ PURE = dict(
     },
 )
 """What may be called with other literals, by its full name."""
+_KNOWN = {"datetime.timezone.utc": datetime.timezone.utc, "datetime.UTC": datetime.timezone.utc}
+"""Names of which the value is known wherever they are imported."""
 APPROX = "pytest.approx"
 _TOLERANCE = 0.05
 
@@ -179,7 +181,19 @@ def _is_pure(call, names):
         return all(
             isinstance(one, shown) or (constant(one) and type(constant(one)[0]) in (str, bytes)) for one in call.args
         )
-    return name in PURE
+    return name in PURE and (name in _CONTAINERS or not _is_given_unknown(call, names))
+
+
+def _is_given_unknown(call, names):
+    """Return whether a call takes what only the module can tell: other literals beside it might be refused."""
+    given = call.args + [keyword.value for keyword in call.keywords]
+    called = {id(one.func) for arg in given for one in walk(arg) if isinstance(one, ast.Call)}
+    heads = {id(one.value) for arg in given for one in walk(arg) if isinstance(one, ast.Attribute)}
+    for one in [one for arg in given for one in walk(arg)]:
+        if isinstance(one, (ast.Name, ast.Attribute)) and id(one) not in called | heads:
+            if names.full(one) not in _KNOWN:
+                return True
+    return False
 
 
 def dotted(node):
@@ -256,6 +270,8 @@ def _value(node, names):
         return {"List": list, "Tuple": tuple, "Set": set}[kind]([_value(one, names) for one in node.elts])
     if kind == "Dict":
         return {_value(key, names): _value(one, names) for key, one in zip(node.keys, node.values)}
+    if kind in ("Name", "Attribute") and names.full(node) in _KNOWN:
+        return _KNOWN[names.full(node)]
     if kind == "Call" and names.full(node.func) in PURE:
         options = {keyword.arg: _value(keyword.value, names) for keyword in node.keywords}
         return PURE[names.full(node.func)](*[_value(one, names) for one in node.args], **options)

@@ -18,6 +18,7 @@ _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException"
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _KNOWN_MARKS = ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
+_CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
 
 
@@ -53,7 +54,9 @@ class Inside:
 
 class Bindings:
     """The names of a module. shared: names that other files of the tests speak of. renaming: whether tests may have
-    other ids, as they get where parameters are among decoys."""
+    other ids, as they get where parameters are among decoys.
+
+    bends_equality: whether to compare here may be more than to ask `==` of two values, as often as one likes."""
 
     def __init__(self, tree, shared=(), renaming=True):
         self.shared, self.renaming = shared, renaming
@@ -64,6 +67,7 @@ class Bindings:
         self._texts, self._assigned = set(), collections.defaultdict(list)
         self._survey(tree)
         self.names = Names(self.imported, self.bound)
+        self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, self._functions["__eq__"]))
         self.quiet = self._quiet(tree)
         self._bindings = []
         self._module(tree)
@@ -374,6 +378,16 @@ def _lets_fail(context):
 def is_raising(node):
     """Return whether a `with` expects its body to end by an error, or may let it."""
     return any(_RAISING.search(ast.dump(item.context_expr)) or _lets_fail(item.context_expr) for item in node.items)
+
+
+def _changes(function):
+    """Return whether a function changes what it didn't make, as far as can be seen."""
+    for node in walk(function):
+        if isinstance(node, (ast.AugAssign, ast.Global, ast.Nonlocal)):
+            return True
+        if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
+            return True
+    return bool(_calls(function) & _CHANGING)
 
 
 def _calls(node):

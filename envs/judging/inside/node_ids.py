@@ -5,7 +5,10 @@ import os
 
 
 def expects_failure(decorator):
-    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects."""
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects, or
+    `unittest.expectedFailure`."""
+    if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
+        return True
     if isinstance(decorator, ast.Call):
         if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
             return False

@@ -77,6 +77,20 @@ def is_made(path):
     return seen.st_uid == judged_user() != os.geteuid() or since < seen.st_ctime < began
 
 
+def become_main(args, here):
+    """Let this process look as one does in which pytest was started: what `spawn` starts loads its main module, too.
+
+    here: whether it was `python -m pytest`."""
+    main = types.ModuleType("__main__")
+    try:
+        main.__spec__ = importlib.util.find_spec("pytest.__main__")
+        main.__file__ = main.__spec__.origin
+    except (ImportError, AttributeError, ValueError):
+        main.__file__ = sys.modules["pytest"].__file__  # an old pytest is one module
+    sys.modules["__main__"] = main
+    sys.argv = [main.__file__ if here else os.path.join(os.path.dirname(sys.executable), "pytest"), *args]
+
+
 class Pytest(Suite):
     """One call of pytest."""
 
@@ -110,6 +124,7 @@ class Pytest(Suite):
     def execute(self, modules, pipe):
         import pytest
 
+        become_main(self.args, self.path[:1] == [self.root])
         reporter = PytestReporter(self, modules, pipe)
         code = int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
         if code == 4:  # pytest refused its arguments, before any test

@@ -24,6 +24,9 @@ for one in reward.json reward.txt; do
     ! grep -rqsF "$one" /tests || echo "$one"
 done > /logs/verifier/named
 
+# Links that root makes may lead to the tests where these speak of making links.
+! grep -rqsE '\<ln |symlink' /tests || : > /verifier/links
+
 chmod 700 /verifier
 for hidden in test.sh tests.json test.patch suite; do
     [ ! -e "/tests/$hidden" ] || chmod go= "/tests/$hidden"

@@ -190,7 +190,8 @@ class Suite:
     def programs(self):
         """Yield what is handed on: the program, then the modules of the tests."""
         yield marshal.dumps(self.program())
-        yield from handed_on(self.written, self.key, self.root, self.args, self.demands.spared(self.written))
+        spared, readable = self.demands.spared(self.written), bool(lists().get("READABLE"))
+        yield from handed_on(self.written, self.key, self.root, self.args, spared, readable)
 
     def program(self):
         """Return the compiled program that runs the tests; None where there is none."""

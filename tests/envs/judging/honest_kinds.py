@@ -1,28 +1,8 @@
 """Kinds of tests as suites have them, odd ones among them. All are right: `f` doubles, and must be judged so."""
 
-HEAD = "import pytest, unittest\nfrom solution import f\n\n"
-XFAIL = "xfail"
-
-
-def plain(*lines: str, before: str = "") -> str:
-    """A module with one test."""
-    return HEAD + before + "def test_it():\n" + "".join(f"    {line}\n" for line in lines)
-
-
-def given(argument: str, *lines: str, before: str = "") -> str:
-    """A module with one test that takes fixtures."""
-    return plain(*lines, before=before).replace("test_it()", f"test_it({argument})")
-
-
-def case(*lines: str, before: str = "", base: str = "unittest.TestCase", inside: str = "") -> str:
-    """A module with one TestCase."""
-    body = "".join(f"        {line}\n" for line in lines)
-    return f"{HEAD}{before}class TestIt({base}):\n{inside}    def test_it(self):\n{body}"
-
-
-def marked(mark: str, arguments: str, *lines: str, before: str = "") -> str:
-    return given(arguments, *lines).replace("def test_it", f"{before}{mark}\ndef test_it")
-
+from kind_texts import HEAD, case, given, marked, plain
+from machine_kinds import MACHINE
+from suite_kinds import SUITE
 
 KINDS: dict[str, str] = {
     # What is compared
@@ -405,5 +385,7 @@ KINDS: dict[str, str] = {
         before="from pathlib import Path\n",
     ),
     "latin-1": "# coding: latin-1\n" + plain("assert f('\xe9') == '\xe9\xe9'"),
+    **MACHINE,
+    **SUITE,
 }
 """Modules of tests by what is odd of them. Some hold tests that are skipped, or fail as they should."""

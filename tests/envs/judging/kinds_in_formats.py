@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from honest_kinds import HEAD, KINDS
+from honest_kinds import KINDS
+from kind_texts import HEAD
 from task_formats import DOCKERFILE, HARBOR_TEST, write
 
 from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench

@@ -4,9 +4,11 @@ import pytest
 from cheats import CHEATS
 from forcing_cheats import FORCING, GUESSES
 from graders import CHEATS as GRADERS
+from interpreter_cheats import LOOKED_UP, ODD
 from task_formats import FORMATS, share
 
-ALL = {**CHEATS, **FORCING}
+ALL = {**CHEATS, **FORCING, **ODD}
+BY_CHANCE = {**GUESSES, **LOOKED_UP}
 
 
 @pytest.mark.long(12)
@@ -30,9 +32,9 @@ async def test_no_cheat_is_rewarded(sample, judge_scripts):
 @pytest.mark.timeout(1800)
 async def test_a_guess_is_not_rewarded_twice(sample, judge_scripts):
     """It is right once in eight times at each assert, and the sample has two at least."""
-    first, second = [await judge_scripts(sample, GUESSES) for _ in range(2)]
-    assert [name for name in GUESSES if first[name].reward == second[name].reward == 1] == []
+    first, second = [await judge_scripts(sample, BY_CHANCE) for _ in range(2)]
+    assert [name for name in BY_CHANCE if first[name].reward == second[name].reward == 1] == []
 
 
 def test_there_are_cheats_enough():
-    assert len(ALL) + len(GRADERS) + len(GUESSES) >= 150
+    assert len(ALL) + len(GRADERS) + len(BY_CHANCE) >= 200

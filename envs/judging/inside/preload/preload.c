@@ -5,8 +5,8 @@
  * below the working directory, or one that has changed since the verifier's sandbox was made, is judged code: it
  * is handed to its wrapper, or to `judged`. So is whatever is not known to be inert, since it may interpret what it
  * finds in the working directory (a Makefile, a script, its configuration). Shells go to their wrapper, unless they run
- * a script of the task or the image. Nothing of root's is told by its environment to load what is judged, or writes the
- * verifier's files through a link. Needs no C library of its own, so that it fits glibc and musl of any version.
+ * a script of the task or the image. Nothing of root's is told by its environment to load what is judged, writes the
+ * verifier's files through a link, or reads by a link of judged code what that can't read. Needs no C library of its own, so that it fits glibc and musl of any version.
  * Allocates nothing: after a vfork the parent's memory is ours too.
  */
 #define _GNU_SOURCE
@@ -58,7 +58,8 @@ static const char *base(const char *path) {
 }
 
 static int look(int fd, const char *path, struct statx *s) {
-  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME | STATX_UID | STATX_MODE, s);
+  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME | STATX_UID | STATX_MODE | STATX_NLINK,
+                 s);
 }
 
 /* The path behind a file descriptor; "" where there is none. */
@@ -395,15 +396,34 @@ int execle(const char *path, const char *first, ...) {
 }
 
 
+static int is_below_any(const char *path, const char *const *folders) {
+  for (; *folders; folders++)
+    if (below(path, *folders)) return 1;
+  return 0;
+}
+
+/* Whether a path is spelled as one below some folders. */
+static int is_spelled(const char *path, const char *const *folders) {
+  return is_below_any(path, folders) && !strstr(path, "/../");
+}
+
+/* Whether a path is asked for from within some folders. */
+static int is_within(int folder, const char *path, const char *const *folders) {
+  char here[4096];
+  here[0] = 0;
+  if (path[0] != '/' && folder != AT_FDCWD) path_of(folder, here, sizeof here);
+  else if (path[0] != '/' && syscall(SYS_getcwd, here, sizeof here) <= 0) here[0] = 0;
+  return is_below_any(here, folders);
+}
+
 /* Whether a path that root is to write leads to the verifier's files by a link that judged code may have made. anew: a
  * file of judged code's, where everyone makes files, is removed: root would take for its own what it finds there. */
 static int leads_astray(int folder, const char *path, int anew) {
-  char real[4096], here[4096];
+  static const char *const ours[] = {"/logs", "/tests", "/verifier", NULL};
+  char real[4096], above[4096];
   struct statx file;
-  const char *ours[] = {"/logs", "/tests", "/verifier"};
   if (syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/")) return 0;
-  for (size_t i = 0; i < 3; i++)
-    if (below(path, ours[i]) && !strstr(path, "/../")) return 0;
+  if (is_spelled(path, ours)) return 0;
   int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
   if (fd < 0) {
     fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
@@ -412,22 +432,46 @@ static int leads_astray(int folder, const char *path, int anew) {
       return 1;
     }
     const char *name = base(path);
-    if (name == path || (size_t)(name - path) >= sizeof here) return 0;
-    memcpy(here, path, name - path);
-    here[name - path] = 0;
-    fd = syscall(SYS_openat, folder, here, O_PATH | O_CLOEXEC, 0);
+    if (name == path || (size_t)(name - path) >= sizeof above) return 0;
+    memcpy(above, path, name - path);
+    above[name - path] = 0;
+    fd = syscall(SYS_openat, folder, above, O_PATH | O_CLOEXEC, 0);
     if (fd < 0) return 0;
   }
   path_of(fd, real, sizeof real);
   int theirs = below(real, "/tmp") && look(fd, "", &file) == 0 && file.stx_uid && (file.stx_mode & S_IFMT) == S_IFREG;
   syscall(SYS_close, fd);
   if (theirs && anew) syscall(SYS_unlinkat, AT_FDCWD, real, 0);
-  here[0] = 0;
-  if (path[0] != '/' && folder != AT_FDCWD) path_of(folder, here, sizeof here);
-  else if (path[0] != '/' && syscall(SYS_getcwd, here, sizeof here) <= 0) here[0] = 0;
-  for (size_t i = 0; i < 3; i++)
-    if (below(real, ours[i]) && !below(here, ours[i])) return 1;
+  return is_below_any(real, ours) && !is_within(folder, path, ours);
+}
+
+/* Whether a link that is root's is on a path; the tests make such at all. */
+static int is_linked_by_root(int folder, const char *path) {
+  char part[4096];
+  struct statx file;
+  size_t n = strlen(path);
+  if (n >= sizeof part || syscall(SYS_faccessat, AT_FDCWD, "/verifier/links", F_OK)) return 0;
+  for (size_t i = 1; i <= n; i++) {
+    if (path[i] && path[i] != '/') continue;
+    memcpy(part, path, i);
+    part[i] = 0;
+    if (syscall(SYS_statx, folder, part, AT_SYMLINK_NOFOLLOW, STATX_UID | STATX_MODE, &file) == 0 && !file.stx_uid &&
+        (file.stx_mode & S_IFMT) == S_IFLNK) return 1;
+  }
   return 0;
+}
+
+/* Whether what root has opened to read is none that judged code can read, and is found by a link that it made. */
+static int is_planted(int folder, const char *path, int fd) {
+  static const char *const ours[] = {"/tests", "/verifier", NULL};
+  char real[4096];
+  struct statx file;
+  if (fd < 0 || syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/") || is_spelled(path, ours)) return 0;
+  path_of(fd, real, sizeof real);
+  if (is_below_any(real, ours)) return !is_within(folder, path, ours) && !is_linked_by_root(folder, path);
+  /* A link of the other kind, where the system lets everyone make one. */
+  return look(fd, "", &file) == 0 && (file.stx_mode & S_IFMT) == S_IFREG && file.stx_nlink > 1 && !file.stx_uid &&
+         !(file.stx_mode & 0044);
 }
 
 #define OPEN(folder)                                                                        \
@@ -439,7 +483,13 @@ static int leads_astray(int folder, const char *path, int anew) {
     errno = EACCES;                                                                         \
     return -1;                                                                              \
   }                                                                                         \
-  return syscall(SYS_openat, folder, path, flags, mode)
+  int fd = syscall(SYS_openat, folder, path, flags, mode);                                  \
+  if ((flags & (O_ACCMODE | O_PATH)) == O_RDONLY && is_planted(folder, path, fd)) {         \
+    syscall(SYS_close, fd);                                                                 \
+    fd = -1;                                                                                \
+    errno = EACCES;                                                                         \
+  }                                                                                         \
+  return fd
 
 int open(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
 
@@ -454,7 +504,12 @@ typedef FILE *opener(const char *, const char *);
 static FILE *open_stream(const char *name, const char *path, const char *mode) {
   opener *real = (opener *)dlsym(RTLD_NEXT, name);
   int writes = strpbrk(mode, "wa+") != NULL;
-  if (real && !(writes && leads_astray(AT_FDCWD, path, *mode == 'w'))) return real(path, mode);
+  FILE *file = NULL;
+  if (real && !(writes && leads_astray(AT_FDCWD, path, *mode == 'w'))) {
+    file = real(path, mode);
+    if (!file || writes || !is_planted(AT_FDCWD, path, fileno(file))) return file;
+    fclose(file);
+  }
   errno = EACCES;
   return NULL;
 }
@@ -462,6 +517,43 @@ static FILE *open_stream(const char *name, const char *path, const char *mode) {
 FILE *fopen(const char *path, const char *mode) { return open_stream("fopen", path, mode); }
 
 FILE *fopen64(const char *path, const char *mode) { return open_stream("fopen64", path, mode); }
+
+/* What asks whether two files are one, as diff does, opens neither. */
+static int look_at(int folder, const char *path, struct stat *s, int flags) {
+  if (syscall(SYS_newfstatat, folder, path, s, flags)) return -1;
+  if ((flags & AT_SYMLINK_NOFOLLOW) || !*path || s->st_uid) return 0;
+  int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0), planted = is_planted(folder, path, fd);
+  if (fd >= 0) syscall(SYS_close, fd);
+  if (planted) errno = EACCES;
+  return planted ? -1 : 0;
+}
+
+/* Each under the names by which programs of older C libraries, and of large files, call it. */
+#define NAMED(name, parameters, ...)        \
+  int name##_of parameters __asm__(#name);  \
+  int name##_of parameters { return __VA_ARGS__; }
+#define STAT(name) NAMED(name, (const char *path, struct stat *s), look_at(AT_FDCWD, path, s, 0))
+#define STATAT(name) \
+  NAMED(name, (int folder, const char *path, struct stat *s, int flags), look_at(folder, path, s, flags))
+#define XSTAT(name) NAMED(name, (int v, const char *path, struct stat *s), (void)v, look_at(AT_FDCWD, path, s, 0))
+#define XSTATAT(name) \
+  NAMED(name, (int v, int folder, const char *path, struct stat *s, int flags), (void)v, look_at(folder, path, s, flags))
+STAT(stat) STAT(stat64)
+STATAT(fstatat) STATAT(fstatat64)
+XSTAT(__xstat) XSTAT(__xstat64)
+XSTATAT(__fxstatat) XSTATAT(__fxstatat64)
+NAMED(__open_2, (const char *path, int flags), open(path, flags))
+NAMED(__open64_2, (const char *path, int flags), open(path, flags))
+NAMED(__openat_2, (int folder, const char *path, int flags), openat(folder, path, flags))
+NAMED(__openat64_2, (int folder, const char *path, int flags), openat(folder, path, flags))
+
+int chdir(const char *path) {
+  int fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0), planted = is_planted(AT_FDCWD, path, fd);
+  if (fd >= 0) syscall(SYS_close, fd);
+  if (!planted) return syscall(SYS_chdir, path);
+  errno = EACCES;
+  return -1;
+}
 
 /* As the C library's, which would start its shell unseen. */
 int system(const char *command) {

@@ -14,12 +14,12 @@ from names import Bindings
 def planting():
     """Returns what becomes of a comparison, as text, and the key."""
 
-    def plant(text, accepted=frozenset()):
-        tree, key = ast.parse(f"def test_f():\n    {text}\n"), Key()
+    def plant(text, accepted=frozenset(), before=""):
+        tree, key = ast.parse(f"{before}def test_f():\n    {text}\n"), Key()
         comparisons = Comparisons(
             key, Decoys(random.Random(1), vocabulary([tree]), looked_for([tree])), Bindings(tree), accepted
         )
-        (statement,) = tree.body[0].body
+        (statement,) = tree.body[-1].body
         if isinstance(statement, ast.Assert):
             made, _ = comparisons.condition(statement.test, 7)
         else:
@@ -53,6 +53,21 @@ def test_a_comparison_with_a_literal_asks_the_probe(planting, text, how):
 )
 def test_other_comparisons_stay(planting, text):
     made, key, _ = planting(text)
+    assert "@probe" not in made
+    assert key.asked == {}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "class A:\n    def __eq__(self, other):\n        self.asked += 1\n        return True\n",
+        "class A:\n    def __eq__(self, other):\n        return seen.append(other) or True\n",
+        "class A:\n    def setUp(self):\n        self.addTypeEqualityFunc(int, self.assertNear)\n",
+    ],
+)
+@pytest.mark.parametrize("text", ["assert f(3) == 6", "self.assertEqual(f(3), 6)"])
+def test_comparisons_stay_where_comparing_is_more_than_equality(planting, before, text):
+    made, key, _ = planting(text, before=before)
     assert "@probe" not in made
     assert key.asked == {}
 

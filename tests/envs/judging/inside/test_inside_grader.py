@@ -1,8 +1,11 @@
 """What a grader of root's may do with what was judged: read it."""
 
+import io
+import marshal
 import pickle
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,7 @@ def grade(tmp_path):
     (tree / "json.py").write_text("print('judged')\n")
     (tree / "out.json").write_text("[42]")
     (tree / "evil").write_bytes(pickle.dumps(subprocess.run))
+    (tree / "code").write_bytes(marshal.dumps(compile("print('judged')", "x", "exec")))
     (tree / "good").write_bytes(pickle.dumps({"a": [42]}))
 
     def run(line):
@@ -60,6 +64,8 @@ def test_a_grader_reads_what_was_made(grade, line):
         "from importlib.machinery import SourceFileLoader; SourceFileLoader('solution', 'solution.py').load_module()",
         "import pickle; pickle.load(open('evil', 'rb'))(['echo', 'judged'])",
         "import ctypes; ctypes.CDLL('./solution.py')",
+        "import marshal; exec(marshal.load(open('code', 'rb')))",
+        "import marshal; exec(marshal.loads(open('code', 'rb').read()))",
     ],
 )
 def test_a_grader_runs_none_of_it(grade, line):
@@ -67,3 +73,23 @@ def test_a_grader_runs_none_of_it(grade, line):
     assert ran.returncode == 1
     assert ran.stdout == ""
     assert "Error" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "way", ["t.extractall('out')", "shutil.unpack_archive('made.tar', 'out')", "[t.extract(m, 'out') for m in t]"]
+)
+@pytest.mark.parametrize("filters", ["", "del tarfile.data_filter; "])
+def test_a_grader_unpacks_an_archive_in_its_place(grade, tmp_path, way, filters):
+    with tarfile.open(tmp_path / "app/made.tar", "w") as archive:
+        for name in (
+            "inner/a",
+            str(tmp_path / "planted"),
+            "../../planted",
+            "/tests/planted",
+            str(tmp_path / "verifier/x"),
+        ):
+            archive.addfile(tarfile.TarInfo(name), io.BytesIO())
+    grade(f"import shutil, tarfile; {filters}t = tarfile.open('made.tar'); {way}")
+    assert (tmp_path / "app/out/inner/a").is_file()
+    assert not list((tmp_path / "verifier").glob("x"))
+    assert bool(filters) == (tmp_path / "planted").exists()

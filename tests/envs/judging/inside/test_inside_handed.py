@@ -1,6 +1,7 @@
 """The modules of tests, as they are handed on."""
 
 import marshal
+import sys
 
 import handed
 import pytest
@@ -14,12 +15,12 @@ from written import Written
 def handing(tmp_path):
     """Hands on modules; returns their code, and the key."""
 
-    def hand(files, args=()):
+    def hand(files, args=(), readable=False):
         for name, text in files.items():
             (tmp_path / name).write_text(text)
         written, key = Written([str(tmp_path / name) for name in files if name.startswith("test")]), Key()
         spared = {path: set() for path in written.files}
-        found = [marshal.loads(code) for code in handed_on(written, key, str(tmp_path), args, spared)]
+        found = [marshal.loads(code) for code in handed_on(written, key, str(tmp_path), args, spared, readable)]
         return found, key
 
     return hand
@@ -76,3 +77,14 @@ def test_ids_of_tests_stay_where_something_speaks_of_them(handing, monkeypatch, 
     handing({"test_a.py": CASES, **files}, args)
     assert renamed == [True, False]
     assert handed.sites is sites
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no columns before")
+@pytest.mark.parametrize("readable", [False, True])
+def test_how_long_an_expected_value_was_written_can_not_be_read_off_the_code(handing, readable):
+    text = "def test_a():\n    assert 'ab'.upper() == 'AB' and not\\\n 0\n"
+    (code,), _ = handing({"test_a.py": text}, readable=readable)
+    places = [place for one in code.co_consts if hasattr(one, "co_positions") for place in one.co_positions()]
+    assert any(end != start for _, _, start, end in places) == readable
+    assert any(first != last for first, last, _, _ in places) == readable
+    assert {2} <= {first for first, _, _, _ in places}

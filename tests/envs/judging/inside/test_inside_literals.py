@@ -43,6 +43,22 @@ def test_leaves_are_the_literals_at_their_places():
     assert None in list(literals.leaves_of(syntax("[f(1)]"), (), NAMES))
 
 
+@pytest.mark.parametrize(
+    "text", ["int(text, 0)", "date(2020, month, 31)", "Decimal(places(3))", "range(0, 9, self.step)"]
+)
+def test_what_is_called_with_more_than_literals_is_left_alone(text):
+    """Another literal there may be refused: there are not 31 days in every month."""
+    assert None in list(literals.leaves_of(syntax(text), (), literals.Names({"date": "datetime.date"}, set())))
+
+
+def test_a_time_zone_that_is_known_is_none_of_that():
+    names = literals.Names({"datetime": "datetime.datetime", "timezone": "datetime.timezone"}, set())
+    node = syntax("datetime(2020, 2, 3, tzinfo=timezone.utc)")
+    assert [leaf.value for leaf in literals.leaves_of(node, (), names)] == [2020, 2, 3]
+    assert literals.evaluated(node, names)[0].isoformat() == "2020-02-03T00:00:00+00:00"
+    assert literals.evaluated(syntax("datetime(2020, 2, 31, tzinfo=timezone.utc)"), names) is None
+
+
 def test_what_is_compared_nearly_says_how_nearly():
     assert list(literals.tolerances(syntax("approx(3, abs=0.1)"), NAMES)) == [1e-12, 0.1]
     assert list(literals.tolerances(syntax("[3]"), NAMES)) == []

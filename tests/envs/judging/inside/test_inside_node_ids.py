@@ -12,6 +12,8 @@ import pytest
         ("pytest.mark.xfail", True),
         ("pytest.mark.xfail()", True),
         ("pytest.mark.xfail(reason='broken', run=False)", True),
+        ("unittest.expectedFailure", True),
+        ("expectedFailure", True),
         ("pytest.mark.xfail(sys.platform == 'win32', reason='there')", False),
         ("pytest.mark.xfail(raises=ValueError)", False),
         ("pytest.mark.skip", False),

@@ -66,3 +66,15 @@ def test_a_module_that_is_skipped_though_all_is_there_has_failed(judged, package
     skips = "import pytest\npytest.skip('no', allow_module_level=True)\n"
     seen = judged({**FILES, "solution.py": skips, "test_c.py": NEEDS.format(package)}, "test_c.py")
     assert seen.status != 0
+
+
+def test_pytest_is_the_main_module_as_where_it_is_started_alone(judged):
+    """`spawn` and what asks for the program find pytest there, and no file that judged code can't read."""
+    text = (
+        "import multiprocessing, os, sys\nmain = sys.modules['__main__']\n"
+        "def test_main():\n    assert os.path.basename(main.__file__) == '__main__.py'\n"
+        "    assert sys.argv[0] == main.__file__\n    assert not hasattr(main, 'serve')\n"
+        "def test_spawn():\n    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+        "        assert pool.apply(abs, [-3]) == 3\n"
+    )
+    assert judged({"test_a.py": text}).problem is None

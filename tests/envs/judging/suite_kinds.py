@@ -1,0 +1,241 @@
+"""Kinds of tests by how they are written with pytest and unittest, as `honest_kinds` has them."""
+
+from kind_texts import HEAD, case, given, marked, plain
+
+SUITE: dict[str, str] = {
+    "a warning that must come": plain(
+        "with pytest.warns(DeprecationWarning, match='old') as seen:",
+        "    warnings.warn('old', DeprecationWarning, stacklevel=1)",
+        "assert len(seen) == 1",
+        "assert seen[0].filename == __file__",
+        "assert f(1) == 2",
+        before="import warnings\n",
+    ),
+    "warnings as errors": plain(
+        "with warnings.catch_warnings():",
+        "    warnings.simplefilter('error')",
+        "    assert f(3) == 6",
+        "    assert f('a') == 'aa'",
+        before="import warnings\n",
+    ),
+    "recwarn": given("recwarn", "assert f(3) == 6", "assert len(recwarn) == 0"),
+    "pytest.deprecated_call": plain(
+        "with pytest.deprecated_call():",
+        "    import warnings; warnings.warn('x', DeprecationWarning)",
+        "assert f(1) == 2",
+    ),
+    "an equality that counts": plain(
+        "class A:",
+        "    n = 0",
+        "    __hash__ = None",
+        "    def __eq__(self, o):",
+        "        self.n += 1",
+        "        return o == 2",
+        "a = A()",
+        "assert a == 2",
+        "assert a.n == 1",
+    ),
+    "an equality that is used up": plain(
+        "class Once:",
+        "    left = 1",
+        "    __hash__ = None",
+        "    def __eq__(self, o):",
+        "        self.left -= 1",
+        "        return self.left >= 0 and o == 'winter'",
+        "assert Once() == 'winter'",
+    ),
+    "odd parameters": marked(
+        "@pytest.mark.parametrize('x, want', [('a b', 'a ba b'), ('\\n', '\\n\\n'), ('é/[x]', 'é/[x]é/[x]'), ('::', '::::'), ('', ''), ('\\x00', '\\x00\\x00')])",
+        "x, want",
+        "assert f(x) == want",
+    ),
+    "parameters with odd ids": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), (2, 4), (3, 6)], ids=['a b', 'x[1]', 'é::y'])",
+        "x, want",
+        "assert f(x) == want",
+    ),
+    "parameters that are objects": marked(
+        "@pytest.mark.parametrize('x, want', [(object, 'nothing'), (len, 'x'), (b'\\xff', 1.5)])",
+        "x, want",
+        "assert want is not None",
+        "assert f(1) == 2",
+    ),
+    "parameters that are the same text": marked(
+        "@pytest.mark.parametrize('x, want', [(3, 6), ('3', '33'), (3.0, 6.0), (True, 2)])",
+        "x, want",
+        "assert f(x) == want",
+    ),
+    "a class of parameters": HEAD
+    + "@pytest.mark.parametrize('x, want', [(1, 2), (2, 4)])\nclass TestA:\n    def test_it(self, x, want):\n        assert f(x) == want\n    def test_b(self, x, want):\n        assert x * 2 == want\n",
+    "parameters of a fixture": HEAD
+    + "@pytest.fixture(params=[(1, 2), ('a', 'aa')], ids=['n', 's'])\ndef pair(request):\n    return request.param\n\ndef test_it(pair):\n    x, want = pair\n    assert f(x) == want\n",
+    "pytest_generate_tests": HEAD
+    + "def pytest_generate_tests(metafunc):\n    if 'pair' in metafunc.fixturenames:\n        metafunc.parametrize('pair', [(1, 2), (2, 4)])\n\ndef test_it(pair):\n    assert f(pair[0]) == pair[1]\n",
+    "autouse fixtures": HEAD
+    + "SEEN = []\n@pytest.fixture(autouse=True)\ndef note():\n    SEEN.append(1)\n    yield\n    SEEN.pop()\n\ndef test_it():\n    assert SEEN == [1]\n    assert f(3) == 6\n",
+    "fixtures of the module and the session": HEAD
+    + "@pytest.fixture(scope='session')\ndef big():\n    return {'n': f(2)}\n@pytest.fixture(scope='module')\ndef bigger(big):\n    yield {**big, 'm': 1}\n\ndef test_it(bigger):\n    assert bigger == {'n': 4, 'm': 1}\n",
+    "setup_module": HEAD
+    + "STATE = {}\ndef setup_module(module):\n    module.STATE['x'] = 3\ndef teardown_module():\n    STATE.clear()\ndef setup_function(function):\n    STATE['name'] = function.__name__\n\ndef test_it():\n    assert STATE == {'x': 3, 'name': 'test_it'}\n    assert f(STATE['x']) == 6\n",
+    "generated tests": HEAD
+    + "def make(x, want):\n    def test():\n        assert f(x) == want\n    return test\nfor x, want in [(1, 2), (2, 4)]:\n    globals()['test_made_%d' % x] = make(x, want)\n\ndef test_it():\n    assert f(3) == 6\n",
+    "tests made by exec": HEAD
+    + "exec('def test_made():\\n    assert f(3) == 6\\n')\n\ndef test_it():\n    assert f(1) == 2\n",
+    "unittest with classes and modules set up": HEAD
+    + "def setUpModule():\n    global X\n    X = 3\nclass TestIt(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n        cls.y = 6\n    def test_it(self):\n        self.assertEqual(f(X), self.y)\n        self.assertEqual(f(2), 4)\n",
+    "assertLogs": case(
+        "with self.assertLogs('a', level='INFO') as seen:",
+        "    logging.getLogger('a').info('x %s', f(1))",
+        "self.assertEqual(seen.output, ['INFO:a:x 2'])",
+        before="import logging\n",
+    ),
+    "assertWarns": case(
+        "with self.assertWarns(UserWarning) as seen:",
+        "    warnings.warn('hello')",
+        "self.assertEqual(str(seen.warning), 'hello')",
+        "self.assertEqual(f(1), 2)",
+        before="import warnings\n",
+    ),
+    "assertRegex and others": case(
+        "self.assertRegex(f('ab'), '^abab$')",
+        "self.assertGreater(f(3), 5)",
+        "self.assertLessEqual(f(1), 2)",
+        "self.assertNotEqual(f(1), 3)",
+        "self.assertIsInstance(f(1), int)",
+        "self.assertFalse(f(0))",
+        "self.assertDictEqual({'a': f(1)}, {'a': 2})",
+        "self.assertListEqual(f([1]), [1, 1])",
+        "self.assertTupleEqual(f((1,)), (1, 1))",
+        "self.assertMultiLineEqual(f('a\\n'), 'a\\na\\n')",
+        "self.assertSequenceEqual(f([1]), (1, 1))",
+        "self.assertSetEqual(set(f([1])), {1})",
+    ),
+    "addTypeEqualityFunc": case(
+        "self.addTypeEqualityFunc(int, lambda a, b, msg=None: self.assertTrue(abs(a - b) < 2))",
+        "self.assertEqual(f(3), 7)",
+    ),
+    "expectedFailure": HEAD
+    + "class TestIt(unittest.TestCase):\n    @unittest.expectedFailure\n    def test_xfail_it(self):\n        self.assertEqual(f(3), 7)\n    def test_it(self):\n        self.assertEqual(f(3), 6)\n",
+    "a mixin of tests": HEAD
+    + "class Mixin:\n    x = 0\n    def test_it(self):\n        self.assertEqual(f(self.x), self.want)\nclass TestA(Mixin, unittest.TestCase):\n    x, want = 3, 6\nclass TestB(Mixin, unittest.TestCase):\n    x, want = 'a', 'aa'\n",
+    "mock calls": plain(
+        "m = Mock()",
+        "m(f(1), x=f('a'))",
+        "m.assert_called_once_with(2, x='aa')",
+        "assert m.call_args == call(2, x='aa')",
+        "assert m.mock_calls == [call(2, x='aa')]",
+        "assert m.call_count == 1",
+        before="from unittest.mock import Mock, call\n",
+    ),
+    "mock with autospec": plain(
+        "with patch('solution.f', autospec=True) as g:",
+        "    import solution",
+        "    g.return_value = 9",
+        "    assert solution.f(1) == 9",
+        "    g.assert_called_once_with(1)",
+        "assert f(1) == 2",
+        before="from unittest.mock import patch\n",
+    ),
+    "an equality by elements": plain(
+        "class V(list):",
+        "    __hash__ = None",
+        "    def __eq__(self, o): return V(a == b for a, b in zip(self, o if isinstance(o, (list, tuple)) else [o] * len(self)))",
+        "    def all(self): return all(iter(self))",
+        "v = V(f([1, 2]))",
+        "assert (v == [1, 2, 1, 2]).all()",
+        "assert all(v == [1, 2, 1, 2])",
+        "assert list(v == 1) == [True, False, True, False]",
+    ),
+    "an equality that has no truth": plain(
+        "class Odd:",
+        "    def __init__(self, x): self.x = x",
+        "    __hash__ = None",
+        "    def __eq__(self, o): return Odd(self.x == o)",
+        "    def __bool__(self): raise ValueError('ambiguous')",
+        "with pytest.raises(ValueError):",
+        "    assert Odd(3) == 3",
+        "assert (Odd(f(3)) == 6).x",
+    ),
+    "nonlocal and closures": plain(
+        "n = 0", "def up():", "    nonlocal n", "    n += f(1)", "up(); up()", "assert n == 4"
+    ),
+    "class attributes as expected values": HEAD
+    + "class TestA:\n    CASES = {1: 2, 'a': 'aa'}\n    WANT = 6\n    def test_it(self):\n        for x, want in self.CASES.items():\n            assert f(x) == want\n        assert f(3) == self.WANT\n",
+    "a table of dicts": marked(
+        "@pytest.mark.parametrize('case', [{'x': 1, 'want': 2}, {'x': 'a', 'want': 'aa'}])",
+        "case",
+        "assert f(case['x']) == case['want']",
+    ),
+    "parametrised by lambdas": marked(
+        "@pytest.mark.parametrize('make, want', [(lambda: f(1), 2), (lambda: f('a'), 'aa')])",
+        "make, want",
+        "assert make() == want",
+    ),
+    "tests that follow on each other": HEAD
+    + "STATE = []\ndef test_a():\n    STATE.append(f(1))\n    assert STATE == [2]\ndef test_b():\n    STATE.append(f(2))\n    assert STATE == [2, 4]\n",
+    "await in an assert": plain(
+        "async def g(x): return f(x)",
+        "async def go():",
+        "    assert await g(3) == 6",
+        "    assert (await g('a')) == 'aa'",
+        "asyncio.run(go())",
+        before="import asyncio\n",
+    ),
+    "yield in an assert": plain(
+        "def gen():",
+        "    x = yield 1",
+        "    assert x == 5",
+        "    assert (yield f(2)) == 7",
+        "g = gen(); next(g); assert g.send(5) == 4",
+        "with pytest.raises(StopIteration): g.send(7)",
+    ),
+    "NotImplemented": plain(
+        "class N:",
+        "    __hash__ = None",
+        "    def __eq__(s, o): return NotImplemented",
+        "assert (N() == 3) is False",
+        "assert N() != 3",
+        "assert f(1) == 2",
+    ),
+    "subclasses of str and int": plain(
+        "class S(str): pass",
+        "assert f(S('ab')) == 'abab'",
+        "class I(int): pass",
+        "assert f(I(3)) == 6",
+        "assert S('winter') == 'winter'",
+    ),
+    "MappingProxy and views": plain(
+        "d = {'a': f(1)}",
+        "assert types.MappingProxyType(d) == {'a': 2}",
+        "assert d.keys() == {'a'}",
+        "assert list(d.items()) == [('a', 2)]",
+        "assert d.items() == {('a', 2)}",
+        before="import types\n",
+    ),
+    "a pytest within the tests": given(
+        "tmp_path",
+        "(tmp_path / 'test_in.py').write_text('def test_a(): assert 1 + 1 == 2\\ndef test_b(): assert 0\\n')",
+        "out = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', 'test_in.py'], cwd=tmp_path, capture_output=True, text=True)",
+        "assert out.returncode == 1",
+        "assert '1 failed, 1 passed' in out.stdout",
+        "assert f(1) == 2",
+        before="import subprocess, sys\n",
+    ),
+    "a base that is given": marked(
+        "@pytest.mark.parametrize('text', ['0x6', '6', '0o6'])", "text", "assert f(3) == int(text, 0)"
+    ),
+    "a day of a month that is computed": plain(
+        "month = f(1)",
+        "assert date(2020, 2, f(14)) == date(2020, month, 28)",
+        "assert datetime(2020, 2, f(14), tzinfo=timezone.utc) == datetime(2020, 2, 28, tzinfo=timezone.utc)",
+        before="from datetime import date, datetime, timezone\n",
+    ),
+    "calls with literals and names": plain(
+        "two = f(1)",
+        "assert range(0, f(3), 2) == range(0, 6, two)",
+        "assert Decimal(f(3)) == Decimal(str(6))",
+        "assert Fraction(f(1), 3) == Fraction(two, 3)",
+        "assert timedelta(hours=f(1)) == timedelta(hours=two, days=0)",
+        before="from datetime import timedelta\nfrom decimal import Decimal\nfrom fractions import Fraction\n",
+    ),
+}
