@@ -24,8 +24,7 @@ from transformers import AutoModelForCausalLM
 from atropos_agent.cpu_engine.prefix import common_prefix
 from atropos_agent.types import IGNORED, SequenceData
 
-
-_PART_TOKENS = 2048
+_PART_TOKENS = 1024
 """Tokens computed at once, beside a common start."""
 
 

@@ -22,6 +22,7 @@ from envs.agents.foreign import ForeignAgent
 from envs.agents.named import find_agent
 from envs.base import AGENTS
 from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
+from envs.types import Failure, InfraError
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
 from sandboxes.docker.images import ensure_base_image
@@ -31,7 +32,7 @@ _TASK = "Do what the note on the wall says."
 """Stands where a task will, and nowhere else in what an agent sends."""
 
 _SILENT = "true"
-"""A command that prints nothing, as those of nearly all made-up tasks."""
+"""A command that prints nothing, as those of all made-up tasks."""
 
 
 def foreign(name: str | None) -> ForeignAgent | None:
@@ -59,8 +60,11 @@ class Manner:
         spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)
         async with DockerBackend() as backend:
             seen = await rehearse(agent, backend, spec, fitted, _TASK, [_SILENT])
-        first, second = seen.turns[:2]
-        return cls(agent, first.given, first.asked.tools, second.given)
+        first, *rest = seen.turns
+        if not (rest and rest[0].parent is first and any(_TASK in told.text for told in first.given)):
+            what = "does not tell its task as it is, or drops a reply that runs a command: its manner can't be learnt"
+            raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}")
+        return cls(agent, first.given, first.asked.tools, rest[0].given)
 
     def said(self, reply: Reply) -> Reply:
         """Return a reply of our own agent's as this one's: its calls are those of this agent's tools."""

@@ -48,7 +48,9 @@ def tasks() -> tuple[list[Example], list[Example]]:
 
 
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
-    """Return the folder of the model, made in half a minute where it is not there. agent: None for our own."""
+    """Return the folder of the model, made in half a minute where it is not there, for another's `agent` in some.
+
+    Raises InfraError, SandboxError, AgentError where that agent can't be listened to."""
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
 

@@ -30,12 +30,14 @@ from rich.console import Console
 from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.formats import load_format
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import IGNORED, NO_LOGPROB, Reply, SequenceData
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Reply, SequenceData
 from envs.lab.manner import Manner, foreign
 from envs.lab.parts import output_of
 from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
 from envs.records.progress import Bar
+from envs.types import InfraError
 from sandboxes.arguments import Parser, count, named, natural, positive
+from sandboxes.base import SandboxError
 
 if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
@@ -154,7 +156,11 @@ def main(argv: list[str]) -> int:
     given = {name: getattr(options, name) for name in names}
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
     cache = options.cache
-    trained = make(recipe, cache, console)
+    try:
+        trained = make(recipe, cache, console)
+    except (AgentError, InfraError, SandboxError, ValueError) as error:
+        console.print(f"warmstart: {error}", markup=False)
+        return 1
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
