@@ -14,7 +14,7 @@ import torch
 from tokenizers import ByteLevelBPETokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from atropos_agent.cpu_engine.lora import batch_loss
+from atropos_agent.cpu_engine.lora import learn_from
 from atropos_agent.types import SequenceData
 
 CHATML = (
@@ -78,13 +78,12 @@ def make_model(
     optimizer = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, learning_rate, total_steps=steps, pct_start=0.1)
     for step in range(steps):
-        loss = batch_loss(network, rng.sample(rows, batch))
-        loss.backward()
+        loss = learn_from(network, rng.sample(rows, batch))
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
         if on_step is not None:
-            on_step(step + 1, float(loss.detach()))
+            on_step(step + 1, loss)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
+from atropos_agent.gateway.forest import Turn
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, Reply
 from envs.agents.foreign import ForeignAgent
 from envs.agents.guests import Guests
@@ -24,11 +25,16 @@ _WINDOW = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """What was seen of an agent. opening: tokens of its first prompt that shows tools."""
+class Rehearsed:
+    """What was seen of an agent in a scripted conversation. turns: those that show tools, in their order."""
 
     result: AgentResult
-    opening: int
+    turns: Sequence[Turn]
+
+    @property
+    def opening(self) -> int:
+        """Return the tokens of the first prompt that shows tools and is answered with a call."""
+        return min((step.prompt_tokens for step in self.result.steps if step.calls), default=0)
 
 
 async def examine_agent(
@@ -42,7 +48,7 @@ async def examine_agent(
         )
         return
     try:
-        seen = await _examined(agent, backend, spec, fitted)
+        seen = await rehearse(agent, backend, spec, fitted, TASK, _COMMANDS)
     except (InfraError, SandboxError, AgentError) as error:
         yield Check("agent", Status.WRONG, f"{agent.name}: {error}")
         return
@@ -58,24 +64,28 @@ async def examine_agent(
     yield _conversation(result)
 
 
-async def _examined(agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat) -> Examined:
+async def rehearse(
+    agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, task: str, commands: Sequence[str]
+) -> Rehearsed:
+    """Let the real agent work on a task in a sandbox like this, where it is answered with these commands and its end.
+
+    Raises InfraError, SandboxError and AgentError where it can't."""
     guest = await Guests(agent, backend).invite(spec)
     if fitted.template is None:
         raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
-    server = ScriptedServer(_policy(agent, fitted), fitted.template.tokenizer)
+    server = ScriptedServer(_policy(agent, fitted, commands), fitted.template.tokenizer)
     config = AgentConfig(max_steps=20, max_total_tokens=_WINDOW, max_seconds=300.0)
     async with (
         backend.open(guest.spec) as sandbox,
         WatchedSession(server, fitted.template, fitted, config) as session,
     ):
-        result = await guest.work(session, sandbox, TASK)
-    main = min((step.prompt_tokens for step in result.steps if step.calls), default=0)
-    return Examined(result, main)
+        result = await guest.work(session, sandbox, task)
+    return Rehearsed(result, [turn for turn, _ in session.turns if turn.asked.tools])
 
 
-def _policy(agent: ForeignAgent, fitted: FittedFormat) -> Callable[[Sequence[int]], str]:
+def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Callable[[Sequence[int]], str]:
     """Return what is replied: the commands to prompts that show the agent's shell, a title to others."""
-    left = [agent.runs(command) for command in _COMMANDS]
+    left = [agent.runs(command) for command in commands]
     if agent.submits:
         left.append(agent.runs(f"echo {agent.submits}"))
     shows = re.compile(rf"""["'>]{re.escape(agent.shell[0])}["'<]""")

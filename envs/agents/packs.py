@@ -87,7 +87,7 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
     if process.returncode:
         shown = said.decode(errors="replace").strip()[-_SHOWN:]
         raise InfraError(
-            Failure.ENVIRONMENT, f"agent {agent} can't be installed: {' '.join(command[:3])} said: {shown}"
+            Failure.ENVIRONMENT, f"agent {agent} can't be installed: {' '.join(command[:4])} said: {shown}"
         )
 
 

@@ -88,7 +88,8 @@ def _pip(platform: Platform, packages: Sequence[str], folder: Path) -> list[str]
     if _version(platform.python) > sys.version_info[:2]:
         # pip compares what a package requires with the Python that it runs on itself (`pip install` of 23 to 26).
         target.append("--ignore-requires-python")
-    return [sys.executable, "-m", "pip", "install", *quiet, *target, *tags, *packages]
+    # -E: where PYTHONPYCACHEPREFIX is set the pack would be without bytecode, and compiled anew in each sandbox.
+    return [sys.executable, "-E", "-m", "pip", "install", *quiet, *target, *tags, *packages]
 
 
 def _version(text: str) -> tuple[int, ...]:

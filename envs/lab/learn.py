@@ -24,11 +24,10 @@ from typing import Any
 import httpx
 from rich.console import Console
 
-from envs.agents.named import find_agent
-from envs.base import AGENTS
 from envs.lab import smoke
 from envs.lab.curve import Curve, Evaluation
 from envs.lab.dashboard import Dashboard, Steps
+from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts, flags, healthy, output_of, run, until_signalled
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
@@ -116,9 +115,8 @@ def _chosen(options: argparse.Namespace) -> Preset:
         preset = replace(preset, steps=options.steps)
     if options.agent is None:
         return preset
-    if preset.model == "smoke":
-        raise ValueError(f"--agent {options.agent}: the smoke preset's model knows our own agent only: --preset laptop")
-    find_agent(options.agent, AGENTS)
+    if foreign(options.agent) is None:
+        return replace(preset, environment={**preset.environment, "env.agent": options.agent})
     agent = str(Path(options.agent).resolve()) if options.agent.endswith(".py") else options.agent
     return replace(preset, environment={**preset.environment, **preset.agents, "env.agent": agent})
 
@@ -128,7 +126,8 @@ async def _warm_start(preset: Preset, options: argparse.Namespace, console: Cons
     if options.adapter is None and not (preset.adapter and preset.model):
         return []
     console.print("Warm start of the model …")
-    return ["--adapter", str(await adapter("full", given=options.adapter))]
+    recipe = "full" if foreign(options.agent) is None else "few"
+    return ["--adapter", str(await adapter(recipe, given=options.adapter, agent=options.agent or ""))]
 
 
 async def _engine(
@@ -144,7 +143,8 @@ async def _engine(
         await parts.alongside(healthy(options.engine_url))
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
-    model = await output_of("model", "-m", "envs.lab.smoke", preset.model)
+    agent = ("--agent", options.agent) if options.agent else ()
+    model = await output_of("model", "-m", "envs.lab.smoke", preset.model, *agent)
     window = preset.environment["env.max_token_length"]
     engine = await parts.engine(model, *warm, "--max-model-len", str(window))
     await parts.alongside(healthy(engine))

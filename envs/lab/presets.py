@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from envs.lab.synthetic import TOOLS
+from envs.lab.warm_start import EASY
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,8 @@ PRESETS = {
         environment={**_SMALL, "env.max_steps": 2, "env.max_reply_tokens": 48, "env.max_concurrent_rollouts": 32},
         # Steps of about the same length: the rare large gradient is noise, and would undo what was learnt.
         trainer={"sgd": "", "no-std": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
+        # A program of theirs takes seconds of a processor, and a quarter of a gigabyte.
+        agents={"env.max_concurrent_rollouts": 16},
     ),
     "laptop": Preset(
         model="smollm2",
@@ -84,8 +87,14 @@ PRESETS = {
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
         # what was known.
         trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
-        # Their openings are long (docs/agents.md).
-        agents={"env.max_token_length": 4096, "env.max_steps": 8},
+        # Their openings are long (docs/agents.md), and the warm start knows few kinds of tasks.
+        agents={
+            "env.max_token_length": 4096,
+            "env.max_steps": 8,
+            "env.max_concurrent_rollouts": 16,
+            "env.tags": ",".join(EASY),
+            "env.eval_tags": ",".join(EASY),
+        },
     ),
     "gpu": Preset(
         model=None,

@@ -3,11 +3,13 @@ several wrong ones.
 
 It is pre-trained on dialogues of one job, said in many ways, in which most replies are flawed: a call
 that does not parse, a useless command, an answer instead of a call. Reinforcement learning then has to
-find out which replies pay. Wordings of the tasks to evaluate on occur nowhere in training.
+find out which replies pay. Wordings of the tasks to evaluate on occur nowhere in training. For an agent
+that others made there is a model of its own, whose dialogues are in that agent's manner.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
 import random
@@ -18,8 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.types import Reply, SequenceData
+from atropos_agent.types import AgentError, Reply, SequenceData
+from envs.agents.foreign import ForeignAgent
+from envs.lab.manner import Manner, foreign
 from envs.lab.synthetic import Example, call, expert, transcripts
+from envs.types import InfraError
+from sandboxes.base import SandboxError
 
 VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
@@ -28,6 +34,8 @@ FLAWED = 0.65
 """Share of the dialogues whose first reply is flawed."""
 
 _VOCABULARY = 640
+_WORDS = 1600
+"""The vocabulary for an agent that others made, whose opening is long: most of its words are a token each."""
 _DIALOGUES = 300
 _STEPS = 150
 
@@ -39,23 +47,30 @@ def tasks() -> tuple[list[Example], list[Example]]:
     return every[6:], every[:6]
 
 
-def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> Path:
-    """Return the folder of the model, made in half a minute where it is not there."""
+def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
+    """Return the folder of the model, made in half a minute where it is not there, for another's `agent` in some.
+
+    Raises InfraError, SandboxError, AgentError where that agent can't be listened to."""
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
 
     train, _ = tasks()
     # What the dialogues say beside the tasks is the format's, so that its words are a part of the model's name.
     said = (Hermes().instructions(()), Hermes().correction(()))
-    name = hashlib.sha256(repr((train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED, said)).encode()).hexdigest()[:12]
-    folder = cache.expanduser() / "models" / f"smoke-{name}"
+    made_of: tuple[Any, ...] = (train, _VOCABULARY, _DIALOGUES, _STEPS, FLAWED, said)
+    prefix, size = "smoke", _VOCABULARY
+    if agent is not None:
+        made_of, prefix, size = (*made_of, agent.recipe, _WORDS), f"smoke-{agent.name}", _WORDS
+    folder = cache.expanduser() / "models" / f"{prefix}-{hashlib.sha256(repr(made_of).encode()).hexdigest()[:12]}"
     if folder.is_dir():
         return folder
-    spelled = asyncio.run(_rows(train, make_tokenizer([], 0), expert))
-    tokenizer = make_tokenizer([row.full_text for row in spelled], _VOCABULARY)
+    plain = make_tokenizer([], 0)
+    manner = None if agent is None else asyncio.run(Manner.heard(agent, plain))
+    spelled = asyncio.run(_rows(train, plain, expert, manner))
+    tokenizer = make_tokenizer([row.full_text for row in spelled], size)
     rng = random.Random(0)
     drawn = [rng.choice(train) for _ in range(_DIALOGUES)]
-    rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng)))
+    rows = asyncio.run(_rows(drawn, tokenizer, lambda task: _clumsy(task, rng, manner), manner))
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as partial:
         make_model(rows, tokenizer, Path(partial) / "model", steps=_STEPS, on_step=on_step)
@@ -63,19 +78,23 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None) -> P
     return folder
 
 
-def _clumsy(task: Example, rng: random.Random) -> list[Reply | str]:
+def _clumsy(task: Example, rng: random.Random, manner: Manner | None) -> list[Reply | str]:
     """Return the expert's replies, or others that begin with a flawed one."""
     right, submission = expert(task)
     if rng.random() >= FLAWED:
         return [right, submission]
-    name, cut = task.command.split()[-1], Hermes().turn(right).replace('"}}', '"')
+    name, cut = task.command.split()[-1], Hermes().turn(manner.said(right) if manner else right).replace('"}}', '"')
     return [rng.choice((cut, call("terminal", command=f"echo {name}"), f"I see {name}")), submission]
 
 
 async def _rows(
-    examples: Sequence[Example], tokenizer: Any, replies: Callable[[Example], Sequence[Reply | str]]
+    examples: Sequence[Example],
+    tokenizer: Any,
+    replies: Callable[[Example], Sequence[Reply | str]],
+    manner: Manner | None,
 ) -> list[SequenceData]:
-    return [row async for row in transcripts(examples, tokenizer, replies)]
+    told = transcripts if manner is None else manner.transcripts
+    return [row async for row in told(examples, tokenizer, replies)]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,10 +103,15 @@ def main(argv: Sequence[str]) -> int:
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--agent")
+    options = parser.parse_args(argv)
     try:
-        print(model(DEFAULT_CACHE) if argv[0] == "smoke" else locate(argv[0]))
-    except (ModelNotFound, OSError, ValueError) as error:
-        print(f"model {argv[0]} can't be had: {error}", file=sys.stderr)
+        agent = foreign(options.agent)
+        print(model(DEFAULT_CACHE, agent=agent) if options.model == "smoke" else locate(options.model))
+    except (ModelNotFound, AgentError, InfraError, SandboxError, OSError, ValueError) as error:
+        print(f"model {options.model} can't be had: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -33,7 +33,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from atropos_agent.cpu_engine.lora import predictions
+from atropos_agent.cpu_engine.lora import parts, predictions
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
@@ -142,7 +142,7 @@ class Policy:
         figures: dict[str, float] = {}
         for epoch in range(self.options.epochs):
             self.optimizer.zero_grad()
-            seen = [self._backward(part) for part in _parts(rows, self.options.part_tokens)]
+            seen = [self._backward(part) for part in parts(rows, self.options.part_tokens)]
             norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.options.max_grad_norm)
             self.optimizer.step()
             if epoch == 0:
@@ -200,21 +200,6 @@ def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) ->
     adapted = get_peft_model(network, LoraConfig(**settings))
     set_peft_model_state_dict(adapted, factors)
     return adapted
-
-
-def _parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
-    """Yield the rows in parts of at most about `limit` tokens; their common starts, and repetitions, don't count."""
-    part, tokens = list[Row](), 0
-    for row in sorted(rows, key=lambda row: list(row.tokens)):
-        own = len(row.tokens) - next((i for i, label in enumerate(row.masked_tokens) if label != IGNORED), 0)
-        own = 0 if part and row.tokens == part[-1].tokens else own
-        if part and tokens + own > limit:
-            yield part
-            part, tokens = [], 0
-        part.append(row)
-        tokens += own
-    if part:
-        yield part
 
 
 def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:

@@ -4,7 +4,8 @@ As it comes, that model never makes a call that parses, so no reward ever differ
 learnt. Supervised training on transcripts of made-up tasks (`envs.lab.synthetic`) gives it the format
 and the commands. The transcripts of the full recipe are of two who are not told apart: one plans in a
 few words, then takes the right command; the other acts at once, mostly wrongly. Whom to follow is left
-to reinforcement learning. An adapter is made on first use and kept in the cache of models.
+to reinforcement learning. An adapter is made on first use and kept in the cache of models. For an agent
+that others made the transcripts are in its manner (`envs.lab.manner`).
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ from rich.console import Console
 from atropos_agent.fitted import AUTO, FittedFormat
 from atropos_agent.formats import load_format
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import IGNORED, NO_LOGPROB, Reply, SequenceData
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentError, Reply, SequenceData
+from envs.lab.manner import Manner, foreign
 from envs.lab.parts import output_of
-from envs.lab.synthetic import TOOLS, Example, examples, expert, hasty, transcripts
+from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
 from envs.records.progress import Bar
-from sandboxes.arguments import Parser, count, natural, positive
+from envs.types import InfraError
+from sandboxes.arguments import Parser, count, named, natural, positive
+from sandboxes.base import SandboxError
 
 if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
@@ -55,7 +59,8 @@ class Recipe:
     model: the embedded inference server's name of it. examples: transcripts to train on; kinds: of their tasks, all
         when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that
         teaches to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training
-        change, so that no old adapter is taken for new. tool_format: as `--env.tool_format`.
+        change, so that no old adapter is taken for new. tool_format: as `--env.tool_format`. agent: who attempts the
+        tasks, as `--env.agent`; "" for our own.
     """
 
     examples: int
@@ -70,12 +75,15 @@ class Recipe:
     revision: int = 1
     # Adapters of the model's own format keep the names that they had when there was no other.
     tool_format: str = field(default=AUTO, repr=False)
+    agent: str = field(default="", repr=False)
 
     @property
     def digest(self) -> str:
-        """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind that of a format asked for."""
+        """Return the name of the recipe and its tasks, 12 hexadecimal digits, behind those of a format and an agent."""
         content = repr((self, examples(self.examples, self.seed, self.kinds)))
         asked = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
+        if (agent := foreign(self.agent)) is not None:
+            content, asked = content + repr(agent.recipe), f"{asked}{agent.name}-"
         return asked + hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
@@ -92,31 +100,36 @@ RECIPES = {
     "quick": Recipe(examples=120, planned=1.0, decided=1.0, kinds=EASY),
     # Much is to be learnt from the one who plans, but not that this is the one to follow.
     "full": Recipe(examples=2106, planned=0.75, decided=0.22),
+    # An agent's opening is longer than all of our own agent's transcript, so that there is time for few.
+    "few": Recipe(examples=120, planned=0.75, decided=0.22, kinds=EASY),
 }
 
 
-async def adapter(name: str, *, given: Path | None = None, cache: Path = CACHE, log: Path | None = None) -> Path:
+async def adapter(
+    name: str, *, given: Path | None = None, cache: Path = CACHE, log: Path | None = None, agent: str = ""
+) -> Path:
     """Return the adapter that a user has given, or that of a recipe, made where it is not there yet.
 
-    log: a file for the messages meanwhile; our stderr where there is none. Raises FileNotFoundError when the given one
-    is missing, PartError when none can be made.
+    agent: whose manner it is to know; "" for our own. log: a file for the messages meanwhile; our stderr where there
+    is none. Raises FileNotFoundError when the given one is missing, PartError when none can be made.
     """
-    known = find(name, given, cache)
+    known = find(name, given, cache, agent)
     if known is None:
         # A process of its own can be stopped, and gives its memory back.
-        options = ("--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(_THREADS))
+        options = ["--recipe", name, "--trials", "0", "--cache", str(cache), "--threads", str(_THREADS)]
+        options += ["--agent", agent] if agent else []
         known = Path(await output_of("warmstart", "-m", "envs.lab.warm_start", *options, log=log))
     return known
 
 
-def find(name: str, given: Path | None = None, cache: Path = CACHE) -> Path | None:
+def find(name: str, given: Path | None = None, cache: Path = CACHE, agent: str = "") -> Path | None:
     """Return the adapter that a user has given, or that of a recipe; None where it was not made yet.
 
-    In place of any other the full recipe's is taken where it is there. Raises FileNotFoundError.
+    In place of any other the full recipe's for the same agent is taken where it is there. Raises FileNotFoundError.
     """
     if given is not None and not given.is_file():
         raise FileNotFoundError(f"--adapter {given}: there is no such file")
-    places = [given] if given else [RECIPES["full"].path(cache), RECIPES[name].path(cache)]
+    places = [given] if given else [replace(RECIPES[one], agent=agent).path(cache) for one in ("full", name)]
     return next((path for path in places if path.is_file()), None)
 
 
@@ -139,10 +152,15 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("atropos_agent").setLevel(logging.INFO)  # which says that a model is converted
     torch.set_num_threads(options.threads)
-    given = {name: getattr(options, name) for name in ("examples", "rank", "learning_rate", "seed", "tool_format")}
+    names = ("examples", "rank", "learning_rate", "seed", "tool_format", "agent")
+    given = {name: getattr(options, name) for name in names}
     recipe = replace(RECIPES[options.recipe], **{name: value for name, value in given.items() if value is not None})
     cache = options.cache
-    trained = make(recipe, cache, console)
+    try:
+        trained = make(recipe, cache, console)
+    except (AgentError, InfraError, SandboxError, ValueError) as error:
+        console.print(f"warmstart: {error}", markup=False)
+        return 1
     if options.out is not None:
         shutil.copyfile(trained, options.out)
     if options.trials:
@@ -193,7 +211,7 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
     def replies(task: Example) -> list[Reply]:
         return expert(task) if task.instruction in planned else hasty(task, rng)
 
-    rows = await _collect(tasks, tokenizer, replies, recipe.tool_format)
+    rows = await _collect(tasks, tokenizer, replies, recipe)
     for place, task in enumerate(tasks):
         if task.instruction in planned and rng.random() >= recipe.decided:
             rows[place] = _begun(rows[place])
@@ -212,7 +230,7 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     from atropos_agent.cpu_engine.scheduler import Engine
 
     tasks = examples(trials, _TEST_SEED, recipe.kinds)
-    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, recipe.tool_format))
+    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, recipe))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
@@ -224,7 +242,7 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     replies = [fitted.read(text, first_id=0, thinking_open=False) for text in texts]
     parsed = [len(reply.calls) == 1 and not reply.problems for reply in replies]
     exact = [
-        good and reply.calls[0].name == TOOLS[0] and reply.calls[0].arguments == {"command": task.command}
+        good and list(reply.calls[0].arguments.values()) == [task.command]
         for good, reply, task in zip(parsed, replies, tasks, strict=True)
     ]
     planned = [bool(reply.content or reply.thinking) for reply in replies]
@@ -232,15 +250,17 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
 
 
 async def _collect(
-    tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[Reply]], tool_format: str
+    tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[Reply]], recipe: Recipe
 ) -> list[SequenceData]:
-    return [row async for row in transcripts(tasks, tokenizer, replies, tool_format)]
+    agent = foreign(recipe.agent)
+    told = transcripts if agent is None else (await Manner.heard(agent, tokenizer, recipe.tool_format)).transcripts
+    return [row async for row in told(tasks, tokenizer, replies, recipe.tool_format)]
 
 
 def _opening(row: SequenceData) -> SequenceData:
     """Return the row up to the end of its first reply; `full_text` is left as it is."""
     trained = [label != IGNORED for label in row.masked_tokens]
-    end = trained.index(False, trained.index(True))
+    end = next((place for place in range(_first_trained(row), len(trained)) if not trained[place]), len(trained))
     return replace(row, tokens=row.tokens[:end], masked_tokens=row.masked_tokens[:end], logprobs=row.logprobs[:end])
 
 
@@ -265,6 +285,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--learning-rate", type=positive, help="at the start, instead of the recipe's")
     add("--seed", type=int, help="of tasks and training, instead of the recipe's")
     add("--tool-format", type=_tool_format, help="in which calls are taught, as --env.tool_format (default: auto)")
+    add("--agent", type=named, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
     add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
     add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
     add("--out", type=Path, help="copy the adapter to this file as well")

@@ -9,7 +9,8 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
-from atropos_agent.cpu_engine.lora import Recipe, batch_loss, save, train
+from atropos_agent.cpu_engine import lora
+from atropos_agent.cpu_engine.lora import Recipe, learn_from, parts, predictions, save, train
 from atropos_agent.cpu_engine.model import LoadedModel, is_adapter, read_weights
 from atropos_agent.types import IGNORED, NO_LOGPROB, SequenceData
 
@@ -36,7 +37,10 @@ ROWS = [
 
 
 @pytest.mark.parametrize("rows", [ROWS, [*ROWS, ROWS[1], ROWS[0]]], ids=["all differ", "two come twice"])
-def test_the_loss_is_that_of_each_row_by_itself(tiny: LoadedModel, rows: list[SequenceData]) -> None:
+@pytest.mark.parametrize("limit", [1, 1000], ids=["a row at a time", "at once"])
+def test_the_loss_is_that_of_each_row_by_itself(
+    tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch, rows: list[SequenceData], limit: int
+) -> None:
     model = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
     losses, labels = [], []
     for one in rows:
@@ -48,10 +52,16 @@ def test_the_loss_is_that_of_each_row_by_itself(tiny: LoadedModel, rows: list[Se
     expected.backward()
     gradient = model.model.layers[0].self_attn.q_proj.weight.grad.clone()
     model.zero_grad()
-    loss = batch_loss(model, rows)
-    loss.backward()
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    monkeypatch.setattr(lora, "_PART_TOKENS", limit)
+    assert learn_from(model, rows) == pytest.approx(expected.item(), rel=1e-5)
     assert torch.allclose(model.model.layers[0].self_attn.q_proj.weight.grad, gradient, atol=1e-6)
+
+
+def test_rows_are_computed_together_as_far_as_what_they_do_not_share_is_short() -> None:
+    openings = [[(i * step) % 49000 for i in range(300)] for step in (7, 11)]
+    long = [row([50 + place, 2], before=openings[place % 2], after=[7]) for place in range(6)]
+    assert [len(part) for part in parts([*long, *long], 100)] == [6, 6], "two openings, and each row twice"
+    assert [len(part) for part in parts(ROWS, 1)] == [1, 1, 1]
 
 
 def test_training_lowers_the_loss_and_repeats_with_its_seed(tiny: LoadedModel) -> None:
@@ -75,4 +85,4 @@ def test_a_saved_adapter_merges_to_the_model_that_was_trained(tiny: LoadedModel,
     merged = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
     merged.load_state_dict(read_weights(tiny.path, tmp_path / "a.safetensors"), strict=False)
     with torch.inference_mode():
-        assert float(batch_loss(merged, ROWS)) == pytest.approx(losses[-1], rel=0.2)
+        assert float(cross_entropy(*predictions(merged, ROWS))) == pytest.approx(losses[-1], rel=0.2)

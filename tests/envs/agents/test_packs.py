@@ -2,6 +2,7 @@
 
 import asyncio
 import stat
+import zipfile
 
 import pytest
 
@@ -74,3 +75,17 @@ async def test_what_an_interrupted_installation_left_goes(npm, tmp_path):
     left.mkdir(parents=True)
     await pack_of("a", Recipe(npm=("a@1",)), DEBIAN, tmp_path / "packs")
     assert not left.exists()
+
+
+@pytest.mark.long(5)
+async def test_programs_of_python_are_compiled_once_whatever_this_python_was_told(tmp_path, monkeypatch):
+    wheel = tmp_path / "agent-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("agent.py", "print(1)")
+        file.writestr("agent-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: agent\nVersion: 1\n")
+        file.writestr("agent-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr("agent-1.dist-info/RECORD", "")
+    monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    pack = await pack_of("a", Recipe(pypi=(str(wheel),)), DEBIAN, tmp_path / "packs")
+    assert [path.suffix for path in pack.glob("python/__pycache__/agent.*")] == [".pyc"]

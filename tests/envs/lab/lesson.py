@@ -93,30 +93,37 @@ class FunctionLesson(lesson.environment):  # type: ignore[name-defined,misc]
 async def environment(
     run_dir: Path, api: str, engine: str, model: Path, env_cls: type[AgentEnv] = Lesson, **more: Any
 ) -> AgentEnv:
-    config = env_cls.env_config_cls(
-        rollout_server_url=api,
-        tokenizer_name=str(model),
-        run_dir=run_dir,
-        group_size=8,
-        max_num_workers=4,
-        max_concurrent_rollouts=32,
-        max_batches_offpolicy=1,
-        max_steps=2,
-        max_reply_tokens=48,
-        max_token_length=1024,
-        ensure_scores_are_not_same=False,
-        **more,
-    )
+    usual = {
+        "rollout_server_url": api,
+        "tokenizer_name": str(model),
+        "run_dir": run_dir,
+        "group_size": 8,
+        "max_num_workers": 4,
+        "max_concurrent_rollouts": 32,
+        "max_batches_offpolicy": 1,
+        "max_steps": 2,
+        "max_reply_tokens": 48,
+        "max_token_length": 1024,
+        "ensure_scores_are_not_same": False,
+    }
+    config = env_cls.env_config_cls(**usual | more)
     lesson = env_cls(config, [EngineConfig(base_url=engine, model_name="default")])
     await check_tokenizer(lesson)
     return lesson
 
 
 async def learn(
-    trainer: Any, api: str, engine: str, out: Path, *options: str, env_cls: type[AgentEnv] = Lesson, **more: Any
+    trainer: Any,
+    api: str,
+    engine: str,
+    out: Path,
+    *options: str,
+    env_cls: type[AgentEnv] = Lesson,
+    model: Path | None = None,
+    **more: Any,
 ) -> list[dict[str, Any]]:
-    """Train until the trainer is done. Returns its steps."""
-    model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE)
+    """Train until the trainer is done. Returns its steps. model: the smoke preset's where none is given."""
+    model = model or await asyncio.to_thread(smoke.model, DEFAULT_CACHE)
     given = trainer.parse(
         ["--model", str(model), "--api", api, "--engine", engine, "--out", str(out), "--batch-size", "32", *options]
     )

@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import copy
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.learn import _chosen, _config, _environment, _evaluate, _parser, _trainer, _write_tasks
+from envs.lab.learn import _chosen, _config, _environment, _evaluate, _parser, _trainer, _warm_start, _write_tasks
+from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
+from envs.swe.environment import SWEEnv
 
 pytestmark = [
     pytest.mark.engine,
@@ -75,12 +77,23 @@ def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
     assert "'wrokers=ray' is no option of the environment" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("preset", "agent", "what"), [("smoke", "pi", "laptop"), ("laptop", "codexx", "did you mean codex")]
-)
-def test_an_agent_that_cannot_learn_is_refused_at_the_start(tmp_path: Path, preset: str, agent: str, what: str) -> None:
-    with pytest.raises(ValueError, match=what):
-        _chosen(options(tmp_path, "--preset", preset, "--agent", agent))
+def test_an_agent_that_there_is_not_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="did you mean codex"):
+        _chosen(options(tmp_path, "--agent", "codexx"))
+
+
+async def test_the_warm_start_is_in_the_manner_of_who_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def adapter(name: str, *, given: Path | None, agent: str) -> Path:
+        asked.append((name, agent))
+        return tmp_path
+
+    monkeypatch.setattr("envs.lab.learn.adapter", adapter)
+    for more in ([], ["--agent", "mini-swe-agent"], ["--agent", "atropos"]):
+        given = options(tmp_path, "--preset", "laptop", *more)
+        await _warm_start(_chosen(given), given, Console())
+    assert asked == [("full", ""), ("few", "mini-swe-agent"), ("full", "atropos")]
 
 
 def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_one(tmp_path: Path) -> None:
@@ -138,7 +151,30 @@ async def test_a_function_learns_through_the_gateway_as_our_own_agent_does(
         async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
             more: Any = {"env_cls": FunctionLesson, "sandbox": "local"}
             steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, **more)
+    check_that_it_learnt(steps, spoilt)
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("spoilt", [False, True], ids=["as it is", "masks shifted by one"])
+async def test_an_agent_that_others_made_learns_in_containers(
+    run_api: RunAPI, base_image: str, tmp_path: Path, spoilt: bool
+) -> None:
+    """mini-swe-agent, unmodified, as `learn --preset smoke --agent mini-swe-agent` does it."""
+    model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE, None, foreign("mini-swe-agent"))
+    _write_tasks(SMOKE, tmp_path / "tasks")
+    more: Any = {"env_cls": SWEEnv, "model": model, "agent": "mini-swe-agent", "tasks": str(tmp_path / "tasks/train")}
+    more |= {"max_token_length": 2048, "max_concurrent_rollouts": SMOKE.agents["env.max_concurrent_rollouts"]}
+    with corrupted(trainer, None, shift if spoilt else None):
+        async with engine(str(model), 2048) as url:
+            steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, **more)
+    check_that_it_learnt(steps, spoilt)
+
+
+def check_that_it_learnt(steps: Sequence[dict[str, Any]], spoilt: bool) -> None:
     found = risen(steps)
+    print(found, [step["reward"] for step in steps])
     fresh = [step["mismatch_fresh"] for step in steps if "mismatch_fresh" in step]
     if spoilt:
         assert found.p_wandering is not None and found.p_wandering > 0.01, found

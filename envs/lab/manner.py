@@ -1,0 +1,114 @@
+"""How an agent that others made talks to a model: heard once from the real one, then told for any task.
+
+A small model has to know it before it can learn through that agent. The real agent works through one scripted
+conversation in a sandbox. What it sends is then given to the gateway's own code with other tasks and other replies, so
+that the tokens are those of real rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from atropos_agent.engines.scripted import ScriptedServer
+from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.gateway import Session
+from atropos_agent.gateway.asked import Asked, Schemas, Told
+from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.types import AgentConfig, Reply, SequenceData
+from envs.agents.examine import rehearse
+from envs.agents.foreign import ForeignAgent
+from envs.agents.named import find_agent
+from envs.base import AGENTS
+from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
+from envs.types import Failure, InfraError
+from sandboxes.base import SandboxSpec
+from sandboxes.docker.backend import DockerBackend
+from sandboxes.docker.images import ensure_base_image
+from tools import ToolCall
+
+_TASK = "Do what the note on the wall says."
+"""Stands where a task will, and nowhere else in what an agent sends."""
+
+_SILENT = "true"
+"""A command that prints nothing, as those of all made-up tasks."""
+
+
+def foreign(name: str | None) -> ForeignAgent | None:
+    """Return the agent that `--agent` names, None for ours. Raises ValueError for a name that leads nowhere."""
+    found = None if not name else find_agent(name, AGENTS)
+    return found if isinstance(found, ForeignAgent) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What an agent sends, for the task `_TASK`.
+
+    opening: before the first reply. tools: what it shows. behind: what follows a command that printed nothing.
+    """
+
+    agent: ForeignAgent
+    opening: Sequence[Told]
+    tools: Schemas
+    behind: Sequence[Told]
+
+    @classmethod
+    async def heard(cls, agent: ForeignAgent, tokenizer: Any, tool_format: str = AUTO) -> Manner:
+        """Listen to the real agent, in a container. Raises InfraError, SandboxError, AgentError where it can't work."""
+        fitted = FittedFormat.of(tool_format, ChatTemplate(tokenizer))
+        spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)
+        async with DockerBackend() as backend:
+            seen = await rehearse(agent, backend, spec, fitted, _TASK, [_SILENT])
+        first, *rest = seen.turns
+        if not (rest and rest[0].parent is first and any(_TASK in told.text for told in first.given)):
+            what = "does not tell its task as it is, or drops a reply that runs a command: its manner can't be learnt"
+            raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}")
+        return cls(agent, first.given, first.asked.tools, rest[0].given)
+
+    def said(self, reply: Reply) -> Reply:
+        """Return a reply of our own agent's as this one's: its calls are those of this agent's tools."""
+        if not reply.calls or reply.calls[0].name not in TOOLS:
+            return reply
+        command = reply.calls[0].arguments.get("command") or (self.agent.submits and f"echo {self.agent.submits}")
+        calls = (ToolCall(*self.agent.runs(command)),) if command else ()
+        return replace(reply, content=reply.content if calls else "Done.", calls=calls)
+
+    async def transcripts(
+        self,
+        tasks: Sequence[Example],
+        tokenizer: Any,
+        replies: Callable[[Example], Sequence[Reply | str]],
+        tool_format: str = AUTO,
+    ) -> AsyncIterator[SequenceData]:
+        """Yield a row of tokens for each task, as `envs.lab.synthetic.transcripts`, but for one thing: nothing is run.
+
+        So what follows the first reply is there only where that runs the task's own command."""
+        template = ChatTemplate(tokenizer)
+        fitted = FittedFormat.of(tool_format, template)
+        write = fitted.with_tools(self.tools).format.turn
+        for task in tasks:
+            first, last = (self.said(one) if isinstance(one, Reply) else one for one in replies(task))
+            right = isinstance(first, Reply) and first.calls[0].arguments == self.agent.runs(task.command)[1]
+            texts = [one if isinstance(one, str) else write(one) for one in (first, last)]
+            server = ScriptedServer(texts, tokenizer)
+            async with Session(server, template, fitted, AgentConfig(max_tokens=512)) as session:
+                await _ask(session, Asked([_for(task, told) for told in self.opening], tools=self.tools))
+                if right:
+                    answer = session.turns[0][1].answer
+                    behind = [replace(told, call_id=told.call_id and answer.calls[0].id) for told in self.behind]
+                    await _ask(session, Asked(behind, tools=self.tools, behind=answer.number))
+                (row,) = (await session.result()).segments
+            yield row
+
+
+async def _ask(session: Session, asked: Asked) -> None:
+    """Ask as the agent would, and take the answer."""
+    turn = session.ask(asked)
+    if turn.work is not None:
+        await turn.work
+    turn.taken = True
+
+
+def _for(task: Example, told: Told) -> Told:
+    return replace(told, text=told.text.replace(_TASK, task.instruction))
