@@ -144,6 +144,7 @@ REAL = {
     "qwq": "qwen3",
 }
 """Families whose tokenizers are other people's: the folder that each is in. Their own template, or one of these."""
+TOKENIZERS = ("smollm2", *TEMPLATES, *REAL)
 REAL_TEMPLATES = {
     "deepseek_r1": (
         "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}"
