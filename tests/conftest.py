@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import functools
 import gc
 import lzma
 import math
@@ -81,16 +82,21 @@ def pytest_collection_finish():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_certificate(tmp_path_factory):
-    """A list of certificates that is read at once: each HTTP client reads it, some thousand in a run, and the usual one
-    takes 25 ms of a processor. All that is spoken to is on this machine."""
-    import certifi
+def certificates_read_once():
+    """HTTP clients, of which a run makes some thousand, each read all certificates: 25 ms of a processor."""
+    from httpx._transports import default
 
-    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----\n")
-    file = tmp_path_factory.mktemp("certificates") / "one.pem"
-    file.write_text(first + end)
+    read = default.create_ssl_context
+
+    @functools.cache
+    def known(_places, **given):
+        return read(**given)
+
+    def read_once(**given):
+        return known((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), **given)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SSL_CERT_FILE", str(file))
+        patch.setattr(default, "create_ssl_context", read_once)
         yield
 
 

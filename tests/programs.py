@@ -206,7 +206,8 @@ def _serve_workers(owner: int, workers: socket.socket, programs: socket.socket) 
     words = Path(f"/proc/{owner}/cmdline").read_text().split("\0")[:-1]
     sys.path.insert(0, str(Path.cwd()))  # as `python -m pytest` has it
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
-        pytest.main([*words[words.index("-m") + 2 :], "--collect-only"], plugins=[_Unfinished()])
+        given = words[3:] if words[1:3] == ["-m", "pytest"] else []
+        pytest.main([*given, "--collect-only"], plugins=[_Unfinished()])
     gc.freeze()
     while Path(f"/proc/{owner}").exists():
         if select.select([workers], [], [], 1)[0]:
