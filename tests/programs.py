@@ -1,10 +1,11 @@
 """Programs of the project as processes of their own.
 
 To import atroposlib, transformers and PyTorch takes five seconds of a processor. Tests start some hundred programs that
-do, so they are forked from one process that has imported them and nothing else, as are the workers of a test run (see
-`worker.py`). It serves all workers: the first program that is asked for starts it, and it ends with the run. What a
-program does from its first own line on is as if a user had typed it: arguments, environment, working directory,
-streams, signals, exit status.
+do, so they are forked from one process that has imported them and nothing else. It serves all workers of a test run:
+the first program that is asked for starts it, and it ends with the run. What a program does from its first own line on
+is as if a user had typed it: arguments, environment, working directory, streams, signals, exit status.
+
+The workers (see `worker.py`) are forked from a process that this one forks. It has imported the test files, too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import multiprocessing
 import os
 import runpy
+import select
 import signal
 import socket
 import struct
@@ -28,6 +30,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest import CollectReport
 
 IMPORTED = (
     "atroposlib.api.server",
@@ -37,6 +43,7 @@ IMPORTED = (
     "envs.swe.environment",
     "atropos_agent.cpu_engine.__main__",
 )
+FORK = multiprocessing.get_context("fork")
 OWNER = "TEST_RUN"
 """The variable in which a forked worker finds the process id of its test run."""
 
@@ -122,7 +129,7 @@ def stand_in(words: Sequence[str]) -> int:
     """Have Python's command line `words` run in a process forked for it, with this one's streams. Returns its exit
     status. Our parent is the test run."""
     owner = os.getppid()
-    with _connect(owner) as server:
+    with _connect(owner, "workers") as server:
         server.send_bytes(json.dumps((words, str(Path.cwd()), {**os.environ, OWNER: str(owner)}, ())).encode())
         with socket.socket(fileno=os.dup(server.fileno())) as way:
             socket.send_fds(way, [b"."], [0, 1, 2])
@@ -137,13 +144,13 @@ def _owner() -> int:
     return os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
 
 
-def _connect(owner: int) -> Connection:
-    """Connect to the process that a test run's programs are forked from; start it where it isn't there."""
+def _connect(owner: int, what: str = "programs") -> Connection:
+    """Connect to the process that a test run's programs or workers are forked from; start it where it isn't there."""
     started = 0
     while True:
         place = socket.socket(socket.AF_UNIX)
         try:
-            place.connect(_address(owner))
+            place.connect(_address(owner, what))
             return Connection(place.detach())
         except ConnectionRefusedError:
             place.close()
@@ -155,21 +162,22 @@ def _connect(owner: int) -> Connection:
             time.sleep(0.05)
 
 
-def _address(owner: int) -> str:
+def _address(owner: int, what: str) -> str:
     """Return the abstract address of the process that belongs to a test run."""
-    return f"\0atropos-agent-programs-{owner}"
+    return f"\0atropos-agent-{what}-{owner}"
 
 
 def _serve(owner: int) -> None:
-    """Fork the programs that are asked for, for as long as the test run is there."""
+    """Fork the programs that are asked for, and when the first worker is, the process that workers are forked from."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    context = multiprocessing.get_context("fork")
-    with socket.socket(socket.AF_UNIX) as listener:
+    with socket.socket(socket.AF_UNIX) as programs, socket.socket(socket.AF_UNIX) as workers:
         try:
-            listener.bind(_address(owner))
+            programs.bind(_address(owner, "programs"))
+            workers.bind(_address(owner, "workers"))
         except OSError:
             return
-        listener.listen(64)
+        programs.listen(64)
+        workers.listen(64)
         with warnings.catch_warnings():
             # As pytest has it, where workers import modules by themselves.
             warnings.simplefilter("error")
@@ -177,26 +185,67 @@ def _serve(owner: int) -> None:
             for name in IMPORTED:
                 importlib.import_module(name)
         gc.freeze()
-        listener.settimeout(1)
+        collector = None
         while Path(f"/proc/{owner}").exists():
-            with contextlib.suppress(TimeoutError):
-                asking, _ = listener.accept()
-                with asking:
-                    _, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-                    if uid == os.getuid():
-                        context.Process(target=_attend, args=(asking, listener)).start()
+            ready, _, _ = select.select([programs] if collector else [programs, workers], [], [], 1)
+            if programs in ready:
+                _fork(programs, others=(workers,))
+            if workers in ready:
+                collector = FORK.Process(target=_serve_workers, args=(owner, workers, programs))
+                collector.start()
+                workers.close()
     os._exit(0)  # without waiting for programs that the tests have left
 
 
-def _attend(asking: socket.socket, listener: socket.socket) -> None:
+def _serve_workers(owner: int, workers: socket.socket, programs: socket.socket) -> None:
+    """Fork the workers of a test run from a process that has imported what pytest collects."""
+    # What stands in for a worker, and programs, do without.
+    import pytest
+
+    programs.close()
+    words = Path(f"/proc/{owner}/cmdline").read_text().split("\0")[:-1]
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m pytest` has it
+    with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+        given = words[3:] if words[1:3] == ["-m", "pytest"] else []
+        pytest.main([*given, "--collect-only"], plugins=[_Unfinished()])
+    gc.freeze()
+    while Path(f"/proc/{owner}").exists():
+        if select.select([workers], [], [], 1)[0]:
+            _fork(workers)
+    os._exit(0)
+
+
+class _Unfinished:
+    """A plugin that has the files that were not imported whole imported again, by workers, who tell why."""
+
+    def pytest_collectreport(self, report: CollectReport) -> None:
+        if not report.passed:
+            place = Path.cwd() / report.nodeid
+            for name, module in list(sys.modules.items()):
+                file = getattr(module, "__file__", None)
+                if file and Path(file).is_relative_to(place):
+                    del sys.modules[name]
+
+
+def _fork(listener: socket.socket, others: Sequence[socket.socket] = ()) -> None:
+    """Have the next program attended to that is asked for, if our user asks."""
+    asking, _ = listener.accept()
+    with asking:
+        _, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if uid == os.getuid():
+            FORK.Process(target=_attend, args=(asking, (listener, *others))).start()
+
+
+def _attend(asking: socket.socket, listeners: Sequence[socket.socket]) -> None:
     """Start one program, and tell when it has ended."""
-    listener.close()
+    for listener in listeners:
+        listener.close()
     with Connection(asking.detach()) as client:
         words, cwd, env, streams = json.loads(client.recv_bytes())
         if not streams:
             with socket.socket(fileno=os.dup(client.fileno())) as way:
                 _, streams, _, _ = socket.recv_fds(way, 1, 3)
-        program = multiprocessing.get_context("fork").Process(target=_run, args=(client, words, cwd, env, streams))
+        program = FORK.Process(target=_run, args=(client, words, cwd, env, streams))
         program.start()
         for handed in streams:
             if isinstance(handed, int):

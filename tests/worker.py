@@ -1,6 +1,6 @@
 """Stands in for Python where pytest-xdist starts a worker: `--tx "6*popen//python=python tests/worker.py"`.
 
-The worker is forked from the process that programs are forked from, so that what all of them import is imported once.
+The worker is forked from a process that has imported the test files, so that what all workers import is imported once.
 """
 
 import sys

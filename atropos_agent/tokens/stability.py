@@ -141,20 +141,16 @@ def tail_behind_calls(
 def reads_back(template: ChatTemplate, kind: CallsKind, tools: Tools) -> bool:
     """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
     message = kind.reply(20)
+    shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
     try:
-        began, opened, plain, later = (
+        later = template.render([user(0), message, *results_of(message, 30)], tools=tools)
+        if sorted(marks(later)) != sorted(shown):  # so with most kinds of calls on most templates
+            return False
+        began, opened, plain = (
             template.render(some, tools=tools, replying=replying)
-            for some, replying in (
-                ([user(0)], True),
-                ([user(0)], False),
-                ([user(0), reply(1), user(2)], False),
-                ([user(0), message, *results_of(message, 30)], True),
-            )
+            for some, replying in (([user(0)], True), ([user(0)], False), ([user(0), reply(1), user(2)], False))
         )
     except template.refusals:
-        return False
-    shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
-    if sorted(marks(later)) != sorted(shown):
         return False
     # A prompt may begin thinking that the template leaves out of earlier turns.
     plain = plain[: plain.index(mark(1))]

@@ -144,6 +144,7 @@ REAL = {
     "qwq": "qwen3",
 }
 """Families whose tokenizers are other people's: the folder that each is in. Their own template, or one of these."""
+TOKENIZERS = ("smollm2", *TEMPLATES, *REAL)
 REAL_TEMPLATES = {
     "deepseek_r1": (
         "{{ bos_token }}{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}"
@@ -160,23 +161,43 @@ REAL_TEMPLATES = {
 }
 
 
+@cache
+def read(folder):
+    """The tokenizer in a folder, the same for all who ask: to read it takes up to two seconds of a processor."""
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def with_template(tokenizer, source):
+    """A tokenizer that differs in its template: all but what the library behind it holds is its own."""
+    own = deepcopy(tokenizer, {id(tokenizer.backend_tokenizer): tokenizer.backend_tokenizer})
+    own.chat_template = source
+    return own
+
+
+@cache
 def real(folder, name):
     """A tokenizer of other people's, with its own template or one from above."""
-    tokenizer = AutoTokenizer.from_pretrained(folder / REAL[name])
-    tokenizer.chat_template = REAL_TEMPLATES.get(name, tokenizer.chat_template)
+    tokenizer = read(folder / REAL[name])
+    return with_template(tokenizer, REAL_TEMPLATES.get(name, tokenizer.chat_template))
+
+
+@cache
+def _with_controls(smollm2, greedy):
+    """SmolLM2's tokenizer with the control tokens that the templates above write."""
+    tokenizer = deepcopy(smollm2)
+    tokenizer.add_special_tokens({"additional_special_tokens": [*_CONTROLS, *_HARMONY]})
+    if greedy:
+        tokenizer.add_tokens([AddedToken(content, rstrip=True) for content in _GREEDY], special_tokens=True)
     return tokenizer
 
 
 @cache
 def family(smollm2, name):
-    """SmolLM2's tokenizer with a template from above, the same for all who ask: to copy it takes long."""
-    tokenizer = deepcopy(smollm2)
-    tokenizer.add_special_tokens({"additional_special_tokens": [*_CONTROLS, *_HARMONY]})
-    if "<|done|>" in (TEMPLATES | DRIFTING)[name]:
-        tokenizer.add_tokens([AddedToken(content, rstrip=True) for content in _GREEDY], special_tokens=True)
-    tokenizer.chat_template = (TEMPLATES | DRIFTING)[name]
+    """SmolLM2's tokenizer with a template from above, the same for all who ask."""
+    source = (TEMPLATES | DRIFTING)[name]
+    tokenizer = with_template(_with_controls(smollm2, "<|done|>" in source), source)
     for eos in ("<|return|>", "</s>", "</turn>", "<|eot|>", "<|done|>"):
-        if eos in tokenizer.chat_template:
+        if eos in source:
             tokenizer.eos_token = eos
             break
     return tokenizer

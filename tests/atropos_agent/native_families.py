@@ -7,9 +7,11 @@ calls, thinking and results; they are not those templates.
 """
 
 from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
-from transformers import AddedToken, AutoTokenizer
+from families import read, with_template
+from transformers import AddedToken
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
@@ -73,15 +75,21 @@ FORMATS_OF = {
 FAMILIES = ("smollm2", *BY_HAND, *REAL)
 
 
-def native_tokenizer(smollm2, name):
-    """SmolLM2's tokenizer with a template that is written here by hand."""
+@cache
+def _with_controls(smollm2, name):
+    """SmolLM2's tokenizer with the control tokens of a family."""
     tokenizer = deepcopy(smollm2)
-    file, eos, tokens = BY_HAND[name]
+    _, eos, tokens = BY_HAND[name]
     added = [AddedToken(token, special=True, normalized=False) for token in tokens.split()]
     tokenizer.add_tokens(added, special_tokens=True)
-    tokenizer.chat_template = (Path(__file__).parent / "templates" / f"{file}.jinja").read_text()
     tokenizer.eos_token = eos
     return tokenizer
+
+
+def native_tokenizer(smollm2, name):
+    """SmolLM2's tokenizer with a template that is written here by hand."""
+    source = (Path(__file__).parent / "templates" / f"{BY_HAND[name][0]}.jinja").read_text()
+    return with_template(_with_controls(smollm2, name), source)
 
 
 def fitted_family(smollm2, folder, name, **more):
@@ -92,4 +100,4 @@ def fitted_family(smollm2, folder, name, **more):
     where, options = REAL[name]
     if folder is None or not (folder / where).is_dir():
         return None
-    return FittedFormat.of("auto", ChatTemplate(AutoTokenizer.from_pretrained(folder / where), **options), **more)
+    return FittedFormat.of("auto", ChatTemplate(read(folder / where), **options), **more)

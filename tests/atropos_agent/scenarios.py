@@ -1,6 +1,7 @@
 """Conversations with every habit of models that rows must survive."""
 
 import json
+from functools import cache
 
 from truth import Turn
 
@@ -63,7 +64,12 @@ def forged(template, text="obey"):
 
 def spelled(template, text):
     """Ids that spell a text, control tokens and all, one character at a time."""
-    return [i for character in text for i in template.encode(character, continues=True)]
+    return [i for character in text for i in _letter(template, character)]
+
+
+@cache
+def _letter(template, character):
+    return template.encode(character, continues=True)
 
 
 def sampled(template, text, how):

@@ -25,7 +25,11 @@ def test_the_format_of_a_family_is_found_by_looking(fit, name):
     assert (fitted.shape is None) == (name in ("smollm2", "gemma2", "deepseek_v3"))
 
 
-@pytest.mark.parametrize("how", ["stop", "withheld", "odd"])
+ENDS = ("stop", "withheld", "odd")
+
+
+@pytest.mark.pairs(name=FAMILIES, scenario=SCENARIOS, how=ENDS)
+@pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("name", FAMILIES)
 async def test_rows_and_prompts_are_the_truth(fit, name, scenario, how):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,23 @@ def run_api(tmp_path: Path) -> Iterator[RunAPI]:
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(smollm2_tokenizer, tmp_path_factory):
+    """A folder with a tokenizer. It is read once: for each of some hundred environments it would take 0.2 s of a
+    processor. Each has its own tokenizer, but for what the library behind it never changes."""
+    from transformers import AutoTokenizer
+
     folder = tmp_path_factory.mktemp("tokenizer")
     smollm2_tokenizer.save_pretrained(folder)
-    return str(folder)
+    read = AutoTokenizer.from_pretrained
+    known = read(folder)
+
+    def read_once(name, **options):
+        if str(name) != str(folder) or options:
+            return read(name, **options)
+        return deepcopy(known, {id(known.backend_tokenizer): known.backend_tokenizer})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AutoTokenizer, "from_pretrained", read_once)
+        yield str(folder)
 
 
 @pytest.fixture

@@ -25,13 +25,14 @@ class RunAPI:
         place = ("--host", "127.0.0.1", "--port", self.port)
         self._process = Program(["-m", "atroposlib.cli.run_api", *place], stdout=self._log)
         deadline = time.monotonic() + 60
-        while self._process.poll() is None and time.monotonic() < deadline:
-            try:
-                httpx.get(self.url, timeout=5.0)
-            except httpx.TransportError:
-                time.sleep(0.03)
-            else:
-                return
+        with httpx.Client(timeout=5.0) as http:
+            while self._process.poll() is None and time.monotonic() < deadline:
+                try:
+                    http.get(self.url)
+                except httpx.TransportError:
+                    time.sleep(0.05)
+                else:
+                    return
         self.stop()
         raise RuntimeError(f"run-api did not start: {self._log.read_text()}")
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from families import family
+from families import TOKENIZERS, family
 from scenarios import SCENARIOS, call, forged, sampled, say, spelled
 from truth import PlaybackServer, Turn, assert_rows_are_the_truth, assert_truth, play
 
@@ -17,20 +17,33 @@ from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, EngineError, StopReason
 from tools.base import ToolRegistry
 
+ENDS = ("stop", "withheld", "another stop", "odd")
 
-@pytest.mark.parametrize("how", ["stop", "withheld", "another stop", "odd"])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+
+LONG = "a long result"
+"""It is there for its length, which is the same however the reply ends, and it takes long: one a family is enough."""
+SHORT = [scenario for scenario in SCENARIOS if scenario != LONG]
+
+
+@pytest.mark.pairs(any_tokenizer=TOKENIZERS, scenario=SHORT, how=ENDS)
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("scenario", SHORT)
 async def test_rows_and_prompts_are_the_truth(any_tokenizer, template, scenario, how):
-    if scenario == "a long result" and how != "stop":
-        # It is there for its length, which is the same however the reply ends, and it takes long.
-        pytest.skip("one long result a family is enough")
     if scenario == "an empty reply" and how == "withheld":
-        # A reply without any token is the inference server's failure.
-        pytest.skip("then there is no reply")
+        # A reply without any token is the inference server's failure: it has its end at least.
+        how = "stop"
+    await check_rows_and_prompts(any_tokenizer, template, scenario, how)
+
+
+async def test_rows_and_prompts_are_the_truth_behind_a_long_result(any_tokenizer, template):
+    await check_rows_and_prompts(any_tokenizer, template, LONG, "stop")
+
+
+async def check_rows_and_prompts(tokenizer, template, scenario, how):
     turns = [sampled(template, text, how) for text in SCENARIOS[scenario]]
-    result, exchanges = await play(any_tokenizer, turns, [say], template=template)
+    result, exchanges = await play(tokenizer, turns, [say], template=template)
     assert len(exchanges) == len(turns)
-    assert_truth(any_tokenizer, result, exchanges)
+    assert_truth(tokenizer, result, exchanges)
 
 
 async def test_replies_cut_at_any_place_are_continued_with_the_end_of_turn_added_untrained(any_tokenizer, template):
@@ -294,7 +307,7 @@ async def test_a_control_token_that_the_model_sampled_stays_one_when_the_templat
 
 
 async def test_thinking_that_is_spelled_is_dropped_like_any_other_and_writes_no_tag(any_tokenizer, template):
-    tags = {any_tokenizer.get_vocab().get(tag) for tag in ("<think>", "</think>")} - {None}
+    tags = {any_tokenizer.backend_tokenizer.token_to_id(tag) for tag in ("<think>", "</think>")} - {None}
     thinking = "<think>\nhm\n</think>\n\nyes"
     kept = {}
     for how in ("stop", "odd"):

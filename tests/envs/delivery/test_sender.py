@@ -87,7 +87,7 @@ OPTIONS = {"group_size": 2, "ensure_scores_are_not_same": False, "max_batches_of
 
 @pytest.mark.parametrize("fault", [500, 503, 429, "refuse", "reset", "lost answer", "garbage", "truncate", "slow"])
 async def test_a_delivery_that_fails_is_tried_again_until_it_is_confirmed(make_env, run_api, fault):
-    async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         proxy.only = b"/scored_data"
         proxy.plan.extend([None, fault, None, fault, fault])
         env = make_env(rollout_server_url=proxy.url, **OPTIONS)
@@ -98,7 +98,7 @@ async def test_a_delivery_that_fails_is_tried_again_until_it_is_confirmed(make_e
 
 
 async def test_a_group_that_the_api_refuses_is_kept_aside_and_counted(make_env, run_api, caplog):
-    async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Proxy(run_api.url) as proxy, Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         proxy.only = b"/scored_data"
         proxy.plan.extend([None, 422])
         env = make_env(rollout_server_url=proxy.url, **OPTIONS)
@@ -111,7 +111,7 @@ async def test_a_group_that_the_api_refuses_is_kept_aside_and_counted(make_env, 
 
 
 async def test_an_api_that_is_killed_and_comes_back_empty_gets_every_group_that_no_batch_had(make_env, run_api):
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         env = make_env(rollout_server_url=run_api.url, **OPTIONS)
         async with Run(env, consumer) as run:
             await run.pulled(4)
@@ -123,7 +123,7 @@ async def test_an_api_that_is_killed_and_comes_back_empty_gets_every_group_that_
 
 
 async def test_an_api_that_is_emptied_is_registered_with_again(make_env, run_api):
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         env = make_env(rollout_server_url=run_api.url, **OPTIONS)
         async with Run(env, consumer) as run:
             await run.pulled(4)
@@ -133,7 +133,7 @@ async def test_an_api_that_is_emptied_is_registered_with_again(make_env, run_api
 
 
 async def test_groups_wait_on_disk_while_the_api_is_down_and_new_ones_stop_at_the_bound(make_env, run_api, monkeypatch):
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         env = make_env(rollout_server_url=run_api.url, **OPTIONS)
         async with Run(env, consumer) as run:
             await run.pulled(2)
@@ -148,7 +148,7 @@ async def test_groups_wait_on_disk_while_the_api_is_down_and_new_ones_stop_at_th
 
 
 async def test_a_stale_group_is_kept_aside(make_env, run_api):
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         env = make_env(rollout_server_url=run_api.url, max_stale_steps=0, **OPTIONS)
         async with Run(env, consumer) as run:
             await run.pulled(12)

@@ -82,7 +82,7 @@ class Trainer:
     """Pulls batches of `batch` packets, and counts groups by their ids and by the number of who sent them."""
 
     def __init__(self, url, batch=1, **options):
-        self.consumer = Consumer(url, batch_size=batch * SIZE, poll_s=0.05, **options)
+        self.consumer = Consumer(url, batch_size=batch * SIZE, poll_s=0.2, **options)
         self.groups, self.senders = Counter(), Counter()
 
     async def __aenter__(self):
@@ -413,7 +413,7 @@ async def test_a_trainer_that_comes_back_with_batches_that_never_fill_is_waited_
         run_api.stop()
         run_api.start()
         await side.add(1)
-        odd = Consumer(run_api.url, batch_size=3, poll_s=0.05)
+        odd = Consumer(run_api.url, batch_size=3, poll_s=0.2)
         async with odd:
             pulling = asyncio.create_task(anext(odd.batches()))
             await asyncio.sleep(3.0)
@@ -430,7 +430,7 @@ async def test_a_trainer_that_comes_back_with_batches_that_never_fill_is_waited_
 
 
 async def test_at_the_start_batches_that_never_fill_are_an_error(tmp_path, run_api):
-    async with Side(tmp_path / "run", run_api.url) as side, Consumer(run_api.url, batch_size=3, poll_s=0.05) as odd:
+    async with Side(tmp_path / "run", run_api.url) as side, Consumer(run_api.url, batch_size=3, poll_s=0.2) as odd:
         pulling = asyncio.create_task(anext(odd.batches()))
         with pytest.raises(NeverFills, match="must divide the trainer's batch_size"):
             await asyncio.wait_for(side.sender.connect(), 20)

@@ -42,7 +42,7 @@ async def through_the_api(url, groups):
         packed += map(sent, packets)
     async with (
         httpx.AsyncClient(base_url=url, timeout=60) as http,
-        Consumer(url, batch_size=BATCH, poll_s=0.1) as trainer,
+        Consumer(url, batch_size=BATCH, poll_s=0.2) as trainer,
     ):
         pulled = trainer.batches()
         first = asyncio.ensure_future(anext(pulled))

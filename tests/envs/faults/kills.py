@@ -23,7 +23,7 @@ class Trainer:
     """Pulls batches of two groups, and counts rows by their rollouts and groups by their numbers."""
 
     def __init__(self, url):
-        self.consumer = Consumer(url, batch_size=2 * SIZE, poll_s=0.05)
+        self.consumer = Consumer(url, batch_size=2 * SIZE, poll_s=0.2)
         self.rows, self.numbers = Counter(), Counter()
 
     async def pull(self):

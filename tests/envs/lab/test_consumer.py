@@ -61,7 +61,7 @@ async def pull(consumer: Consumer, n: int) -> list[Batch]:
 
 
 async def test_batches_are_pulled_from_the_real_api_and_every_row_is_checked(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=8, poll_s=0.05) as consumer, sending(run_api.url) as sender:
+    async with Consumer(run_api.url, batch_size=8, poll_s=0.2) as consumer, sending(run_api.url) as sender:
         pulling = asyncio.create_task(pull(consumer, 2))
         await sender.register()
         for number in range(3):
@@ -83,7 +83,7 @@ async def test_batches_are_pulled_from_the_real_api_and_every_row_is_checked(run
 
 
 async def test_a_group_delivered_twice_is_recognised(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer, sending(run_api.url) as sender:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer, sending(run_api.url) as sender:
         pulling = asyncio.create_task(pull(consumer, 2))
         await sender.register()
         await sender.send(group())
@@ -93,7 +93,7 @@ async def test_a_group_delivered_twice_is_recognised(run_api: RunAPI) -> None:
 
 
 async def test_a_restarted_api_is_registered_with_again(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         batches = consumer.batches(2)
         async with sending(run_api.url) as sender:
             first = asyncio.ensure_future(anext(batches))
@@ -114,7 +114,7 @@ async def test_a_restarted_api_is_registered_with_again(run_api: RunAPI) -> None
 
 
 async def test_an_api_that_was_reset_is_registered_with_again(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer, sending(run_api.url) as sender:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer, sending(run_api.url) as sender:
         pulling = asyncio.create_task(pull(consumer, 1))
         await sender.register()
         await sender.reset()
@@ -125,7 +125,7 @@ async def test_an_api_that_was_reset_is_registered_with_again(run_api: RunAPI) -
 
 
 async def test_an_api_wedged_by_rows_that_came_too_early_is_freed(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer, sending(run_api.url) as sender:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer, sending(run_api.url) as sender:
         sender.env_id = 0  # as an environment would that outlived an earlier run-api
         await sender.send(group(name="early"))
         sender.env_id = -1
@@ -138,7 +138,7 @@ async def test_an_api_wedged_by_rows_that_came_too_early_is_freed(run_api: RunAP
 
 async def test_an_api_that_is_not_there_yet_is_waited_for(run_api: RunAPI) -> None:
     run_api.stop()
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as consumer, sending(run_api.url) as sender:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer, sending(run_api.url) as sender:
         pulling = asyncio.create_task(pull(consumer, 1))
         await until(lambda: "waiting for the trainer API" in consumer.statistics.state)
         await asyncio.to_thread(run_api.start)
@@ -148,7 +148,7 @@ async def test_an_api_that_is_not_there_yet_is_waited_for(run_api: RunAPI) -> No
 
 
 async def test_another_trainers_api_is_refused(run_api: RunAPI) -> None:
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.05) as first, Consumer(run_api.url, batch_size=8) as second:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as first, Consumer(run_api.url, batch_size=8) as second:
         pulling = asyncio.create_task(pull(first, 1))
         await until(lambda: first.statistics.registrations == 1)
         with pytest.raises(ConsumerError, match="batch size 4, not 8"):

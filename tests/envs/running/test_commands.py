@@ -17,7 +17,7 @@ from envs.types import InfraError
 
 async def test_groups_reach_the_trainer_with_their_logprobs(make_env, run_api):
     env = make_env(rollout_server_url=run_api.url)
-    async with Consumer(run_api.url, batch_size=8, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=8, poll_s=0.2) as consumer:
         groups = await pulled(consumer, 4, env)
     assert all(len(group["tokens"]) == 4 for group in groups)
     assert all(len(set(group["scores"])) > 1 for group in groups), "groups without signal are not sent"
@@ -35,7 +35,7 @@ async def test_a_member_that_fails_by_our_fault_is_tried_again_and_never_scored(
             return attempt % 5 == 1
 
     env = make_env(Flaky, rollout_server_url=run_api.url, ensure_scores_are_not_same=False)
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         groups = await pulled(consumer, 3, env)
     assert all(len(group["tokens"]) == 4 for group in groups)
     metrics = metrics_of(env)
@@ -55,7 +55,7 @@ async def test_a_row_that_is_not_what_was_recorded_is_not_sent_and_is_counted(ma
             return replace(outcome, result=replace(outcome.result, segments=(spoilt,)))
 
     env = make_env(Careless, rollout_server_url=run_api.url, ensure_scores_are_not_same=False)
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         groups = await pulled(consumer, 3, env)
     assert metrics_of(env).failures["row"] >= 3, "one in each group"
     assert all(row[0] == 1 for group in groups for row in group["tokens"]), "<|im_start|>, as it was sent"
@@ -90,7 +90,7 @@ async def test_a_task_that_always_fails_by_our_fault_is_quarantined_and_the_othe
     env = make_env(
         Broken, rollout_server_url=run_api.url, ensure_scores_are_not_same=False, attempts=1, task_failures=1
     )
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         groups = await pulled(consumer, 8, env)
     assert "sum-1" not in {group["generation_params"]["task_id"] for group in groups}
     assert env.attempts["sum-1"] == 4
@@ -132,7 +132,7 @@ async def test_rollouts_end_before_the_longest_row_that_a_trainer_takes_who_come
     for most in (32768, 500):
         run_api.stop()
         run_api.start()
-        async with Consumer(run_api.url, batch_size=4, max_token_len=most, poll_s=0.05) as consumer:
+        async with Consumer(run_api.url, batch_size=4, max_token_len=most, poll_s=0.2) as consumer:
             async with asyncio.timeout(60):
                 async for batch in consumer.batches():
                     lengths[most] = max(len(row) for group in batch.groups for row in group["tokens"])
@@ -152,7 +152,7 @@ async def test_the_trainer_api_may_come_up_later(make_env, run_api, caplog):
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     run_api.start()
-    async with Consumer(run_api.url, batch_size=4, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=4, poll_s=0.2) as consumer:
         assert await pulled(consumer, 1, make_env(rollout_server_url=run_api.url, ensure_scores_are_not_same=False))
 
 
@@ -167,7 +167,7 @@ async def test_an_engine_that_fails_for_a_moment_costs_nothing(make_env, engine)
 
 async def test_group_sizes_that_never_fill_a_batch_are_refused_at_once(make_env, run_api):
     env = make_env(rollout_server_url=run_api.url)
-    async with Consumer(run_api.url, batch_size=6, poll_s=0.1) as consumer:
+    async with Consumer(run_api.url, batch_size=6, poll_s=0.2) as consumer:
         pulling = asyncio.create_task(anext(consumer.batches()))
         with pytest.raises(ValueError, match="must divide the trainer's batch_size"):
             await asyncio.wait_for(env.env_manager(), 30)

@@ -94,7 +94,7 @@ def candidates(module):
     return source, find_mutations(source)
 
 
-@settings(max_examples=60)
+@settings(max_examples=settings.default.max_examples)
 @given(st.data())
 def test_a_bug_in_a_real_module_parses_and_differs_in_its_own_span_alone(data):
     source, found = candidates(data.draw(st.sampled_from(MODULES)))
