@@ -115,7 +115,7 @@ def _apart(process: int) -> list[int]:
 
 
 def _share_files(one: int, other: int) -> bool:
-    return _LIBC.syscall(_KCMP.get(os.uname().machine, -1), one, other, _FILES, 0, 0) == 0
+    return bool(_LIBC.syscall(_KCMP.get(os.uname().machine, -1), one, other, _FILES, 0, 0) == 0)
 
 
 def descendants(first: int) -> Iterator[int]:
