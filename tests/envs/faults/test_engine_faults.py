@@ -1,7 +1,6 @@
 """Faults of inference engines: the run goes on, no token is lost or doubled, nothing is scored 0 for them."""
 
 import asyncio
-import time
 from contextlib import asynccontextmanager
 
 import pytest
@@ -176,12 +175,14 @@ async def test_a_systematic_refusal_slows_the_run_down_loudly_and_burns_no_task(
         while proxy.requests < 24:  # noqa: ASYNC110 - once something has worked, what is refused may pass
             await asyncio.sleep(0.01)
         proxy.always = 400
-        await asyncio.sleep(6.0)
-        refused, started = proxy.requests, time.monotonic()
-        await asyncio.sleep(3.0)
-        rate = (proxy.requests - refused) / (time.monotonic() - started)
-        assert rate < 2, "starts are spaced"
-        assert "failed by our fault (engine:" in caplog.text
+        async with asyncio.timeout(90):
+            while "failed by our fault (engine:" not in caplog.text:  # noqa: ASYNC110 - a look is enough
+                await asyncio.sleep(0.01)
+            few = False
+            while not few:  # what was under way comes to its end
+                refused = proxy.requests
+                await asyncio.sleep(3.0)
+                few = proxy.requests - refused < 6
         assert not (env.run_dir / "quarantined.jsonl").exists()
         proxy.always = None
         async with asyncio.timeout(90):
