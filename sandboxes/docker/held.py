@@ -115,7 +115,8 @@ def _apart(process: int) -> list[int]:
 
 
 def _share_files(one: int, other: int) -> bool:
-    return bool(_LIBC.syscall(_KCMP.get(os.uname().machine, -1), one, other, _FILES, 0, 0) == 0)
+    differ: int = _LIBC.syscall(_KCMP.get(os.uname().machine, -1), one, other, _FILES, 0, 0)
+    return differ == 0
 
 
 def descendants(first: int) -> Iterator[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES
+from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
@@ -97,14 +97,34 @@ async def test_whatever_runs_inside_we_are_free_again_with_its_limit(kind, backe
         assert (await freely(box.exec(["cat"], timeout=LIMIT_S))).raw == b"", "not our own stream"
 
 
+async def need_python(box):
+    if not (await box.exec("command -v python3")).ok:
+        pytest.skip("this image has no python3 to attack with")
+
+
 async def test_a_process_that_goes_on_without_its_first_thread_ends_with_the_limit(kind, backend, spec):
     if kind == "local":
         pytest.skip("its processes are found in another way")
     async with backend.open(spec) as box:
+        await need_python(box)
         limit = 2.0
         done = await box.exec(["python3", "-c", HEADLESS], timeout=limit)
         assert done.timed_out and done.duration_s < limit + FREE_S
         assert "python" not in (await box.exec("cat /proc/[0-9]*/comm")).output
+
+
+async def test_who_traces_a_commands_processes_holds_none_past_its_limit(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nothing is isolated there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
+        begin = ["sh", "-c", 'python3 -c "$0" & until test -e ready; do sleep 0.1; done', TRACE_ENDS]
+        assert (await box.exec(begin)).ok
+        await box.write_file("go", b"")
+        limit = 2.0
+        done = await box.exec("sleep 60", timeout=limit)
+        assert done.timed_out and done.duration_s < limit + FREE_S
+        assert (await box.exec("echo fine", timeout=10)).output == "fine\n"
 
 
 async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
@@ -112,6 +132,7 @@ async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
     if kind == "local":
         pytest.skip("who is inside may read and write what we may")
     async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
         await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
         await freely(box.download("."))
         await freely(box.exec("cat leased-*"))

@@ -12,6 +12,7 @@ enum {
   GRACE_MS = 100,        /* silence after which a finished command's output counts as complete */
   GRACE_TOTAL_MS = 1000, /* even when a background child goes on writing */
   KILL_TICK_MS = 3,
+  KILL_SOON_MS = 100,    /* what most take to be gone */
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
   TUNNELS = 64, /* at once */
   LISTENERS = 9, /* ports that lead to our owner */

@@ -83,6 +83,28 @@ static size_t mark(struct job *j, struct process *list, size_t n) {
   return alive;
 }
 
+/* Kills whoever traces one that was killed: it can hold that at its end for as long as it likes. */
+static void kill_tracers(pid_t pid) {
+  char number[12], *first = number + sizeof number - 1, folder[32], path[64], text[512];
+  const char *key = "\nTracerPid:\t"; /* the name before it holds no new line */
+  struct dirent *e;
+  *first = 0;
+  for (; pid; pid /= 10) *--first = '0' + pid % 10;
+  join(folder, sizeof folder, "/proc/", first, "/task/", NULL);
+  DIR *dir = opendir(folder);
+  while (dir && (e = readdir(dir))) {
+    int fd = join(path, sizeof path, folder, e->d_name, "/status", NULL) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0) continue;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    char *found = strstr(text, key);
+    pid_t tracer = found ? atoi(found + strlen(key)) : 0;
+    if (tracer > 0 && !is_monitor(tracer)) kill(tracer, SIGKILL);
+  }
+  if (dir) closedir(dir);
+}
+
 /* Stops everything first, so that a fork bomb cannot outrun us, then kills. Returns how many were alive. */
 size_t kill_round(struct job *j) {
   struct process *list;
@@ -92,7 +114,10 @@ size_t kill_round(struct job *j) {
     alive = mark(j, list, n);
     int last = alive == before || i == 31;
     for (size_t k = 0; k < n; k++)
-      if (list[k].ours && !list[k].dead) kill(list[k].pid, last ? SIGKILL : SIGSTOP);
+      if (list[k].ours && !list[k].dead) {
+        kill(list[k].pid, last ? SIGKILL : SIGSTOP);
+        if (last && now_ms() > j->kill_limit - KILL_GIVE_UP_MS + KILL_SOON_MS) kill_tracers(list[k].pid);
+      }
     free(list);
     if (last) break;
     before = alive;
