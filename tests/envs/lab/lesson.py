@@ -58,7 +58,7 @@ async def lesson(task: Task, llm: LLM, sandbox: Sandbox) -> float:
     tools = default_tools(sandbox, TOOLS)
     system = f"{DEFAULT_PREAMBLE}\n\nYou work in {WORKING_DIR}."
     messages: list[Any] = [{"role": "system", "content": system}, {"role": "user", "content": task.instruction}]
-    async with AsyncOpenAI(base_url=llm.base_url, api_key=llm.api_key, max_retries=0) as client:
+    async with AsyncOpenAI(base_url=llm.base_url, api_key=llm.api_key, max_retries=0, timeout=300.0) as client:
         for _ in range(2):
             asked: Any = {"model": llm.model, "messages": messages, "tools": tools.schemas}
             message = (await client.chat.completions.create(**asked)).choices[0].message

@@ -143,6 +143,7 @@ async def test_the_reward_rises_beyond_noise(run_api: RunAPI, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("spoilt", [False, True], ids=["as it is", "masks shifted by one"])
 async def test_a_function_learns_through_the_gateway_as_our_own_agent_does(
     run_api: RunAPI, tmp_path: Path, spoilt: bool
