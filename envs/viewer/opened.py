@@ -81,5 +81,6 @@ def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> S
             f"advantage is {advantage_of(reward.value, group.rewards):+.3f}."
         )
     if group is not None:
-        found.append(f"Group {group.number} is {group.state}: {meaning(group.state)} {group.reason.rstrip('.')}.")
+        why = f" {group.reason.rstrip('.')}." if group.reason else ""
+        found.append(f"Group {group.number} is {group.state}: {meaning(group.state)}{why}")
     return found

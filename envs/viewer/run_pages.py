@@ -93,13 +93,15 @@ class RunPages:
         if group is None:
             raise NotThere(f"this run has no group {number}")
         standing = standing_of(run)
+        seats = seats_of(run.directory, group, standing.group_size if standing else None)
         return self._frame.page(
             request,
             "group.html.j2",
             run,
             group=group,
             last=sum(standing.groups.values()) - 1 if standing else number,
-            seats=seats_of(run.directory, group, standing.group_size if standing else None),
+            seats=seats,
+            asked=next((seat.detail.opening for seat in seats if seat.detail is not None), ()),
         )
 
     def failures(self, request: Request) -> Response:

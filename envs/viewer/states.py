@@ -5,7 +5,7 @@ from __future__ import annotations
 from envs.types import GroupState
 
 _MEANINGS = {
-    GroupState.WORKING: "its rollouts are being made.",
+    GroupState.WORKING: "not complete: its rollouts are being made, or were when the run ended.",
     GroupState.OUTBOX: "it is complete, and its rows wait for the trainer API.",
     GroupState.DELIVERED: "the trainer API has its rows.",
     GroupState.SAVED: "it is written to the file of groups; no trainer was asked for.",

@@ -8,10 +8,11 @@ import sqlite3
 import orjson
 import pytest
 from elements import shown
-from shown_runs import make_run
+from shown_runs import GROUPS, Made, make_run
 from starlette.testclient import TestClient
 
 from envs.records.metrics import Metrics
+from envs.types import GroupState
 from envs.viewer.filling import Filling
 from envs.viewer.pages import Pages
 from envs.viewer.runs import open_runs
@@ -36,6 +37,10 @@ def test_every_member_of_the_journal_is_in_its_group_with_its_reward_and_its_pla
         assert re.search(rf'member {member} <span class="reward \w+">{reward:g}</span>', html)
 
 
+def test_a_group_says_what_was_asked(client):
+    assert re.search(r"what was asked</summary><pre[^>]*>\S", client.get("/0/groups/0").text)
+
+
 def test_a_dropped_group_says_why(client):
     page = shown(client, "/0/groups/1")
     assert "every advantage would be 0" in page.text
@@ -48,13 +53,13 @@ def test_a_group_that_is_being_made_shows_which_members_are_missing(client):
     assert "not there yet" in page.text
 
 
-PATHS = ("/0/", "/0/steps", "/0/rollouts", "/0/rollouts?q=needle_0_1", "/0/rollouts/0", "/0/groups/0", "/0/failures")
+PATHS = ("", "steps", "rollouts", "rollouts?q=needle_0_1", "rollouts/0", "groups/0", "groups/4", "failures")
 
 
 @pytest.fixture
 async def fresh(tmp_path):
     """The page of a run of which nothing is indexed yet."""
-    directory = await make_run(tmp_path / "run")
+    directory = await make_run(tmp_path / "run", (*GROUPS, Made("begun", (), GroupState.WORKING, "")))
     metrics = Metrics.from_json((directory / "metrics.json").read_bytes())
     metrics.failures_by_step = {"0": {"EngineError": 2}}
     (directory / "metrics.json").write_bytes(metrics.to_json())
@@ -79,7 +84,7 @@ def start(number):
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_run_is_shown_before_anything_of_it_is_indexed(fresh, path):
-    assert fresh.get(path).status_code == 200
+    assert fresh.get(f"/0/{path}").status_code == 200
 
 
 def test_how_it_was_started_is_said_option_by_option(fresh):
