@@ -37,7 +37,10 @@ def answer_of(
     text: the reply as sampled; reply: what was read of it. number: the answer's; first_id: of its first call."""
     content, stopped_at = _until(reply.content, asked.stop)
     spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
-    calls = [SaidCall(call.id, call.name, _sampled(call, spans), call) for call in reply.calls]
+    names = {tool["function"]["name"] for tool in asked.tools}
+    calls = [
+        SaidCall(call.id, call.name, _sampled(call, spans), call, offered=call.name in names) for call in reply.calls
+    ]
     if reply.problems:
         broken = list(_broken(spans, fitted, asked, first_id + len(calls)))
         calls += broken

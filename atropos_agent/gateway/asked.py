@@ -113,6 +113,7 @@ class SaidCall:
 
     id: the rollout's own, which every protocol takes; template_id: what the chat template is given instead.
     text: its arguments, as they were sampled where they are JSON. call: what was read; None where it is broken.
+    offered: whether the agent has such a tool.
     """
 
     id: str
@@ -120,6 +121,7 @@ class SaidCall:
     text: str
     call: ToolCall | None = None
     template_id: str = ""
+    offered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ def echoes(told: Told, answer: Answer) -> bool:
         return False
     sound = [call for call in answer.calls if call.call is not None]
     if [call.id for call in told.calls] == [call.id for call in answer.calls]:
-        # What an agent makes of a broken call is its business: its id tells.
-        pairs = [(one, ours) for one, ours in zip(told.calls, answer.calls, strict=True) if ours.call is not None]
+        # What an agent makes of a broken call, or one of a tool that it has not, is its business: its id tells.
+        known = zip(told.calls, answer.calls, strict=True)
+        pairs = [(one, ours) for one, ours in known if ours.call is not None and ours.offered]
         same_text = same(told.text, answer.content)
     elif len(told.calls) == len(sound):
         # Broken calls are text where the protocol can't carry them. Ids may be the agent's own.

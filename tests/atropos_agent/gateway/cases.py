@@ -17,6 +17,7 @@ CASES, LINEAR = {}, []
 TWO = Said((("say", {"text": "one"}), ("say", {"text": "two", "times": 2})))
 THOUGHT = asks("one", thinking="hm", content="First.")
 CLOCK = Said((("say", {"text": "now", "times": 1763884800123456789}),))
+UNKNOWN = Said((("teleport", {"text": "home"}),))
 BROKEN = Said(spoiled="malformed")
 CUT = Said(spoiled="cut")
 
@@ -92,6 +93,13 @@ def renamed(reply):
     return reply
 
 
+def unknown(reply):
+    for call in reply.get("tool_calls", ()):
+        if call["function"]["name"] == "teleport":
+            call["function"] = {"name": "invalid", "arguments": json.dumps({"tool": "teleport"})}
+    return reply
+
+
 def sound(call):
     try:
         return bool(json.loads(call["function"]["arguments"]))
@@ -129,6 +137,7 @@ linear(
 linear("a malformed call sent back as it is", [asks("one"), BROKEN, asks("two"), DONE])
 linear("a malformed call wrapped in a field", [BROKEN, asks("two"), DONE], lambda r: wrapped(r, "__raw"))
 linear("a malformed call made a call of `invalid`", [BROKEN, asks("two"), DONE], renamed)
+linear("an unknown tool made a call of `invalid`", [asks("one"), UNKNOWN, asks("two"), DONE], unknown)
 linear("a call that was cut off", [CUT, asks("two"), DONE])
 linear("large numbers as JavaScript writes them", [CLOCK, asks("two"), DONE], as_doubles)
 linear("hostile arguments", [asks(HOSTILE), DONE])

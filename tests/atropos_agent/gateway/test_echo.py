@@ -27,6 +27,13 @@ def test_what_means_the_same_is_an_echo(told):
     assert echoes(told, answer(SOUND))
 
 
+@pytest.mark.parametrize("offered", [True, False])
+def test_a_call_of_a_tool_that_the_agent_has_not_is_known_by_its_id(offered):
+    ours = answer(SaidCall("c1", "teleport", "{}", ToolCall("teleport", {}, "c1"), offered=offered))
+    echo = Told("assistant", "Yes.", [ToldCall("c1", "invalid", {"tool": "teleport", "error": "there is none"})])
+    assert echoes(echo, ours) is not offered
+
+
 @pytest.mark.parametrize(
     ("sampled", "told"),
     [

@@ -13,7 +13,7 @@ async def test_linear_work_is_one_row(docker_backend, base_image, fitted):
 
 
 async def test_what_it_compacts_goes_on_in_a_row_of_its_own(docker_backend, base_image, native):
-    """Its window is full behind the second command: it asks for a summary, and begins anew with that."""
+    """Its window is full behind the third command: it asks for a summary, and begins anew with that."""
     script = [
         *(Does("seq 1 1400"), Does("seq 1 600"), Does("true")),
         *(Says("I have counted."), Does("echo hi >/app/f"), Says("Done.")),
@@ -22,4 +22,6 @@ async def test_what_it_compacts_goes_on_in_a_row_of_its_own(docker_backend, base
     async with at_work(docker_backend, base_image, "codex", native, script, **budgets) as worked:
         assert (await worked.sandbox.exec("cat /app/f")).output == "hi\n"
     assert worked.result.stop_reason is StopReason.ANSWERED, worked.result.error
-    print(worked.told, [(row.branch, row.turns, len(row.tokens)) for row in worked.result.segments])
+    rows = [(row.branch, row.turns) for row in worked.result.segments]
+    assert rows == [("main", 3), ("main", 2), ("summary", 1)]
+    assert worked.control >= 3
