@@ -15,7 +15,10 @@ from envs.judging.steps import parts
 from envs.types import TESTS_UNSEEN, Task, Verdict
 
 _MAX_BYTES = 2**20
-_GIVEN_TO_PYTHON = re.compile(r"python[\d.]*\s(?:[^\n]*\s)?-(?:c\b|\s|$).*/logs/verifier", re.DOTALL)
+_GIVEN_TO_PYTHON = re.compile(
+    r"python[\d.]*(?:[ \t]+-(?:[WX][ \t]+\S+|(?![mc]\b)[^\s-]\S*))*[ \t]+-(?:\w*c\b|\s|$).*/logs/verifier", re.DOTALL
+)
+"""Python that is given code, after options of its own: those of a module (`-m pytest -c FILE`) are none."""
 
 
 def blind_spots(task: Task, references: Sequence[Verdict], record: str) -> tuple[str, ...]:
