@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,11 @@ from atropos_agent.types import THINK, THINK_END, Reply
 from tools.base import ToolCall
 
 SPACE = " \t\r\n"
+
+DEEPEST = 100
+"""Objects and lists that a call may have within each other: what compares and writes them takes frames of the stack for
+each."""
+_TOO_DEEP = "the call is not valid JSON: it is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +184,27 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
-        return _DECODER.raw_decode(text, start)
+        value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as error:
         hint = "; write a newline inside a string as \\n" if error.msg.startswith("Invalid control") else ""
         raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos - start}{hint}") from None
     except RecursionError:
-        raise ValueError("the call is not valid JSON: it is nested too deeply") from None
+        raise ValueError(_TOO_DEEP) from None
+    if text.count("{", start, end) + text.count("[", start, end) > DEEPEST and _depth(value) > DEEPEST:
+        raise ValueError(_TOO_DEEP)
+    return value, end
+
+
+def _depth(value: Any) -> int:
+    """Return how many objects and lists a value has within each other."""
+    depth, level = 0, [value]
+    while level := [inner for one in level if isinstance(one, dict | list) for inner in _inside(one)]:
+        depth += 1
+    return depth
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
 
 
 def read_arguments(text: str, start: int) -> tuple[dict[str, Any], int]:

@@ -1,9 +1,11 @@
 """What all formats read alike: thinking, tags, strict JSON."""
 
+import json
+
 import pytest
 
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.formats.reading import expect, named_call, read_arguments, read_json, skip_space
+from atropos_agent.formats.reading import DEEPEST, expect, named_call, read_arguments, read_json, skip_space
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 
@@ -32,6 +34,18 @@ def test_json_ends_where_its_value_ends_and_is_strict():
             read_json(text, 0)
     with pytest.raises(ValueError, match="must be a JSON object"):
         read_arguments("[1]", 0)
+
+
+def test_json_is_read_to_a_depth_that_everything_else_can_follow():
+    def nested(levels):
+        return '{"a": [' * (levels // 2) + "1" + "]}" * (levels // 2)
+
+    assert read_json(nested(DEEPEST), 0)[1] == len(nested(DEEPEST))
+    many = json.dumps([{}] * DEEPEST)
+    assert read_json(many, 0)[1] == len(many), "what stands beside each other is not deep"
+    for levels in (DEEPEST + 2, 100_000):
+        with pytest.raises(ValueError, match="nested too deeply"):
+            read_json(nested(levels), 0)
 
 
 def test_a_call_has_its_arguments_under_one_key():
