@@ -1,6 +1,7 @@
 """The two ways to a container's executor."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -74,3 +75,21 @@ async def test_what_came_early_is_passed_on_first(served):
     assert heard == b"hello"
     await stream.close()
     await reading
+
+
+def test_a_socket_works_on_the_event_loop_of_a_ray_worker():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def talk():
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        stream = await SocketStream.over(ours)
+        theirs.sendall(b"hello")
+        assert await stream.read() == b"hello"
+        await stream.write(b"hello yourself")
+        assert await asyncio.to_thread(theirs.recv, 100) == b"hello yourself"
+        await stream.close()
+        theirs.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())
