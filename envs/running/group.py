@@ -19,11 +19,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envs.records.atif import Place
 from envs.running.journal import Journal
-from envs.running.replay import TurnRecording
 from envs.types import GroupState, Rollout, Task
+
+if TYPE_CHECKING:
+    from envs.running.replay import TurnRecording
 
 UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupState.GONE)
 """States of groups that were not completed."""
@@ -68,6 +71,8 @@ class Group:
 
     def recording(self, member: int) -> TurnRecording:
         """Return the recording of a member's turns."""
+        from envs.running.replay import TurnRecording  # loads the inference clients, which a table of groups need not
+
         return TurnRecording(self._journal, self.number, member)
 
     async def add(self, member: int, rollout: Rollout, place: Place) -> None:

@@ -21,6 +21,14 @@ def test_help_and_mistakes_load_none_of_the_large_packages(words):
     assert not loaded & {"torch", "transformers", "atroposlib", "openai", "wandb", "numpy", "aiohttp", "aiodocker"}
 
 
+def test_commands_that_only_read_runs_load_nothing_of_models():
+    program = "import sys; from importlib import import_module; from envs.swe.__main__ import MODULES\n"
+    program += "for name in sys.argv[1:]: import_module(MODULES[name])\nprint(*sys.modules)"
+    words = ["agents", "export", "groups", "join", "view"]
+    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {"torch", "transformers", "atroposlib", "openai"}
+
+
 @pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
 def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
     words = [*PYTHON, "process", "--openai.base_url=http://127.0.0.1:9/v1", f"--env.run_dir={tmp_path}"]
