@@ -197,10 +197,13 @@ class TrainerAPI:
     async def send(self, env_id: int, body: bytes) -> bool:
         """Deliver a group, in one try. `body`: gzip of its JSON without the first brace. Returns whether the API has
         queued it; False: it lies in its buffer for groups of other sizes than the environment's. Raises TrainerAPIError
-        when it is refused, one of NOT_SENT when nothing has arrived; after other errors it may have been stored."""
+        when it is refused, one of NOT_SENT when nothing has arrived, also where who has answered so far has gone; after
+        other errors it may have been stored."""
         # A gzip file may have several members, so that a body is packed once whatever the id.
         content = gzip.compress(b'{"env_id":%d,' % env_id, 1) + body
         headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        if self._kept and self._stream.get_extra_info("is_readable"):
+            raise httpx.ConnectError(f"{self.url} has closed the connection: another may answer by now")
         try:
             receipt = await self._ask(_Receipt, "POST", "/scored_data", content=content, headers=headers)
         except httpx.HTTPStatusError as error:

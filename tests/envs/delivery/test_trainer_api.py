@@ -1,6 +1,7 @@
 """Rows through the real trainer API: rollouts of several segments beside others of one."""
 
 import asyncio
+import gzip
 import math
 import random
 
@@ -101,6 +102,23 @@ async def test_every_row_reaches_a_batch_and_each_member_counts_once(run_api, gr
         reward = float(int(name[-1]) % 2)
         extra = 0.25 if name == "g4r0" else 0.0
         assert weight == pytest.approx((reward - 0.5) / 0.5 + extra), name
+
+
+async def test_nothing_is_sent_to_who_has_taken_the_place_of_the_one_that_answered(run_api):
+    group = b'"tokens":[[1,2]],"masks":[[1,2]],"scores":[1.0],"generation_params":{"delivery_id":"it"}}'
+    async with TrainerAPI(run_api.url) as api, Consumer(run_api.url, batch_size=4) as trainer:
+        assert (await api.latest(), await api.latest()) == (None, None)
+        run_api.stop()
+        run_api.start()
+        pulled = asyncio.ensure_future(anext(trainer.batches()))
+        while not trainer.statistics.registrations:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+        with pytest.raises(httpx.ConnectError, match="another may answer"):
+            await api.send(0, gzip.compress(group))
+        assert (await api.latest(), await api.latest()) == (None, None)
+        await api.send(0, gzip.compress(group))
+        assert await api.latest() == "it", "who has answered may have it"
+        pulled.cancel()
 
 
 class TestWhoAnswers:
