@@ -1,7 +1,7 @@
 """Attention for rows behind a common start in one sequence, row by row.
 
-A mask over all tokens of the sequence says the same, but then each row's tokens are multiplied with those of all others:
-most of the work where rows are long.
+A mask over all tokens of the sequence says the same, but then each row's tokens are multiplied with those
+of all others: most of the work where rows are long.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Attend as `module` of transformers wants it. Returns (1, tokens, heads, head size), and None.
 
-    query: (1, heads, tokens, head size); key and value: the same with as many heads or fewer. row_lengths: tokens of the
-    common start, then of each row's own part, in order; None for one sequence, with its mask. attention_mask is not
-    looked at beside them.
+    query: (1, heads, tokens, head size); key and value: the same with as many heads or fewer. row_lengths: tokens of
+    the common start, then of each row's own part, in order; None for one sequence, with its mask. attention_mask is
+    not looked at beside them.
     """
     # What only some models have makes torch's own refuse, or use it.
     if row_lengths is None or any(kwargs.get(name) is not None for name in ("softcap", "position_bias")):
