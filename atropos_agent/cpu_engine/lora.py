@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -21,6 +23,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
+from atropos_agent.cpu_engine.attention import choose
 from atropos_agent.cpu_engine.prefix import common_prefix
 from atropos_agent.types import IGNORED, SequenceData
 
@@ -30,7 +33,7 @@ _PART_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How an adapter is trained: AdamW, the learning rate falling linearly to 0."""
+    """How an adapter is trained: AdamW, the learning rate falling linearly to 0. autocast: see `autocast`."""
 
     rank: int = 8
     alpha: int = 16
@@ -39,6 +42,7 @@ class Recipe:
     batch: int = 4
     epochs: int = 1
     seed: int = 0
+    autocast: bool = False
 
 
 def train(
@@ -60,7 +64,8 @@ def train(
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=len(batches))
     done = 0
     for batch in batches:
-        loss = learn_from(network.get_base_model(), batch)
+        with autocast(recipe.autocast):
+            loss = learn_from(network.get_base_model(), batch)
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         schedule.step()
@@ -103,6 +108,22 @@ class TrainingRow(Protocol):
     def masked_tokens(self) -> Sequence[int]: ...
 
 
+def autocast(wanted: bool = True) -> AbstractContextManager[object]:
+    """Multiply numbers of 16 bits, where that is wanted and the CPU has instructions for it; else of 32 bits.
+
+    Weights, and the logits of `predictions`, stay in 32 bits."""
+    return torch.autocast("cpu", torch.bfloat16) if wanted and _multiplies_16_bits() else nullcontext()
+
+
+@cache
+def _multiplies_16_bits() -> bool:
+    try:
+        flags = Path("/proc/cpuinfo").read_text().split()
+    except OSError:
+        return False
+    return not {"avx512_bf16", "amx_bf16"}.isdisjoint(flags)
+
+
 Row = TypeVar("Row", bound=TrainingRow)
 
 
@@ -129,30 +150,42 @@ def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tens
     computed once, and so are rows of the same tokens; every row must have a trained token behind its first token.
     """
     shared = _shared(rows)
-    tokens, positions, owner = list(rows[0].tokens[:shared]), list(range(shared)), [-1] * shared
+    tokens, positions, lengths = list(rows[0].tokens[:shared]), list(range(shared)), [shared]
     places, labels = [], []
     offsets: dict[tuple[int, ...], int] = {}
-    for index, row in enumerate(rows):
+    for row in rows:
         offset = offsets.setdefault(tuple(row.tokens), len(tokens) - shared)
         if offset == len(tokens) - shared:
             tokens += row.tokens[shared:]
             positions += range(shared, len(row.tokens))
-            owner += [index] * (len(row.tokens) - shared)
+            lengths.append(len(row.tokens) - shared)
         trained = [place for place, label in enumerate(row.masked_tokens) if label != IGNORED]
         places += [place - 1 + offset for place in trained]
         labels += [row.masked_tokens[place] for place in trained]
     device = network.device
-    owners = torch.tensor(owner, device=device)
-    visible = ((owners[:, None] == owners) | (owners == -1)).tril()
-    mask = torch.zeros(visible.shape, dtype=network.dtype, device=device)
-    mask.masked_fill_(~visible, torch.finfo(network.dtype).min)
     hidden = network.model(
         input_ids=torch.tensor([tokens], device=device),
         position_ids=torch.tensor([positions], device=device),
-        attention_mask=mask[None, None],
         use_cache=False,
+        **_attention(network, lengths),
     ).last_hidden_state[0]
-    return network.lm_head(hidden[places]), torch.tensor(labels, device=device)
+    with torch.autocast("cpu", enabled=False):
+        logits = network.lm_head(hidden[places].to(network.dtype))
+    return logits, torch.tensor(labels, device=device)
+
+
+def _attention(network: Any, lengths: Sequence[int]) -> dict[str, Any]:
+    """Return what tells a network which tokens see which: each row the common start and itself.
+
+    lengths: tokens of the common start, then of each row's own part."""
+    if choose(network):
+        # The empty mask keeps transformers from making one.
+        return {"row_lengths": tuple(lengths), "attention_mask": torch.empty(0, 0, 0, 0, device=network.device)}
+    places = torch.arange(-1, len(lengths) - 1)
+    owners = places.repeat_interleave(torch.tensor(lengths)).to(network.device)
+    visible = ((owners[:, None] == owners) | (owners == -1)).tril()
+    mask = torch.zeros(visible.shape, dtype=network.dtype, device=network.device)
+    return {"attention_mask": mask.masked_fill_(~visible, torch.finfo(network.dtype).min)[None, None]}
 
 
 def _shared(rows: Sequence[TrainingRow]) -> int:

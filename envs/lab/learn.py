@@ -32,8 +32,8 @@ from envs.lab.parts import PartError, Parts, flags, healthy, output_of, run, unt
 from envs.lab.plots import findings, write_page
 from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
-from envs.lab.synthetic import examples
-from envs.lab.warm_start import adapter
+from envs.lab.synthetic import Example, examples
+from envs.lab.warm_start import EASY, RECIPES, adapter
 from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from envs.records.disk import replace_file
 from envs.records.provenance import commit, machine, versions
@@ -46,6 +46,9 @@ from sandboxes.docker.images import ensure_base_image
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """How many tasks are made up to practise on, and from which seed."""
+
+HELD_OUT_SEED = 2_000_003
+"""Of tasks that are made up to be held out."""
 
 
 def main(argv: list[str]) -> int:
@@ -110,15 +113,13 @@ async def _learn(options: argparse.Namespace) -> int:
 
 def _chosen(options: argparse.Namespace) -> Preset:
     """Return the preset with what is given instead. Raises ValueError for an agent that it can't learn through."""
-    preset = PRESETS[options.preset]
-    if options.steps is not None:
-        preset = replace(preset, steps=options.steps)
-    if options.agent is None:
-        return preset
-    if foreign(options.agent) is None:
-        return replace(preset, environment={**preset.environment, "env.agent": options.agent})
-    agent = str(Path(options.agent).resolve()) if options.agent.endswith(".py") else options.agent
-    return replace(preset, environment={**preset.environment, **preset.agents, "env.agent": agent})
+    preset = PRESETS[options.preset].through(options.agent)
+    return preset if options.steps is None else replace(preset, steps=options.steps)
+
+
+def _other(options: argparse.Namespace) -> str:
+    """Return the name of the agent that works on the tasks, "" where that knows what our own knows."""
+    return "" if foreign(options.agent) is None else str(options.agent)
 
 
 async def _warm_start(preset: Preset, options: argparse.Namespace, console: Console) -> list[str]:
@@ -126,8 +127,8 @@ async def _warm_start(preset: Preset, options: argparse.Namespace, console: Cons
     if options.adapter is None and not (preset.adapter and preset.model):
         return []
     console.print("Warm start of the model …")
-    recipe = "full" if foreign(options.agent) is None else "few"
-    return ["--adapter", str(await adapter(recipe, given=options.adapter, agent=options.agent or ""))]
+    agent = _other(options)
+    return ["--adapter", str(await adapter("few" if agent else "full", given=options.adapter, agent=agent))]
 
 
 async def _engine(
@@ -143,8 +144,8 @@ async def _engine(
         await parts.alongside(healthy(options.engine_url))
         return options.engine_url, options.model
     console.print(f"Embedded inference server with {preset.model} …")
-    agent = ("--agent", options.agent) if options.agent else ()
-    model = await output_of("model", "-m", "envs.lab.smoke", preset.model, *agent)
+    agent = _other(options)
+    model = await output_of("model", "-m", "envs.lab.smoke", preset.model, *(["--agent", agent] if agent else []))
     window = preset.environment["env.max_token_length"]
     engine = await parts.engine(model, *warm, "--max-model-len", str(window))
     await parts.alongside(healthy(engine))
@@ -217,7 +218,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
     tasks: dict[str, object] = {}
     if preset.tasks != "starter":
         tasks = {"env.tasks": made_up / "train"}
-        tasks["env.eval_tasks"] = made_up / "held-out" if preset.tasks == "smoke" else STARTER
+        tasks["env.eval_tasks"] = made_up / "held-out" if preset.tasks == "smoke" or preset.held_out else STARTER
     return {
         **tasks,
         "openai.base_url": engine,
@@ -240,7 +241,24 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
                 write_tasks([example], partial / part)
     else:
         write_tasks(examples(PRACTICE_TASKS, PRACTICE_SEED), partial / "train")
+        for surplus in write_tasks(_unseen(2 * preset.held_out), partial / "held-out")[preset.held_out :]:
+            shutil.rmtree(surplus)
     partial.rename(folder)
+
+
+def _unseen(count: int) -> list[Example]:
+    """Return at most `count` made-up tasks of easy kinds that are neither practised nor in a warm start, none twice."""
+    seen = [*examples(PRACTICE_TASKS, PRACTICE_SEED)]
+    for recipe in RECIPES.values():
+        seen += examples(recipe.examples, recipe.seed, recipe.kinds)
+    told, done = {task.instruction for task in seen}, {task.command for task in seen}
+    unseen = []
+    for task in examples(count, HELD_OUT_SEED, EASY):
+        if task.instruction not in told and task.command not in done:
+            unseen.append(task)
+            told.add(task.instruction)
+            done.add(task.command)
+    return unseen
 
 
 def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:

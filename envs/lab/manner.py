@@ -66,6 +66,14 @@ class Manner:
             raise InfraError(Failure.ENVIRONMENT, f"agent {agent.name} {what}")
         return cls(agent, first.given, first.asked.tools, rest[0].given)
 
+    def brief(self) -> Manner:
+        """Return this manner without what it says behind the task before the first reply.
+
+        No two tasks share those tokens, so that they are the most of what a transcript costs to learn."""
+        place, told = next((place, told) for place, told in enumerate(self.opening) if _TASK in told.text)
+        cut = replace(told, text=told.text.partition(_TASK)[0] + _TASK)
+        return replace(self, opening=[*self.opening[:place], cut])
+
     def said(self, reply: Reply) -> Reply:
         """Return a reply of our own agent's as this one's: its calls are those of this agent's tools."""
         if not reply.calls or reply.calls[0].name not in TOOLS:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from envs.base import AGENTS
+from envs.lab.manner import foreign
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY
 
@@ -17,8 +21,10 @@ class Preset:
     tasks: "smoke", made up in `envs.lab.smoke`, a third of them held out; "practice", made up in
         `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
     evaluations: in all, the first before and the last after training.
-    environment, evaluation, trainer: options of these commands, by their names there.
-    agents: options of the environment instead, where `--agent` names one that isn't ours.
+    held_out: how many unseen made-up tasks, of the kinds that every warm start knows, are held out in place of the
+        pack; 0 for the pack.
+    environment, trainer: options of these commands, by their names there.
+    agents: fields instead, where `--agent` names one that isn't ours; environment and trainer are added to those here.
     """
 
     model: str | None
@@ -29,10 +35,11 @@ class Preset:
     groups: int
     evaluations: int = 3
     eval_samples: int = 2
+    held_out: int = 0
     max_lag: int = 4
     environment: Mapping[str, object] = field(default_factory=dict)
     trainer: Mapping[str, object] = field(default_factory=dict)
-    agents: Mapping[str, object] = field(default_factory=dict)
+    agents: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def batch_size(self) -> int:
@@ -44,6 +51,19 @@ class Preset:
         """Return the steps after which there is an evaluation, 0 first."""
         last = self.evaluations - 1
         return sorted({round(self.steps * part / last) for part in range(last + 1)})
+
+    def through(self, agent: str | None) -> Preset:
+        """Return the preset as this agent works on its tasks: itself for our own, by its name or None.
+
+        agent: as `--env.agent`. Raises ValueError for a name that leads nowhere.
+        """
+        if not agent or agent in AGENTS:
+            return self
+        fields = dict(self.agents) if foreign(agent) is not None else {}
+        name = str(Path(agent).resolve()) if agent.endswith(".py") else agent
+        environment = {**self.environment, **fields.pop("environment", {}), "env.agent": name}
+        trainer = {**self.trainer, **fields.pop("trainer", {})}
+        return replace(self, **fields, environment=environment, trainer=trainer)
 
 
 _SMALL = {
@@ -73,7 +93,7 @@ PRESETS = {
         # Steps of about the same length: the rare large gradient is noise, and would undo what was learnt.
         trainer={"sgd": "", "no-std": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
         # A program of theirs takes seconds of a processor, and a quarter of a gigabyte.
-        agents={"env.max_concurrent_rollouts": 16},
+        agents={"environment": {"env.max_concurrent_rollouts": 16}},
     ),
     "laptop": Preset(
         model="smollm2",
@@ -87,13 +107,20 @@ PRESETS = {
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
         # what was known.
         trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
-        # Their openings are long (docs/agents.md), and the warm start knows few kinds of tasks.
+        # Their openings are long (docs/agents.md), and the warm start knows few kinds of tasks: the pack has ten of
+        # these. As many rollouts of forty tasks say more than four of each of the ten.
         agents={
-            "env.max_token_length": 4096,
-            "env.max_steps": 8,
-            "env.max_concurrent_rollouts": 16,
-            "env.tags": ",".join(EASY),
-            "env.eval_tags": ",".join(EASY),
+            "steps": 10,
+            "evaluations": 2,
+            "eval_samples": 1,
+            "held_out": 40,
+            "environment": {
+                "env.max_token_length": 4096,
+                "env.max_steps": 8,
+                "env.max_concurrent_rollouts": 16,
+                "env.tags": ",".join(EASY),
+            },
+            "trainer": {"autocast": ""},
         },
     ),
     "gpu": Preset(

@@ -33,7 +33,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from atropos_agent.cpu_engine.lora import parts, predictions
+from atropos_agent.cpu_engine.lora import autocast, parts, predictions
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
@@ -157,7 +157,8 @@ class Policy:
             return torch.tensor(list(values), device=self.network.device)
 
         network = self.network.get_base_model() if self.options.lora else self.network
-        logits, labels = predictions(network, rows)
+        with autocast(self.options.autocast):
+            logits, labels = predictions(network, rows)
         heat = per_token(row.temperature for row in rows for _ in row.logprobs)
         distribution = torch.log_softmax(logits.float() / heat[:, None], dim=-1)
         logprobs = distribution.gather(1, labels[:, None])[:, 0]
@@ -334,6 +335,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--part-tokens", type=count, default=1024, help="tokens computed at once")
     add("--device", default="cpu", help=" ")
     add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of the weights")
+    add(
+        "--autocast",
+        action="store_true",
+        help="multiply 16-bit numbers where the CPU has instructions for it, in half the time; the rest stays as it is",
+    )
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
     add("--threads", type=count, default=1, help="of one operation on CPU")
     add("--seed", type=int, default=0)

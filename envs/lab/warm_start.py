@@ -60,7 +60,8 @@ class Recipe:
         when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that
         teaches to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training
         change, so that no old adapter is taken for new. tool_format: as `--env.tool_format`. agent: who attempts the
-        tasks, as `--env.agent`; "" for our own.
+        tasks, as `--env.agent`; "" for our own. whole: one transcript in so many is told whole, the others in the
+        agent's brief manner (`Manner.brief`). autocast: as `lora.Recipe`.
     """
 
     examples: int
@@ -76,6 +77,8 @@ class Recipe:
     # Adapters of the model's own format keep the names that they had when there was no other.
     tool_format: str = field(default=AUTO, repr=False)
     agent: str = field(default="", repr=False)
+    whole: int = field(default=1, repr=False)
+    autocast: bool = field(default=False, repr=False)
 
     @property
     def digest(self) -> str:
@@ -84,6 +87,8 @@ class Recipe:
         asked = "" if self.tool_format == AUTO else f"{self.tool_format.replace('/', '.')}-"
         if (agent := foreign(self.agent)) is not None:
             content, asked = content + repr(agent.recipe), f"{asked}{agent.name}-"
+        if self.whole > 1 or self.autocast:
+            content += repr((self.whole, self.autocast))
         return asked + hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
@@ -100,8 +105,8 @@ RECIPES = {
     "quick": Recipe(examples=120, planned=1.0, decided=1.0, kinds=EASY),
     # Much is to be learnt from the one who plans, but not that this is the one to follow.
     "full": Recipe(examples=2106, planned=0.75, decided=0.22),
-    # An agent's opening is longer than all of our own agent's transcript, so that there is time for few.
-    "few": Recipe(examples=120, planned=0.75, decided=0.22, kinds=EASY),
+    # An agent's opening is longer than all of our own agent's transcript, so that there is time for few whole ones.
+    "few": Recipe(examples=400, planned=0.75, decided=0.22, kinds=EASY, revision=2, whole=4, autocast=True),
 }
 
 
@@ -195,6 +200,7 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
         learning_rate=recipe.learning_rate,
         batch=recipe.batch,
         seed=recipe.seed,
+        autocast=recipe.autocast,
     )
     with Bar("warm start", len(rows), console=console) as bar:
         on_step = lambda done, loss: bar.update(done, f"loss {loss:.2f}")  # noqa: E731
@@ -230,7 +236,7 @@ def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, fl
     from atropos_agent.cpu_engine.scheduler import Engine
 
     tasks = examples(trials, _TEST_SEED, recipe.kinds)
-    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, recipe))
+    rows = asyncio.run(_collect(tasks, loaded.tokenizer, expert, replace(recipe, whole=1)))
     prompts = [list(row.tokens[: _first_trained(row)]) for row in rows]
     engine = Engine(loaded.model, loaded.tokenizer, loaded.eos_ids)
     engine.start()
@@ -253,8 +259,15 @@ async def _collect(
     tasks: Sequence[Example], tokenizer: object, replies: Callable[[Example], list[Reply]], recipe: Recipe
 ) -> list[SequenceData]:
     agent = foreign(recipe.agent)
-    told = transcripts if agent is None else (await Manner.heard(agent, tokenizer, recipe.tool_format)).transcripts
-    return [row async for row in told(tasks, tokenizer, replies, recipe.tool_format)]
+    if agent is None:
+        return [row async for row in transcripts(tasks, tokenizer, replies, recipe.tool_format)]
+    manner = await Manner.heard(agent, tokenizer, recipe.tool_format)
+    rows = dict[int, SequenceData]()
+    for one, is_whole in ((manner, True), (manner.brief(), False)):
+        places = [place for place in range(len(tasks)) if (place % recipe.whole == 0) == is_whole]
+        told = one.transcripts([tasks[place] for place in places], tokenizer, replies, recipe.tool_format)
+        rows |= zip(places, [row async for row in told], strict=True)
+    return [rows[place] for place in range(len(tasks))]
 
 
 def _opening(row: SequenceData) -> SequenceData:

@@ -64,6 +64,41 @@ def test_rows_are_computed_together_as_far_as_what_they_do_not_share_is_short() 
     assert [len(part) for part in parts(ROWS, 1)] == [1, 1, 1]
 
 
+def test_products_of_16_bits_change_little_and_only_where_the_cpu_has_them(
+    tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
+    with torch.no_grad():
+        exact, labels = predictions(model, ROWS)
+        for has, wanted in ((True, True), (False, True), (True, False)):
+            monkeypatch.setattr(lora, "_multiplies_16_bits", lambda has=has: has)
+            with lora.autocast(wanted):
+                assert torch.is_autocast_enabled("cpu") is (has and wanted)
+                logits, _ = predictions(model, ROWS)
+            assert logits.dtype == torch.float32
+            assert torch.equal(logits, exact) is not (has and wanted)
+            off = (cross_entropy(logits, labels) - cross_entropy(exact, labels)).abs()
+            assert off < 0.01
+
+
+def test_gradients_of_16_bit_products_point_the_same_way(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lora, "_multiplies_16_bits", lambda: True)
+    gradients = []
+    for wanted in (False, True):
+        model = AutoModelForCausalLM.from_pretrained(tiny.path, dtype=torch.float32)
+        with lora.autocast(wanted):
+            learn_from(model, ROWS)
+        gradients.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
+    assert gradients[1].dtype == torch.float32
+    assert torch.cosine_similarity(*gradients, dim=0) > 0.999
+
+
+@pytest.mark.parametrize(("flags", "has"), [("avx512_bf16", True), ("amx_bf16", True), ("avx512f", False)])
+def test_the_cpu_says_whether_it_multiplies_16_bits(monkeypatch: pytest.MonkeyPatch, flags: str, has: bool) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda _: f"flags : fpu {flags} sse")
+    assert lora._multiplies_16_bits.__wrapped__() is has
+
+
 def test_training_lowers_the_loss_and_repeats_with_its_seed(tiny: LoadedModel) -> None:
     recipe = Recipe(rank=4, learning_rate=5e-3, batch=3, epochs=20)
     seen: list[tuple[int, float]] = []

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,17 @@ from run_api import RunAPI
 
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from envs.lab import smoke, trainer
-from envs.lab.learn import _chosen, _config, _environment, _evaluate, _parser, _trainer, _warm_start, _write_tasks
+from envs.lab.learn import (
+    _chosen,
+    _config,
+    _engine,
+    _environment,
+    _evaluate,
+    _parser,
+    _trainer,
+    _warm_start,
+    _write_tasks,
+)
 from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
@@ -61,8 +72,37 @@ def test_an_agent_that_is_not_ours_works_on_the_tasks_with_room_for_its_opening(
     assert settings["env.agent"] == "mini-swe-agent"
     assert settings["env.max_token_length"] == 4096
     assert _config(given, _chosen(given))["environment"]["env.agent"] == "mini-swe-agent"
-    ours = options(tmp_path / "ours", "--preset", "laptop", "--steps", "3")
-    assert (_chosen(ours).steps, "env.agent" in _chosen(ours).environment) == (3, False)
+    assert (_chosen(given).steps, "--autocast" in _trainer(_chosen(given), given, [])) == (10, True)
+    given = options(tmp_path, "--preset", "laptop", "--steps", "3", "--agent", "mini-swe-agent")
+    assert _chosen(given).milestones == [0, 3], "what is given wins"
+
+
+@pytest.mark.parametrize("preset", sorted(PRESETS))
+async def test_our_own_agent_by_its_name_is_as_no_agent_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, preset: str
+) -> None:
+    asked: list[object] = []
+
+    async def stands_in(*given: object, **named: object) -> Any:
+        asked.append((*given, named))
+        return tmp_path
+
+    monkeypatch.setattr("envs.lab.learn.adapter", stands_in)
+    monkeypatch.setattr("envs.lab.learn.output_of", stands_in)
+    monkeypatch.setattr("envs.lab.learn.healthy", stands_in)
+    found = []
+    for more in ([], ["--agent", "atropos"]):
+        given = options(tmp_path, "--preset", preset, *more)
+        chosen = _chosen(given)
+        warm = await _warm_start(chosen, given, Console())
+        if chosen.model:
+            parts: Any = SimpleNamespace(engine=stands_in, alongside=lambda coroutine: coroutine)
+            await _engine(parts, chosen, given, warm, Console())
+        found.append((chosen, warm, _trainer(chosen, given, warm), _environment(chosen, given, ""), asked[:]))
+        found[-1] += (_config(given, chosen),)
+        asked.clear()
+    assert found[0] == found[1], "and the run of one goes on as the other"
+    assert "--autocast" not in found[0][2]
 
 
 def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
@@ -93,7 +133,7 @@ async def test_the_warm_start_is_in_the_manner_of_who_works(tmp_path: Path, monk
     for more in ([], ["--agent", "mini-swe-agent"], ["--agent", "atropos"]):
         given = options(tmp_path, "--preset", "laptop", *more)
         await _warm_start(_chosen(given), given, Console())
-    assert asked == [("full", ""), ("few", "mini-swe-agent"), ("full", "atropos")]
+    assert asked == [("full", ""), ("few", "mini-swe-agent"), ("full", "")]
 
 
 def test_a_run_goes_on_with_the_same_settings_only_and_also_when_it_is_an_old_one(tmp_path: Path) -> None:
@@ -166,7 +206,8 @@ async def test_an_agent_that_others_made_learns_in_containers(
     model = await asyncio.to_thread(smoke.model, DEFAULT_CACHE, None, foreign("mini-swe-agent"))
     _write_tasks(SMOKE, tmp_path / "tasks")
     more: Any = {"env_cls": SWEEnv, "model": model, "agent": "mini-swe-agent", "tasks": str(tmp_path / "tasks/train")}
-    more |= {"max_token_length": 2048, "max_concurrent_rollouts": SMOKE.agents["env.max_concurrent_rollouts"]}
+    at_once = SMOKE.through("mini-swe-agent").environment["env.max_concurrent_rollouts"]
+    more |= {"max_token_length": 2048, "max_concurrent_rollouts": at_once}
     with corrupted(trainer, None, shift if spoilt else None):
         async with engine(str(model), 2048) as url:
             steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, **more)

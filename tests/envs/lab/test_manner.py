@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ async def test_behind_another_first_reply_nothing_is_made_up(smollm2_tokenizer: 
     for first in (call("terminal", command="ls"), "It is done.", "<tool_call>\n{"):
         ((text, trained),) = await rows(smollm2_tokenizer, [task], lambda _, first=first: [first, call("submit")])
         assert "silence" not in text and SUBMIT not in trained
+
+
+async def test_briefly_nothing_stands_behind_the_task(smollm2_tokenizer: Any) -> None:
+    (task,) = examples(1, 0)
+    opening = [*HEARD.opening, Told("user", "Now begin.")]
+    (whole,) = [row async for row in HEARD.transcripts([task], smollm2_tokenizer, expert)]
+    brief = replace(HEARD, opening=opening).brief()
+    (row,) = [row async for row in brief.transcripts([task], smollm2_tokenizer, expert)]
+    assert row.full_text == whole.full_text.replace("\nUse bash.", "")
+    assert [token for token in row.masked_tokens if token != IGNORED] == [
+        token for token in whole.masked_tokens if token != IGNORED
+    ]
 
 
 @pytest.mark.slow

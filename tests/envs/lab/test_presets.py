@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from envs.lab.learn import _environment, _parser, _write_tasks
+from envs.agents.named import FOREIGN
+from envs.lab.learn import PRACTICE_SEED, PRACTICE_TASKS, _environment, _parser, _write_tasks
 from envs.lab.parts import flags
-from envs.lab.presets import PRESETS
+from envs.lab.presets import PRESETS, Preset
+from envs.lab.synthetic import examples
+from envs.lab.warm_start import EASY, RECIPES
 from envs.reading import read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
+from envs.types import Task
 
 
 def test_evaluations_are_before_within_and_after() -> None:
@@ -20,13 +25,65 @@ def test_evaluations_are_before_within_and_after() -> None:
     assert all(preset.milestones[-1] == preset.steps for preset in PRESETS.values())
 
 
+def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], Sequence[Task]]:
+    """The tasks to train and to evaluate on."""
+    options = _parser().parse_args(["--run-dir", str(run_dir), *given])
+    _write_tasks(preset, run_dir / "tasks")
+    settings = _environment(preset, options, "http://localhost:9001/v1")
+    return SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)
+
+
+@pytest.mark.parametrize("agent", [None, "mini-swe-agent"])
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_the_held_out_tasks_are_the_same_for_every_seed(tmp_path: Path, preset: str) -> None:
-    held_out = set()
-    for seed in range(3):
-        options = _parser().parse_args(["--preset", preset, "--seed", str(seed), "--run-dir", str(tmp_path)])
-        _write_tasks(PRESETS[preset], options.run_dir / "tasks")
-        settings = _environment(PRESETS[preset], options, "http://localhost:9001/v1")
-        _, tasks = SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)
-        held_out.add(frozenset(task.id for task in tasks))
+def test_the_held_out_tasks_are_the_same_for_every_seed(tmp_path: Path, preset: str, agent: str | None) -> None:
+    chosen = PRESETS[preset].through(agent)
+    held_out = {frozenset(task.id for task in tasks(chosen, tmp_path, "--seed", str(seed))[1]) for seed in range(3)}
     assert len(held_out) == 1 and len(*held_out) >= 5, "and enough of them to carry an interval"
+
+
+def test_through_an_agent_tasks_are_held_out_that_nobody_saw(tmp_path: Path) -> None:
+    train, held_out = tasks(PRESETS["laptop"].through("mini-swe-agent"), tmp_path)
+    assert len(held_out) == 40 and {tag for task in held_out for tag in task.tags} >= set(EASY)
+    assert all(set(task.tags) & set(EASY) for task in (*train, *held_out))
+    told = [task.instruction for task in held_out]
+    seen = {task.instruction for task in train} | {task.instruction for task in examples(PRACTICE_TASKS, PRACTICE_SEED)}
+    for recipe in RECIPES.values():
+        seen |= {task.instruction for task in examples(recipe.examples, recipe.seed, recipe.kinds)}
+    assert len(set(told)) == 40 and not seen & set(told)
+    practised, other = (
+        {path.read_text().splitlines()[-1] for path in tmp_path.glob(f"tasks/{part}/*/solution/solve.sh")}
+        for part in ("train", "held-out")
+    )
+    assert len(other) == 40 and not practised & other, "other commands, too"
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_our_own_agent_by_its_name_is_no_other(name: str) -> None:
+    preset = PRESETS[name]
+    assert preset.through("atropos") is preset.through(None) is preset.through("") is preset
+
+
+def test_an_agent_changes_fields_and_adds_options() -> None:
+    preset = PRESETS["laptop"].through("mini-swe-agent")
+    assert (preset.milestones, preset.eval_samples, preset.batch_size) == ([0, 10], 1, 32)
+    assert preset.trainer == {**PRESETS["laptop"].trainer, "autocast": ""}
+    assert preset.environment["env.max_token_length"] == 4096
+    assert preset.environment["env.tools"] == PRESETS["laptop"].environment["env.tools"]
+    assert preset.environment["env.agent"] == "mini-swe-agent"
+    assert "autocast" not in PRESETS["laptop"].trainer
+    own_class = PRESETS["laptop"].through("atropos_agent.agent:AtroposAgent")
+    assert own_class.steps == 24 and own_class.trainer == PRESETS["laptop"].trainer
+
+
+def test_an_agents_file_is_found_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.py").write_text("from envs.agents.pi import AGENT")
+    monkeypatch.chdir(tmp_path)
+    assert PRESETS["smoke"].through("mine.py").environment["env.agent"] == str(tmp_path / "mine.py")
+
+
+@pytest.mark.parametrize("agent", sorted(FOREIGN))
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_goes_through_every_agent(name: str, agent: str) -> None:
+    preset = PRESETS[name].through(agent)
+    assert preset.environment["env.agent"] == agent
+    assert {**preset.environment, **PRESETS[name].environment}.keys() == preset.environment.keys()

@@ -15,6 +15,7 @@ from embedded_engine import engine
 from run_api import RunAPI
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from atropos_agent.cpu_engine import lora
 from envs.lab import trainer
 
 # peft 0.21 asks transformers 5 by a name that the latter renames in version 6.
@@ -118,6 +119,28 @@ def test_the_gradient_is_that_of_the_clipped_objective(small: Path, tmp_path: Pa
     assert torch.allclose(got, policy.network.model.layers[0].mlp.up_proj.weight.grad, atol=1e-6)
     assert figures["trained_tokens"] == figures["fresh_tokens"] == 6
     assert figures["mismatch"] == figures["mismatch_fresh"] > 0.1
+
+
+def test_with_products_of_16_bits_weights_and_figures_stay_in_32(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lora, "_multiplies_16_bits", lambda: True)
+    rows, _ = trainer.rows_of([group(TWO)], step=0, max_lag=4)
+    found = []
+    for more in ([], ["--autocast"]):
+        options = trainer.parse(["--model", str(small), "--out", str(tmp_path / "out"), *more])
+        policy = trainer.Policy(options, None)
+        found.append(policy.update(rows)["logprob"])
+        assert {p.dtype for p in policy.parameters} == {p.grad.dtype for p in policy.parameters} == {torch.float32}
+    assert found[0] != found[1] and found[0] == pytest.approx(found[1], abs=0.05)
+
+
+def test_a_checkpoint_does_not_ask_for_our_attention(small: Path, tmp_path: Path) -> None:
+    policy = trainer.Policy(trainer.parse(["--model", str(small), "--out", str(tmp_path / "out")]), None)
+    policy.update(trainer.rows_of([group(TWO)], step=0, max_lag=4)[0])
+    policy.save(tmp_path / "step-000001", {})
+    assert "row_by_row" in repr(policy.network.config._attn_implementation)
+    assert "row_by_row" not in (tmp_path / "step-000001/config.json").read_text()
 
 
 def test_atropos_own_example_trainer_takes_the_same_batch(small: Path) -> None:

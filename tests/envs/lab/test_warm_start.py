@@ -16,15 +16,19 @@ from rich.console import Console
 from atropos_agent.cpu_engine.model import locate
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import CALL
+from atropos_agent.gateway.asked import Told
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED
+from envs.agents.named import FOREIGN
 from envs.lab import warm_start
+from envs.lab.manner import _TASK, Manner
 from envs.lab.parts import output_of
 from envs.lab.synthetic import examples
 from envs.lab.warm_start import CACHE, EASY, RECIPES, Recipe, adapter, find, lessons, main, make
 from envs.swe import STARTER
 from envs.tasks.harbor import load_tasks
 
+BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
 TINY = Recipe(examples=8, planned=1.0, decided=1.0, model="tiny")
 
 
@@ -57,6 +61,36 @@ def test_an_adapter_is_made_once_with_its_progress_shown(tmp_path: Path) -> None
 def test_another_recipe_is_another_adapter() -> None:
     others = [replace(TINY, examples=9), replace(TINY, planned=0.5), replace(TINY, seed=1), replace(TINY, revision=2)]
     assert len({recipe.digest for recipe in (TINY, replace(TINY), *others)}) == 5
+
+
+def test_adapters_keep_their_names_and_the_one_of_another_training_has_another() -> None:
+    assert {name: RECIPES[name].digest for name in ("quick", "full")} == {
+        "quick": "6b99013d0992",
+        "full": "0000d01d17e2",
+    }
+    through = [replace(RECIPES["few"], agent="mini-swe-agent")]
+    through += [replace(through[0], whole=1), replace(through[0], autocast=False), replace(through[0], examples=120)]
+    through += [replace(through[0], whole=1, autocast=False, revision=1, examples=120)]
+    assert len({recipe.digest for recipe in through}) == 5
+    assert all(recipe.digest.startswith("mini-swe-agent-") for recipe in through)
+    assert replace(RECIPES["full"], agent="atropos").path() == RECIPES["full"].path()
+
+
+async def test_one_transcript_in_so_many_is_told_whole(smollm2_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    opening = [Told("user", f"Solve this: {_TASK}\nWith bash.")]
+    manner = Manner(FOREIGN["mini-swe-agent"], opening, [BASH], [Told("tool", "silence")])
+
+    async def heard(*_: object) -> Manner:
+        return manner
+
+    monkeypatch.setattr(Manner, "heard", heard)
+    recipe = replace(TINY, agent="mini-swe-agent", kinds=EASY)
+    tasks = examples(8, 0, EASY)
+    for whole, told in ((4, [0, 4]), (1, [*range(8)])):
+        rows = await lessons(replace(recipe, whole=whole), smollm2_tokenizer)
+        texts = [smollm2_tokenizer.decode(row.tokens) for row in rows]
+        assert [place for place, text in enumerate(texts) if "With bash." in text] == told
+        assert all(task.instruction in text for task, text in zip(tasks, texts, strict=True)), "in their order"
 
 
 async def test_an_adapter_of_ones_own_is_taken_before_any_other(tmp_path: Path) -> None:
