@@ -22,12 +22,13 @@ ROW_BY_ROW = "row_by_row"
 def choose(network: Any) -> bool:
     """Let a model of transformers attend row by row where it is given `row_lengths`; tell whether it will.
 
-    Only a model whose attention can be chosen, and was torch's own, does so. It stays chosen, as activations that
-    are computed again need the same; without `row_lengths` it is torch's own still.
+    Only a model whose attention can be chosen, and was torch's own without a cap on its logits, does so. It stays
+    chosen, as activations that are computed again need the same; without `row_lengths` it is torch's own still.
     """
     config = getattr(network, "config", None)
     present = getattr(config, "_attn_implementation", None)
-    if present == "sdpa" and getattr(network, "_supports_attention_backend", False):
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    if present == "sdpa" and not capped and getattr(network, "_supports_attention_backend", False):
         network.set_attn_implementation(ROW_BY_ROW)
         return True
     return bool(present == ROW_BY_ROW)
@@ -48,8 +49,7 @@ def attend(
     the common start, then of each row's own part, in order; None for one sequence, with its mask. attention_mask is
     not looked at beside them.
     """
-    # What only some models have makes torch's own refuse, or use it.
-    if row_lengths is None or any(kwargs.get(name) is not None for name in ("softcap", "position_bias")):
+    if row_lengths is None:
         found: tuple[Tensor, Tensor | None] = ALL_ATTENTION_FUNCTIONS["sdpa"](
             module, query, key, value, attention_mask, **kwargs
         )
@@ -64,8 +64,8 @@ def attend(
     for row in range(1, len(row_lengths)):
         own, shared = row_lengths[row], row_lengths[0]
         visible = torch.ones(own, shared + own, dtype=torch.bool, device=query.device).tril(shared)
-        behind = [torch.cat((part[0], part[row]), dim=2) for part in (keys, values)]
-        seen.append(scaled_dot_product_attention(queries[row], *behind, attn_mask=visible, **settings))
+        own_keys, own_values = (torch.cat((part[0], part[row]), dim=2) for part in (keys, values))
+        seen.append(scaled_dot_product_attention(queries[row], own_keys, own_values, attn_mask=visible, **settings))
     return torch.cat(seen, dim=2).transpose(1, 2).contiguous(), None
 
 

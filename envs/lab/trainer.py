@@ -338,7 +338,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add(
         "--autocast",
         action="store_true",
-        help="multiply 16-bit numbers where the CPU has instructions for it, in half the time; the rest stays as it is",
+        help="multiply 16-bit numbers where the CPU has instructions for it: less time and memory; elsewhere no change",
     )
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
     add("--threads", type=count, default=1, help="of one operation on CPU")

@@ -76,3 +76,8 @@ def test_where_attention_is_not_torchs_own_the_mask_stays(tiny: LoadedModel, ref
     assert not choose(eager) and not choose(object())
     assert learnt(eager, [LONG, SHORT])[0] == pytest.approx(learnt(reference, [LONG, SHORT])[0], rel=1e-5)
     assert eager.config._attn_implementation == "eager"
+
+
+def test_a_model_that_caps_its_logits_keeps_the_mask(reference: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference.config, "attn_logit_softcapping", 30.0, raising=False)
+    assert not choose(reference)
