@@ -108,6 +108,9 @@ def telling(telemetry: Telemetry) -> Iterator[None]:
 def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
     """Record a span. told: its attributes, without those that are None. An exception makes it one of an error."""
     telemetry = _TELEMETRY.get()
+    if telemetry is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        yield trace.INVALID_SPAN  # as the API would after a longer way: nobody has set a tracer
+        return
     tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
     # What OpenTelemetry itself notes of an exception quotes it as it is.
     with tracer.start_as_current_span(

@@ -44,6 +44,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._backend = _backend_of(tokenizer)
         added = tokenizer.added_tokens_decoder
         self.special_ids = {i for i, token in added.items() if token.special}
         self._added_ids = {token.content: i for i, token in added.items()}
@@ -72,6 +73,8 @@ class Encoder:
         """Return the text of sampled ids, quoted where other ids spell a control token.
 
         Thinking tags stay such for the template, in whichever ids they were sampled."""
+        if self._control_ids.isdisjoint(ids):
+            return self._quote_ordinary(ids)
         pieces = [
             "".join(map(self.text_of, run)) if sampled else self._quote_ordinary(list(run))
             for sampled, run in groupby(ids, key=self._control_ids.__contains__)
@@ -149,10 +152,27 @@ class Encoder:
         return self._encode(self._anchor + text)[len(self._anchor_ids) :] if text else []
 
     def _decode(self, ids: Sequence[int]) -> str:
+        if self._backend is not None:
+            return str(self._backend.decode(ids, skip_special_tokens=False))
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _encode(self, text: str) -> list[int]:
-        return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+        backend = self._backend
+        # Others who use the tokenizer may leave these set; its own `encode` takes them back.
+        if backend is None or backend.truncation or backend.padding or backend.encode_special_tokens:
+            return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+        return list(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
+
+
+def _backend_of(tokenizer: Any) -> Any:
+    """Return what a tokenizer encodes and decodes with; None where it adds anything of its own to that.
+
+    What transformers does around it, such as to ask of each id whether it is a tensor, takes longer than the decoding."""
+    of = type(tokenizer)
+    methods = [getattr(of, name, None) for name in ("encode", "decode", "_encode_plus", "_decode")]
+    own = [getattr(method, "__qualname__", "").partition(".")[0] for method in methods]
+    is_plain = own == ["PreTrainedTokenizerBase"] * 2 + ["TokenizersBackend"] * 2
+    return tokenizer.backend_tokenizer if is_plain and not tokenizer.split_special_tokens else None
 
 
 def unquoted(text: str) -> str:
