@@ -71,7 +71,7 @@ def sound(
     ids, given = replies[0], logprobs[0]
     if not ids:
         raise UnsoundReply(Defect.EMPTY, f"{label} returned a reply without a token")
-    strange: list[Any] = [i for i in ids if type(i) is not int]
+    strange: list[Any] = [] if set(map(type, ids)) == {int} else [i for i in ids if type(i) is not int]
     if not strange and unknown_id is not None and (unknown := unknown_id(ids)) is not None:
         strange = [unknown]
     if strange:

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from transformers import PreTrainedTokenizerFast
+
 from atropos_agent.tokens.probes import MARK
 from atropos_agent.types import THINK, THINK_END
 
@@ -44,6 +46,9 @@ class Encoder:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        # What transformers does around it looks at every id, which costs more than the decoding.
+        own = isinstance(tokenizer, PreTrainedTokenizerFast) and _decodes_plainly(type(tokenizer))
+        self._backend = tokenizer.backend_tokenizer if own else None
         added = tokenizer.added_tokens_decoder
         self.special_ids = {i for i, token in added.items() if token.special}
         self._added_ids = {token.content: i for i, token in added.items()}
@@ -72,6 +77,8 @@ class Encoder:
         """Return the text of sampled ids, quoted where other ids spell a control token.
 
         Thinking tags stay such for the template, in whichever ids they were sampled."""
+        if self._control_ids.isdisjoint(ids):
+            return self._quote_ordinary(ids)
         pieces = [
             "".join(map(self.text_of, run)) if sampled else self._quote_ordinary(list(run))
             for sampled, run in groupby(ids, key=self._control_ids.__contains__)
@@ -149,10 +156,17 @@ class Encoder:
         return self._encode(self._anchor + text)[len(self._anchor_ids) :] if text else []
 
     def _decode(self, ids: Sequence[int]) -> str:
+        if self._backend is not None:
+            return str(self._backend.decode(ids, skip_special_tokens=False))
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _encode(self, text: str) -> list[int]:
         return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+
+
+def _decodes_plainly(kind: type[PreTrainedTokenizerFast]) -> bool:
+    """Tell whether a class of tokenizers decodes as its backend does, with nothing of its own."""
+    return all(getattr(kind, name) is getattr(PreTrainedTokenizerFast, name) for name in ("decode", "_decode"))
 
 
 def unquoted(text: str) -> str:
