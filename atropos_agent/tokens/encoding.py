@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from transformers import PreTrainedTokenizerFast
-
 from atropos_agent.tokens.probes import MARK
 from atropos_agent.types import THINK, THINK_END
 
@@ -46,9 +44,7 @@ class Encoder:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
-        # What transformers does around it looks at every id, which costs more than the decoding.
-        own = isinstance(tokenizer, PreTrainedTokenizerFast) and _decodes_plainly(type(tokenizer))
-        self._backend = tokenizer.backend_tokenizer if own else None
+        self._backend = _plain_backend(tokenizer)
         added = tokenizer.added_tokens_decoder
         self.special_ids = {i for i, token in added.items() if token.special}
         self._added_ids = {token.content: i for i, token in added.items()}
@@ -164,9 +160,15 @@ class Encoder:
         return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
 
 
-def _decodes_plainly(kind: type[PreTrainedTokenizerFast]) -> bool:
-    """Tell whether a class of tokenizers decodes as its backend does, with nothing of its own."""
-    return all(getattr(kind, name) is getattr(PreTrainedTokenizerFast, name) for name in ("decode", "_decode"))
+def _plain_backend(tokenizer: Any) -> Any:
+    """Return what decodes for a tokenizer that adds nothing of its own to it; None where it may.
+
+    What transformers does around it looks at every id, which takes longer than the decoding."""
+    from transformers import PreTrainedTokenizerFast as Fast  # here, because it takes long to load
+
+    kind = type(tokenizer)
+    plain = isinstance(tokenizer, Fast) and kind.decode is Fast.decode and kind._decode is Fast._decode
+    return tokenizer.backend_tokenizer if plain else None
 
 
 def unquoted(text: str) -> str:
