@@ -157,18 +157,28 @@ class Encoder:
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def _encode(self, text: str) -> list[int]:
-        return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+        if self._backend is None:
+            return [int(i) for i in self._tokenizer.encode(text, add_special_tokens=False)]
+        # Another user of the tokenizer may have left these; transformers, too, sets them before each text.
+        if self._backend.truncation is not None:
+            self._backend.no_truncation()
+        if self._backend.padding is not None:
+            self._backend.no_padding()
+        if self._backend.encode_special_tokens:
+            self._backend.encode_special_tokens = False
+        return list(self._backend.encode_batch_fast([text], add_special_tokens=False)[0].ids)
 
 
 def _plain_backend(tokenizer: Any) -> Any:
-    """Return what decodes for a tokenizer that adds nothing of its own to it; None where it may.
+    """Return what encodes and decodes for a tokenizer that adds nothing of its own to it; None where it may.
 
-    What transformers does around it looks at every id, which takes longer than the decoding."""
+    What transformers does around it looks at every id, and keeps where in the text each stands."""
     from transformers import PreTrainedTokenizerFast as Fast  # here, because it takes long to load
 
     kind = type(tokenizer)
-    plain = isinstance(tokenizer, Fast) and kind.decode is Fast.decode and kind._decode is Fast._decode
-    return tokenizer.backend_tokenizer if plain else None
+    plain = isinstance(tokenizer, Fast) and not tokenizer.split_special_tokens
+    names = ("encode", "_encode_plus", "decode", "_decode")
+    return tokenizer.backend_tokenizer if plain and all(getattr(kind, n) is getattr(Fast, n) for n in names) else None
 
 
 def unquoted(text: str) -> str:
