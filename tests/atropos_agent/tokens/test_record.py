@@ -401,9 +401,9 @@ def test_a_reply_that_begins_as_one_that_was_cut_off_is_still_what_is_gone_on_fr
 
 def test_prompts_that_change_afterwards_do_not_change_the_record():
     record, prompt = Record(), [1, 2]
-    for sampled in (3, 4):
-        record.add(prompt, [sampled], [-0.5])
-        prompt += [sampled, 9]
+    for token in (3, 4):
+        record.add(prompt, [token], [-0.5])
+        prompt += [token, 9]
     kept = list(prompt)
     record.add(prompt, [5], [-0.5])
     assert prompt == kept
