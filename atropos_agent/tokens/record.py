@@ -18,20 +18,19 @@ class Record:
     """Requests and replies of one run, in order: a forest, where a run has several conversations."""
 
     exchanges: list[Exchange] = field(default_factory=list)
-    _tips: dict[int, Sequence[int]] = field(default_factory=dict)
-    """Prompts of the exchanges that none extends yet, by their numbers; the last one stands last."""
+    _tips: dict[int, list[int]] = field(default_factory=dict)
+    """Copies of the prompts of the exchanges that none extends yet, by their numbers; the last one stands last."""
     _following: dict[int | None, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Numbers of the exchanges that extend one; those that extend none stand at None."""
 
     def add(self, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float]) -> int:
-        """Write down a request's prompt, which must not change afterwards, and the reply to it. Returns its number."""
+        """Write down a request's prompt and the reply to it. Returns its number."""
         number = len(self.exchanges)
         extended, end = self._extended(prompt)
         back = 1 if extended is None else number - extended
         self.exchanges.append(Exchange(extended is not None, tuple(prompt[end:]), tuple(ids), tuple(logprobs), back))
-        if extended is not None:
-            self._tips.pop(extended, None)
-        self._tips[number] = prompt
+        known = [] if extended is None else self._tips.pop(extended, [])
+        self._tips[number] = known if len(known) == len(prompt) else list(prompt)
         self._following[extended].append(number)
         return number
 
@@ -40,11 +39,13 @@ class Record:
         if len(self._tips) == 1:
             # Then no other can be longer. A tip beside others can: a reply may begin as one does that was cut off.
             ((number, known),) = self._tips.items()
-            reply = self.exchanges[number].ids
-            middle, end = len(known), len(known) + len(reply)
-            # The longest part last: comparing what is the same object costs next to nothing.
-            if middle and tuple(prompt[middle:end]) == reply and prompt[:middle] == known:
+            middle, end = len(known), len(known) + len(self.exchanges[number].ids)
+            # Made as long as the prompt, and not the prompt cut: that would copy all of it every turn.
+            known += self.exchanges[number].ids
+            known += prompt[end:]
+            if middle and known == prompt:
                 return number, end
+            del known[middle:]
         found, length = None, 0
         pending = [(number, 0) for number in self._following[None]]
         while pending:

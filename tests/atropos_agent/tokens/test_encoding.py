@@ -44,3 +44,11 @@ def test_the_control_token_in_front_is_found_behind_white_space(encoder):
     token = min(encoder.special_ids)
     assert encoder.leading_control(f" \n{encoder.text_of(token)}x") == token
     assert encoder.leading_control("x") is None
+
+
+def test_ids_are_those_of_transformers_whatever_another_user_of_the_tokenizer_left(encoder, any_tokenizer):
+    text = f"one two three four five {encoder.text_of(min(encoder.special_ids))}six"
+    ids = any_tokenizer.encode(text, add_special_tokens=False)
+    any_tokenizer("one", truncation=True, max_length=2, split_special_tokens=True)
+    any_tokenizer.backend_tokenizer.enable_padding(length=64)
+    assert encoder.encode(text) == ids

@@ -397,3 +397,14 @@ def test_a_reply_that_begins_as_one_that_was_cut_off_is_still_what_is_gone_on_fr
     assert [one.given for one in record.exchanges] == [(1,), (1,), (5,), (5,), (7,)]
     rows = [trains([1, 2, 3, 4, 5, 6, 7, 8], {1, 2, 3, 5, 7}), trains([1, 2, 3], {1, 2}, -0.25)]
     assert problems([*rows, trains([1, 2, 3, 4, 5, 6], {5}, -0.75)], record.exchanges) == [None] * 3
+
+
+def test_prompts_that_change_afterwards_do_not_change_the_record():
+    record, prompt = Record(), [1, 2]
+    for token in (3, 4):
+        record.add(prompt, [token], [-0.5])
+        prompt += [token, 9]
+    kept = list(prompt)
+    record.add(prompt, [5], [-0.5])
+    assert prompt == kept
+    assert [(one.extends, list(one.given)) for one in record.exchanges] == [(False, [1, 2]), (True, [9]), (True, [9])]
