@@ -167,7 +167,7 @@ class Encoder:
 def _backend_of(tokenizer: Any) -> Any:
     """Return what a tokenizer encodes and decodes with; None where it adds anything of its own to that.
 
-    What transformers does around it, such as to ask of each id whether it is a tensor, takes longer than the decoding."""
+    What transformers does around it, such as to ask of each id whether it is a tensor, takes longer."""
     of = type(tokenizer)
     methods = [getattr(of, name, None) for name in ("encode", "decode", "_encode_plus", "_decode")]
     own = [getattr(method, "__qualname__", "").partition(".")[0] for method in methods]
