@@ -1,4 +1,4 @@
-"""Agents as their makers' pages show them, with a terminal: each works on a task until it is done or has had two turns."""
+"""Agents as their makers' pages show them, with a terminal: each works until it is done or has had two turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from envs.functions import LLM
 from envs.lab.synthetic import TOOLS
@@ -199,7 +199,7 @@ async def smolagents(llm: LLM, system: str, task: str, run: Run) -> None:
 
     class Terminal(Tool):  # type: ignore[misc]
         name, description, output_type = "terminal", FUNCTIONS[0]["description"], "string"
-        inputs = {"command": {"type": "string", "description": "one or more lines of shell."}}
+        inputs: ClassVar = {"command": {"type": "string", "description": "one or more lines of shell."}}
 
         def forward(self, command: str) -> str:
             said = asyncio.run_coroutine_threadsafe(called("terminal", {"command": command}, run), loop)
