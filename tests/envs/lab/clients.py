@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any, ClassVar
 
 from envs.functions import LLM
@@ -192,8 +193,8 @@ async def openai_agents(llm: LLM, system: str, task: str, run: Run) -> None:
 
 
 async def smolagents(llm: LLM, system: str, task: str, run: Run) -> None:
-    """Its tools are not ours and its history is written anew each turn: a model has to know its manner."""
-    from smolagents import AgentError, OpenAIServerModel, Tool, ToolCallingAgent
+    """Its history is written anew each turn, and there is no tool to submit with."""
+    from smolagents import ActionStep, AgentError, OpenAIServerModel, Tool, ToolCallingAgent
 
     loop = asyncio.get_running_loop()
 
@@ -210,8 +211,9 @@ async def smolagents(llm: LLM, system: str, task: str, run: Run) -> None:
         agent = ToolCallingAgent(tools=[Terminal()], model=model, instructions=system, verbosity_level=0)
         agent.prompt_templates["system_prompt"] = system
         with contextlib.suppress(AgentError):
-            for _ in agent.run(task, stream=True, max_steps=TURNS):
-                if agent.step_number > TURNS:
-                    break
+            # Behind the last step it would ask for a summary.
+            steps = (step for step in agent.run(task, stream=True) if isinstance(step, ActionStep))
+            for _ in islice(steps, TURNS):
+                pass
 
     await asyncio.to_thread(work)
