@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -88,6 +88,20 @@ class FunctionLesson(lesson.environment):  # type: ignore[name-defined,misc]
     def load_tasks(cls, config: AgentEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
         train, held_out = Lesson.load_tasks(config)
         return [replace(task, workdir=WORKING_DIR) for task in train], held_out
+
+
+def script_lesson(script: Callable[[LLM, str, str, Callable[[str], Awaitable[str]]], Awaitable[None]]) -> Any:
+    """The same lesson, with an agent of tests/envs/lab/clients.py."""
+
+    @rollout(tasks=[], tolerates=["tool_choice"])
+    async def works(task: Task, llm: LLM, sandbox: Sandbox) -> float:
+        async def run(command: str) -> str:
+            return (await sandbox.exec(command)).output
+
+        await script(llm, f"{DEFAULT_PREAMBLE}\n\nYou work in {WORKING_DIR}.", task.instruction, run)
+        return float((await sandbox.exec("test -f ready -a ! -s ready")).exit_code == 0)
+
+    return type("ScriptLesson", (works.environment,), {"load_tasks": FunctionLesson.load_tasks})
 
 
 async def environment(

@@ -6,15 +6,17 @@ import argparse
 import asyncio
 import copy
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import clients
 import pytest
 from embedded_engine import engine
-from lesson import FunctionLesson, corrupted, learn, risen
+from lesson import FunctionLesson, corrupted, learn, risen, script_lesson
 from rich.console import Console
 from run_api import RunAPI
 
@@ -44,6 +46,18 @@ pytestmark = [
 ]
 
 SMOKE = PRESETS["smoke"]
+SCRIPTS = {
+    clients.chat: "openai",
+    clients.chat_streamed: "openai",
+    clients.responses: "openai",
+    clients.anthropic_streamed: "anthropic",
+    clients.langgraph: "langgraph",
+    clients.pydantic_ai: "pydantic_ai",
+    clients.openai_agents: "agents",
+    clients.smolagents: "smolagents",
+}
+"""Agents written with clients and frameworks, and the packages that they need."""
+CONTROLS = (clients.anthropic_streamed, clients.langgraph)
 STEPS = (
     "--steps",
     "10",  # some more than the preset's, as chance should hardly ever hide the rise
@@ -192,6 +206,32 @@ async def test_a_function_learns_through_the_gateway_as_our_own_agent_does(
         async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
             more: Any = {"env_cls": FunctionLesson, "sandbox": "local"}
             steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, **more)
+    check_that_it_learnt(steps, spoilt)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore")  # of frameworks
+@pytest.mark.parametrize(
+    ("script", "spoilt"),
+    [
+        *[pytest.param(script, False, id=script.__name__) for script in SCRIPTS],
+        *[pytest.param(script, True, id=f"{script.__name__}, masks shifted by one") for script in CONTROLS],
+    ],
+)
+async def test_a_script_learns_unchanged(
+    run_api: RunAPI, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: Any, spoilt: bool
+) -> None:
+    # A helper of other tests has the name of a package.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.endswith("tests/atropos_agent/gateway")])
+    monkeypatch.delitem(sys.modules, "agents", raising=False)
+    pytest.importorskip(SCRIPTS[script])
+    with corrupted(trainer, None, shift if spoilt else None):
+        async with engine(str(await asyncio.to_thread(smoke.model, DEFAULT_CACHE)), 1024) as url:
+            more: Any = {"env_cls": script_lesson(script), "sandbox": "local"}
+            # Its rollouts are two rows each, so that a step has half as many.
+            longer = ("--steps", "20") if script is clients.smolagents else ()
+            steps = await learn(trainer, run_api.url, url, tmp_path / "out", *STEPS, *longer, **more)
     check_that_it_learnt(steps, spoilt)
 
 
