@@ -171,9 +171,8 @@ class Sampler:
             cause = error.last_attempt.exception()
             raise EngineError(f"{type(cause).__name__}: {cause}") from cause
         finally:
-            if not request.done():
-                request.cancel()
-                await asyncio.gather(request, return_exceptions=True)
+            request.cancel()
+            await asyncio.gather(request, return_exceptions=True)
 
     def _give_back(self, began: float, outage_s: float, tokens: int) -> None:
         """Take from the rollout's time no more than a reply's fair share: what inference servers that fail, hang or
