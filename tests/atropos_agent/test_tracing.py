@@ -83,3 +83,14 @@ def test_what_is_asked_from_elsewhere_belongs_to_the_place_of_the_rollout(spans)
     asked, turn, rollout, outside = spans.get_finished_spans()
     assert asked.parent.span_id == turn.context.span_id
     assert outside.parent.span_id == rollout.context.span_id
+
+
+def test_spans_go_to_the_provider_that_a_program_has_set_and_nowhere_without_one(monkeypatch):
+    with tracing.span("alone") as found:
+        assert not found.is_recording()
+    exporter, provider = InMemorySpanExporter(), trace_sdk.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(tracing.trace, "get_tracer_provider", lambda: provider)
+    with tracing.turn(3):
+        pass
+    assert [span.name for span in exporter.get_finished_spans()] == ["turn 3"]
