@@ -1,12 +1,15 @@
 """What it costs to keep a rollout's tokens: a long tool loop against an engine that answers at once.
 
-    python benchmarks/tokens.py [--tokenizers FOLDER …] [--turns 128] [--tokens 65536]
+    python benchmarks/tokens.py [--tokenizers FOLDER …] [--turns 128] [--tokens 65536] [--beside CHECKOUT]
 
 Ours, `AtroposAgent` with its rows, beside the plain loop over atroposlib's `ManagedServer` in the same
 process: CPU seconds for the given number of turns, half and twice as many, each turn as long. With each
 tokenizer's own template, and for the first one also with a template that trims replies, behind replies that end
 with a newline. A plain loop that keeps its prefix encodes no more than ours; one that loses it encodes everything
 every turn.
+
+With `--beside`, ours is compared with that of another checkout of this project instead: by turns, in processes of
+their own, with SmolLM2's tokenizer.
 """
 
 from __future__ import annotations
@@ -15,8 +18,12 @@ import argparse
 import asyncio
 import gc
 import importlib.util
+import os
+import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +64,18 @@ def main() -> None:
     )
     parser.add_argument("--turns", type=int, default=128)
     parser.add_argument("--tokens", type=int, default=65536, help="of a rollout of that many turns")
+    parser.add_argument("--beside", type=Path, metavar="CHECKOUT", help="of this project, whose code is timed as well")
+    parser.add_argument("--alone", action="store_true", help="print what ours takes, the least of 9 in CPU seconds")
     options = parser.parse_args()
     per_turn = options.tokens // options.turns
+    if options.beside is not None:
+        beside(options.beside, [f"--turns={options.turns}", f"--tokens={options.tokens}"])
+        return
     tokenizer = _smollm2()
+    if options.alone:
+        template, server, shown = _setting(tokenizer, per_turn)
+        print(min(_measured(lambda: _ours(server, template, shown, options.turns))[0] for _ in range(9)))
+        return
     for name, source in (("smollm2", tokenizer.chat_template), ("smollm2, replies trimmed", TRIMS)):
         tokenizer.chat_template = source
         print(f"\n{name}", flush=True)
@@ -69,19 +85,42 @@ def main() -> None:
         compare(AutoTokenizer.from_pretrained(folder), options.turns, per_turn)
 
 
+def beside(other: Path, options: Sequence[str], rounds: int = 5) -> None:
+    """Print what a rollout costs here and there in each round, and the ratios."""
+    here, ratios = Path(__file__).resolve().parents[1], []
+    for _ in range(rounds):
+        ours, theirs = (
+            float(subprocess.check_output([sys.executable, __file__, "--alone", *options], env=_importing(place)))
+            for place in (here, other.resolve())
+        )
+        ratios.append(ours / theirs)
+        print(f"here {ours:.3f}s  there {theirs:.3f}s  ratio {ratios[-1]:.2f}", flush=True)
+    print(f"median ratio {statistics.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}")
+
+
+def _importing(checkout: Path) -> dict[str, str]:
+    """An environment in which a checkout's packages are imported."""
+    return {**os.environ, "PYTHONPATH": str(checkout)}
+
+
 def compare(tokenizer: Any, turns_asked: int, per_turn: int) -> None:
     """Print a table of both loops."""
-    template = ChatTemplate(tokenizer, fold_system=True)
-    text = (WORDS * per_turn)[: 2 * per_turn * 5]
-    reply = template.encode(text, continues=True)[: per_turn // 3] + template.encode(CALL + "\n", continues=True)
-    shown = template.decode(template.encode(text, continues=True)[: per_turn - len(reply) - 20])
-    assert template.close_id is not None
-    server = InstantServer([*reply, template.close_id])
+    template, server, shown = _setting(tokenizer, per_turn)
     print(f"{'turns':>6} {'tokens':>8} {'ours':>9} {'plain loop':>11} {'ratio':>6}")
     for turns in (turns_asked // 2, turns_asked, 2 * turns_asked):
         ours, tokens = _measured(lambda n=turns: _ours(server, template, shown, n))  # type: ignore[misc]  # see below
         plain, _ = _measured(lambda n=turns: _plain(server, tokenizer, shown, n))  # type: ignore[misc]  # n is an int
         print(f"{turns:6} {tokens:8} {ours:8.2f}s {plain:10.2f}s {plain / ours:6.1f}")
+
+
+def _setting(tokenizer: Any, per_turn: int) -> tuple[ChatTemplate, InstantServer, str]:
+    """The template, a server whose replies and what a tool shows: together so many tokens."""
+    template = ChatTemplate(tokenizer, fold_system=True)
+    text = (WORDS * per_turn)[: 2 * per_turn * 5]
+    reply = template.encode(text, continues=True)[: per_turn // 3] + template.encode(CALL + "\n", continues=True)
+    shown = template.decode(template.encode(text, continues=True)[: per_turn - len(reply) - 20])
+    assert template.close_id is not None
+    return template, InstantServer([*reply, template.close_id]), shown
 
 
 def _measured(work: Callable[[], Coroutine[Any, Any, int]]) -> tuple[float, int]:
