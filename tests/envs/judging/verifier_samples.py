@@ -13,7 +13,7 @@ from sandboxes.base import ExecResult, SandboxDied
 REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
 
 
-def task(tmp_path: Path, script: str, *, timeout_s: float = 30.0, workdir: str = "/app", **hidden) -> Task:
+def task(tmp_path: Path, script: str, *, timeout_s: float = 120.0, workdir: str = "/app", **hidden) -> Task:
     tests = tmp_path / "tests"
     tests.mkdir()
     (tests / "test.sh").write_text(script)
