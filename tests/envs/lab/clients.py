@@ -32,6 +32,18 @@ async def called(name: str, arguments: Any, run: Run) -> str | None:
         return f"Error: {error!r}"
 
 
+def callables(run: Run) -> list[tuple[dict[str, Any], Callable[..., Awaitable[str | None]]]]:
+    """The tools as functions, each with what is told of it."""
+
+    async def terminal(**given: Any) -> str | None:
+        return await called("terminal", given, run)
+
+    async def submit(**_: Any) -> str:
+        return "submitted"
+
+    return list(zip(FUNCTIONS, (terminal, submit), strict=True))
+
+
 async def chat(llm: LLM, system: str, task: str, run: Run) -> None:
     from openai import AsyncOpenAI
 
@@ -122,21 +134,15 @@ async def langgraph(llm: LLM, system: str, task: str, run: Run) -> None:
     from langgraph.errors import GraphRecursionError
     from langgraph.prebuilt import create_react_agent
 
-    async def terminal(**given: Any) -> str | None:
-        return await called("terminal", given, run)
-
-    async def submit(**_: Any) -> str:
-        return "submitted"
-
     tools = [
         StructuredTool(
             name=one["name"],
             description=one["description"],
             args_schema=one["parameters"],
             coroutine=work,
-            return_direct=work is submit,
+            return_direct=one["name"] == "submit",
         )
-        for one, work in zip(FUNCTIONS, (terminal, submit), strict=True)
+        for one, work in callables(run)
     ]
     model = ChatOpenAI(base_url=llm.base_url, api_key=llm.api_key, model=llm.model)  # type: ignore[arg-type]
     agent = create_react_agent(model, tools, prompt=system)
@@ -149,16 +155,7 @@ async def pydantic_ai(llm: LLM, system: str, task: str, run: Run) -> None:
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.providers.openai import OpenAIProvider
 
-    async def terminal(**given: Any) -> str | None:
-        return await called("terminal", given, run)
-
-    async def submit(**_: Any) -> str:
-        return "submitted"
-
-    tools = [
-        Tool.from_schema(work, one["name"], one["description"], one["parameters"])
-        for one, work in zip(FUNCTIONS, (terminal, submit), strict=True)
-    ]
+    tools = [Tool.from_schema(work, one["name"], one["description"], one["parameters"]) for one, work in callables(run)]
     # Schemas stay as they are told: the smallest of models knows no others.
     profile: Any = {"json_schema_transformer": None}
     provider = OpenAIProvider(base_url=llm.base_url, api_key=llm.api_key)
