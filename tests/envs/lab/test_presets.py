@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,24 +26,39 @@ def test_evaluations_are_before_within_and_after() -> None:
     assert all(preset.milestones[-1] == preset.steps for preset in PRESETS.values())
 
 
+@pytest.fixture(scope="module")
+def run_dirs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str | None], Path]:
+    """The directory of a run of a preset through an agent, with its tasks, which are written once."""
+
+    @functools.cache
+    def run_dir(preset: str, agent: str | None) -> Path:
+        path = tmp_path_factory.mktemp("run")
+        _write_tasks(PRESETS[preset].through(agent), path / "tasks")
+        return path
+
+    return run_dir
+
+
 def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], Sequence[Task]]:
     """The tasks to train and to evaluate on."""
     options = _parser().parse_args(["--run-dir", str(run_dir), *given])
-    _write_tasks(preset, run_dir / "tasks")
     settings = _environment(preset, options, "http://localhost:9001/v1")
     return SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)
 
 
 @pytest.mark.parametrize("agent", [None, "mini-swe-agent"])
 @pytest.mark.parametrize("preset", sorted(PRESETS))
-def test_the_held_out_tasks_are_the_same_for_every_seed(tmp_path: Path, preset: str, agent: str | None) -> None:
-    chosen = PRESETS[preset].through(agent)
-    held_out = {frozenset(task.id for task in tasks(chosen, tmp_path, "--seed", str(seed))[1]) for seed in range(3)}
+def test_the_held_out_tasks_are_the_same_for_every_seed(
+    run_dirs: Callable[[str, str | None], Path], preset: str, agent: str | None
+) -> None:
+    chosen, run_dir = PRESETS[preset].through(agent), run_dirs(preset, agent)
+    held_out = {frozenset(task.id for task in tasks(chosen, run_dir, "--seed", str(seed))[1]) for seed in range(3)}
     assert len(held_out) == 1 and len(*held_out) >= 5, "and enough of them to carry an interval"
 
 
-def test_through_an_agent_tasks_are_held_out_that_nobody_saw(tmp_path: Path) -> None:
-    train, held_out = tasks(PRESETS["laptop"].through("mini-swe-agent"), tmp_path)
+def test_through_an_agent_tasks_are_held_out_that_nobody_saw(run_dirs: Callable[[str, str | None], Path]) -> None:
+    run_dir = run_dirs("laptop", "mini-swe-agent")
+    train, held_out = tasks(PRESETS["laptop"].through("mini-swe-agent"), run_dir)
     assert len(held_out) == 40 and {tag for task in held_out for tag in task.tags} >= set(EASY)
     assert all(set(task.tags) & set(EASY) for task in (*train, *held_out))
     told = [task.instruction for task in held_out]
@@ -51,7 +67,7 @@ def test_through_an_agent_tasks_are_held_out_that_nobody_saw(tmp_path: Path) -> 
         seen |= {task.instruction for task in examples(recipe.examples, recipe.seed, recipe.kinds)}
     assert len(set(told)) == 40 and not seen & set(told)
     practised, other = (
-        {path.read_text().splitlines()[-1] for path in tmp_path.glob(f"tasks/{part}/*/solution/solve.sh")}
+        {path.read_text().splitlines()[-1] for path in run_dir.glob(f"tasks/{part}/*/solution/solve.sh")}
         for part in ("train", "held-out")
     )
     assert len(other) == 40 and not practised & other, "other commands, too"
