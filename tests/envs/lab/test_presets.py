@@ -52,7 +52,7 @@ def test_the_held_out_tasks_are_the_same_for_every_seed(
     run_dirs: Callable[[str, str | None], Path], preset: str, agent: str | None
 ) -> None:
     chosen, run_dir = PRESETS[preset].through(agent), run_dirs(preset, agent)
-    held_out = {frozenset(task.id for task in tasks(chosen, run_dir, "--seed", str(seed))[1]) for seed in range(3)}
+    held_out = {frozenset(task.id for task in tasks(chosen, run_dir, "--seed", str(seed))[1]) for seed in (0, 5)}
     assert len(held_out) == 1 and len(*held_out) >= 5, "and enough of them to carry an interval"
 
 
