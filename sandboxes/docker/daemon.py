@@ -66,13 +66,13 @@ class DaemonClient(aiodocker.Docker):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(address, api_version=api_version, ssl_context=tls)
-        self._address = address
+        self.address = address
         self._tls = tls
         self.here = here and self.docker_host.startswith("unix")
 
     def another(self) -> DaemonClient:
         """Return a client of the same Docker daemon with connections of its own; the caller closes it."""
-        return DaemonClient(self._address, here=self.here, api_version=self.api_version, tls=self._tls)
+        return DaemonClient(self.address, here=self.here, api_version=self.api_version, tls=self._tls)
 
 
 @asynccontextmanager

@@ -55,9 +55,9 @@ async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -
                 raise
 
 
-async def remove_owned(client: DaemonClient, owner: Owner) -> None:
+async def remove_owned(client: DaemonClient, owner_id: str) -> None:
     """Remove everything that carries this owner's label. Raises SandboxError when the Docker daemon does not do it."""
-    label = f"{PREFIX}owner={owner.id}"
+    label = f"{PREFIX}owner={owner_id}"
     await asyncio.gather(*[remove(client, c.id) for c in await _containers(client, label)])
     for image in await _images(client, label):
         await remove_image(client, image["Id"])

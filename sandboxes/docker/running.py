@@ -147,6 +147,6 @@ class Running:
 
     async def _remove_everything(self) -> None:
         try:
-            await remove_owned(self.client, self._owner)
+            await remove_owned(self.client, self._owner.id)
         except SandboxError as error:
             logger.warning("%s; `python -m sandboxes reap` removes what is left once this process has ended", error)

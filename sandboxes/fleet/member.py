@@ -130,7 +130,7 @@ class Member:
             raise SandboxTimeout(f"the Docker host {self.host.url} did not answer within {OPEN_S:g} s") from error
         try:
             for owner in list(self._left):
-                await remove_owned(backend.client, owner)
+                await remove_owned(backend.client, owner.id)
                 self._left.remove(owner)
             async with daemon_errors(f"ask {self.host.url} what it is"):
                 info = await backend.client.system.info()

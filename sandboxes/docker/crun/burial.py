@@ -6,6 +6,7 @@ lock: should the owner be killed, that one clears up, and else whoever starts ne
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import logging
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from sandboxes.docker.crun.cgroups import Cgroup, is_unified
 from sandboxes.docker.crun.layers import remove_tree
+from sandboxes.docker.daemon import connect
+from sandboxes.docker.reap import remove_owned
 
 logger = logging.getLogger(__name__)
 
@@ -98,5 +101,12 @@ def _cgroups(folder: Path) -> list[Cgroup]:
     return [Cgroup(f"{parent}/{one}", unified) for one in {found.name for up in above for found in up.glob(name)}]
 
 
+async def _remove_holds(owner_id: str) -> None:
+    """Remove the containers that have held an owner's images. Raises SandboxError when the Docker daemon does not."""
+    async with connect() as client:
+        await remove_owned(client, owner_id)
+
+
 if __name__ == "__main__":
     bury(Path(sys.argv[1]))
+    asyncio.run(_remove_holds(Path(sys.argv[1]).name))

@@ -7,7 +7,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Self
@@ -19,16 +18,19 @@ from sandboxes.shielding import finish
 
 EXECUTOR = ".atropos-executor"
 HOSTNAME = "sandbox"
+_WATCH = f"""flock "$0/{LOCK}" sh -c '[ ! -e "$0" ] || exec "$@"' "$0" "$@" &"""
+"""Where the owner has left in order, there is no folder any more when the lock is free."""
 _HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
 
 
 class Home:
     """Where an owner's sandboxes are; used as `async with`, and then removed.
 
-    storage: the Docker daemon's directory. parent: the control group in which theirs are.
+    storage: the Docker daemon's directory. parent: the control group in which theirs are. address: of the daemon; None
+    for the one that is found without.
     """
 
-    def __init__(self, storage: Path, owner: str, parent: str, executor: bytes) -> None:
+    def __init__(self, storage: Path, owner: str, parent: str, executor: bytes, address: str | None = None) -> None:
         self.storage = storage
         self.path = storage / GROUND / owner
         self.owner = owner
@@ -40,8 +42,8 @@ class Home:
         """What the Docker daemon makes above an image: names of hosts, places for mounts."""
         self._program = executor
         self._numbers = itertools.count(1)
+        self._address = address
         self._lock = -1
-        self._watcher = 0
 
     async def __aenter__(self) -> Self:
         try:
@@ -67,7 +69,7 @@ class Home:
         self._lock = os.open(self.path / LOCK, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         (self.path / CGROUP).write_text(self.parent, encoding="utf-8")
-        self._watcher = self._watch()
+        self._watch()
         self.state.mkdir(mode=0o700)
         _write(self.executor.path / EXECUTOR, self._program, 0o755)
         for name in ("dev", "proc", "sys"):
@@ -76,20 +78,23 @@ class Home:
             _write(self.etc.path / "etc" / name, text.encode(), 0o644)
         _write(self.etc.path / ".dockerenv", b"", 0o755)
 
-    def _watch(self) -> int:
-        """Start what waits for the lock, that is, for the end of this process, and then buries what is left."""
-        program = [sys.executable, "-m", "sandboxes.docker.crun.burial", str(self.path)]
+    def _watch(self) -> None:
+        """Start what waits for the lock, that is, for the end of this process, and then buries what is left.
+
+        It is nobody's child: what ends a process with all its children, as Ray does, does not find it.
+        """
+        burial = [sys.executable, "-m", "sandboxes.docker.crun.burial", str(self.path)]
         where = os.pathsep.join({str(Path(place).parent) for place in sandboxes.__path__})
-        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
-        command = ["flock", str(self.path / LOCK), *program]
         environment = os.environ | {"PYTHONPATH": where}
-        return os.posix_spawnp("flock", command, environment, file_actions=quiet, setsid=True)
+        if self._address is not None:
+            environment["DOCKER_HOST"] = self._address
+        quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in range(3)]
+        command = ["sh", "-c", _WATCH, str(self.path), *burial]
+        shell = os.posix_spawnp("sh", command, environment, file_actions=quiet, setsid=True)
+        with contextlib.suppress(ChildProcessError):  # something else has waited for it
+            os.waitpid(shell, 0)
 
     def _leave(self) -> None:
-        if self._watcher:
-            with contextlib.suppress(ProcessLookupError, ChildProcessError):  # something else has ended it
-                os.kill(self._watcher, signal.SIGKILL)
-                os.waitpid(self._watcher, 0)
         bury(self.path)
         if self._lock >= 0:
             os.close(self._lock)

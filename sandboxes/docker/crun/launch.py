@@ -193,7 +193,7 @@ async def crun_starter(
     """
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(Stage())
-        home = await stack.enter_async_context(Home(storage, owner.id, GROUND, daemon.executor))
+        home = await stack.enter_async_context(Home(storage, owner.id, GROUND, daemon.executor, client.address))
         images = Images(client, owner)
         starter = CrunStarter(
             *(crun, daemon, home, stage, images), max_starts=max_starts, timeout_s=timeout_s, required=required

@@ -117,5 +117,5 @@ async def test_a_container_that_podman_is_about_to_stop_is_removed_then():
 
 
 async def test_everything_of_an_owner_goes(daemon):
-    await remove_owned(daemon, HERE)  # the daemon is asked for that label alone
+    await remove_owned(daemon, HERE.id)  # the daemon is asked for that label alone
     assert len(daemon.gone) == len(daemon.there) + len(daemon.pictures)

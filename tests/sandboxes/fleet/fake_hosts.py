@@ -75,7 +75,7 @@ class FakeBackend:
                 self.host.sandboxes.discard(name)
 
 
-async def remove_owned(client: Any, owner: Any) -> None:
+async def remove_owned(client: Any, owner_id: str) -> None:
     """Stand for the function of that name."""
     host = client.version.__self__.host
-    host.sandboxes = {name for name in host.sandboxes if not name.startswith(owner.id)}
+    host.sandboxes = {name for name in host.sandboxes if not name.startswith(owner_id)}

@@ -1,13 +1,29 @@
 """The folder of a backend's sandboxes; what waits for its owner's end is tested in test_burial.py."""
 
+import asyncio
 import os
 import stat
 from pathlib import Path
 
 import pytest
+from crun_leftovers import left_of
 
 from sandboxes.docker.crun.burial import GROUND, reap_dead_folders
 from sandboxes.docker.crun.home import EXECUTOR, Home
+
+
+async def watching(home, number):
+    """The processes that wait for the owner's end, once there are so many."""
+    async with asyncio.timeout(20):
+        while True:
+            lines = [line for line in left_of(home.owner, home.storage) if line.startswith("process ")]
+            if len(lines) == number:
+                return [int(line.split()[1].rstrip(":")) for line in lines]
+            await asyncio.sleep(0.01)
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 async def test_it_is_there_for_the_block_and_nobody_elses(tmp_path):
@@ -22,9 +38,10 @@ async def test_it_is_there_for_the_block_and_nobody_elses(tmp_path):
             assert stat.S_IMODE((home.etc.path / "etc").stat().st_mode) == 0o755
             assert home.new_name() != home.new_name()
             assert home.layer("7").name == f"{GROUND}/owner/7"
-            watcher = home._watcher
+            (watcher,) = await watching(home, 1)
+            assert parent(watcher) != os.getpid(), "what ends this process with its children does not find it"
         assert not home.path.exists()
-        assert not Path(f"/proc/{watcher}").exists()
+        assert await watching(home, 0) == []
     finally:
         os.umask(old)
 

@@ -33,7 +33,7 @@ async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_cr
             await images.give_back(second)
             assert await holds(client, owner) == []
         finally:
-            await remove_owned(client, owner)
+            await remove_owned(client, owner.id)
 
 
 async def test_a_missing_image_is_told_with_the_remedy(with_crun):
