@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # An example's 200 ms of wall-clock time are over on a busy machine, whatever is tested; so is the time to draw it.
 UNHURRIED = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 # What lands is judged by the same examples each time; `./run test --all` looks for new ones, and for more.
-hypothesis.settings.register_profile("same", derandomize=True, max_examples=25, **UNHURRIED)
+hypothesis.settings.register_profile("same", derandomize=True, max_examples=10, **UNHURRIED)
 hypothesis.settings.register_profile("new", **UNHURRIED)
 
 

@@ -148,11 +148,11 @@ def test_the_right_answers_are(judged):
     "choice", ["found[0]", "random.choice(found)", "min(found, key=repr)", "sorted(found, key=repr)[4]"]
 )
 def test_a_reader_of_frames_is_right_once_in_eight_times_a_site_and_found_out(judged, choice):
-    runs = [judged({**TESTS, "solution.py": READS % choice}) for _ in range(3)]
-    tests = [status for seen in runs for status in seen.tests.values()]
-    assert all(seen.status == 1 for seen in runs)
+    seen = judged({**TESTS, "solution.py": READS % choice})
+    tests = list(seen.tests.values())
+    assert seen.status == 1
     assert tests.count("passed") < len(tests) / 2
-    assert {seen.cheat for seen in runs} <= {"looked up what tests expect", "forced its tests", None}
+    assert seen.cheat in ("looked up what tests expect", "forced its tests", None)
 
 
 def test_forcing_two_of_many_tests_is_not_rewarded(judged):
