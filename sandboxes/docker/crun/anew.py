@@ -59,11 +59,14 @@ async def _until_alone(box: Box, listening: int) -> None:
 
 def _start_over(box: Box) -> str | None:
     """Replace all that can be written to. Returns the limit at which the sandbox is even so. In the stage's thread."""
+    connected = _has_connected(box.container.first)
     tree = box.start_over()
     try:
         with box.stage.visiting(box.container.first, "ipc", "net"):
             _remove_shared()
-            kernel.forget_connections()
+            if connected:
+                # Its own socket is there for some milliseconds more, for which a reset right after would wait.
+                kernel.forget_connections()
             _put_new_root(box, tree)
     except OSError:
         os.close(tree)
@@ -84,6 +87,14 @@ def _left(box: Box, listening: int) -> str:
     if ending:
         raise SandboxError(f"sandbox {box.name} has connections that have just ended")
     return "sockets" if used > listening else ""
+
+
+def _has_connected(first: int) -> bool:
+    """Return whether TCP has ever begun a connection, or taken one, in a process's network."""
+    lines = Path(f"/proc/{first}/net/snmp").read_text(encoding="ascii").splitlines()
+    names, numbers = (line.split()[1:] for line in lines if line.startswith("Tcp:"))
+    counts = dict(zip(names, numbers, strict=True))
+    return counts["ActiveOpens"] != "0" or counts["PassiveOpens"] != "0"
 
 
 def _remove_shared() -> None:
