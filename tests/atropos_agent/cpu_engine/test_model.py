@@ -64,7 +64,7 @@ def test_an_adapter_of_another_model_is_refused(tiny: LoadedModel, tmp_path: Pat
 @pytest.mark.long(10)
 @pytest.mark.engine
 async def test_smollm2_keeps_its_logprobs_over_a_conversation() -> None:
-    """Logprobs of four turns with reuse agree with one fresh forward pass of transformers."""
+    """Logprobs of three turns with reuse agree with one fresh forward pass of transformers."""
     loaded = load("smollm2")
     reference = AutoModelForCausalLM.from_pretrained(loaded.path, dtype=torch.float32).eval()
     tokenizer = loaded.tokenizer
@@ -73,7 +73,7 @@ async def test_smollm2_keeps_its_logprobs_over_a_conversation() -> None:
     follow_up = tokenizer.encode("\n<|im_start|>user\nGo on.<|im_end|>\n<|im_start|>assistant\n")
     errors = []
     async with serve(loaded) as client:
-        for _ in range(4):
+        for _ in range(3):
             choice = await complete(client, ids, max_tokens=12, seed=1)
             expected = sampled_logprobs(reference, choice)
             errors += [abs(a - b) for a, b in zip(choice["logprobs"]["token_logprobs"], expected, strict=True)]

@@ -46,8 +46,13 @@ def tasks(preset: Preset, run_dir: Path, *given: str) -> tuple[Sequence[Task], S
     return SWEEnv.load_tasks(read_options(SWEEnvConfig, flags(settings)).env)
 
 
-@pytest.mark.parametrize("agent", [None, "mini-swe-agent"])
-@pytest.mark.parametrize("preset", sorted(PRESETS))
+@pytest.mark.parametrize(
+    "preset, agent",
+    [
+        *[(name, "mini-swe-agent") for name in sorted(PRESETS)],
+        *[pytest.param(name, None, marks=[pytest.mark.slow] * (name == "laptop")) for name in sorted(PRESETS)],
+    ],
+)
 def test_the_held_out_tasks_are_the_same_for_every_seed(
     run_dirs: Callable[[str, str | None], Path], preset: str, agent: str | None
 ) -> None:
