@@ -66,7 +66,7 @@ class Guard:
             if self.inside_file(name) or (name == self.suspect and args[0].co_names):
                 self.refuse("source")
         elif event in ("marshal.loads", "marshal.load"):
-            if self.read and (not args or self.is_judged_source(args[0], "")):
+            if self.read and (not args or self.is_judged_source(args[0], None)):
                 self.refuse("bytecode")
         elif event == "ctypes.dlopen":
             if args[0] and "/" in os.fsdecode(args[0]) and self.inside(args[0]):
