@@ -1,5 +1,7 @@
 """Charts: their points are the sums of the index, the metrics and the timeline."""
 
+import contextlib
+
 import pytest
 from shown_runs import indexed
 
@@ -38,7 +40,7 @@ def test_many_steps_are_joined_without_losing_any(tmp_path):
     index = indexed(tmp_path)
     import sqlite3
 
-    with sqlite3.connect(index.path) as db:
+    with contextlib.closing(sqlite3.connect(index.path)) as db, db:
         columns = [row[1] for row in db.execute("PRAGMA table_info(steps)")]
         rows = [[2 * step, 0, *[1] * (len(columns) - 2)] for step in range(3 * POINTS + 1)]
         db.executemany(f"INSERT INTO steps VALUES ({', '.join('?' * len(columns))})", rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import sqlite3
 import sys
@@ -222,7 +223,7 @@ async def test_beside_a_run_and_after_it_was_killed_every_number_is_the_journals
             await page.goto(address(listening, "KEY") + "0/")
             await settled(page)
             text = await page.inner_text("#figures")
-            with sqlite3.connect(directory / "state.db") as db:
+            with contextlib.closing(sqlite3.connect(directory / "state.db")) as db:
                 states = dict(db.execute("SELECT state, count(*) FROM groups GROUP BY state"))
                 (count,) = db.execute("SELECT count(*) FROM members").fetchone()
                 rows = db.execute("SELECT number, member, reward FROM members ORDER BY number DESC LIMIT 12").fetchall()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sqlite3
 
@@ -20,7 +21,7 @@ from envs.viewer.runs import open_runs
 
 def test_the_overviews_groups_are_the_journals(client, run_dir):
     page = shown(client, "/0/")
-    with sqlite3.connect(run_dir / "state.db") as db:
+    with contextlib.closing(sqlite3.connect(run_dir / "state.db")) as db:
         for state, count in db.execute("SELECT state, count(*) FROM groups GROUP BY state"):
             assert re.search(rf"{state}\s+{count}\b", page.text), state
         (members,) = db.execute("SELECT count(*) FROM members").fetchone()
@@ -29,7 +30,7 @@ def test_the_overviews_groups_are_the_journals(client, run_dir):
 
 
 def test_every_member_of_the_journal_is_in_its_group_with_its_reward_and_its_place(client, run_dir):
-    with sqlite3.connect(run_dir / "state.db") as db:
+    with contextlib.closing(sqlite3.connect(run_dir / "state.db")) as db:
         members = db.execute("SELECT number, member, place, reward FROM members").fetchall()
     for number, member, place, reward in members:
         html = client.get(f"/0/groups/{number}").text
