@@ -79,7 +79,8 @@ class Guard:
                 self.refuse("pickle")
 
     def inside_file(self, name):
-        return not name.startswith("<") and self.inside(name)
+        """Return whether code's name is that of a file there; a grader may name its own code as it likes."""
+        return os.path.exists(name) and self.inside(name)
 
     def is_judged_source(self, source, name):
         """Return whether source was read in the working directory."""

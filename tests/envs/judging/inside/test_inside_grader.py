@@ -45,6 +45,8 @@ def grade(tmp_path):
         "print(eval(open('out.json').read()))",
         "import ast, dataclasses as d; x=ast.literal_eval(open('out.json').read());d.make_dataclass('A','b'); print(x)",
         "import pickle; print(pickle.load(open('good', 'rb'))['a'])",
+        "x = open('out.json').read(); exec(compile('y = abs(-42)', '', 'exec')); print([y])",
+        "x = open('out.json').read(); exec(compile('y = abs(-42)', 'expected', 'exec')); print([y])",
         "x = open('out.json').read(); import colorsys, wave; print(x)",
         "import collections; open('solution.py').read(); collections.namedtuple('A', 'b'); print([42])",
     ],
