@@ -89,9 +89,10 @@ async def test_a_soak_leaves_nothing(base_image, capsys, starter, request):
         assert await gone(backend.owner.id, storage) == []
     counts = {fate: fates.count(fate) for fate in sorted(set(fates))}
     with capsys.disabled():
-        print(f"\n{counts} in {time.monotonic() - start:.0f} s; descriptors, threads, MB after the first waves and")
-        print(f"the last: {sizes[0]} {sizes[2]} {sizes[-1]}")
-    # The first waves fill pools and caches.
-    assert sizes[-1][0] <= sizes[2][0] + 5
-    assert sizes[-1][1] <= sizes[2][1] + 2
-    assert sizes[-1][2] <= sizes[2][2] + 20
+        print(f"\n{counts} in {time.monotonic() - start:.0f} s; descriptors, threads, MB after the first wave,")
+        print(f"half of them, and the last: {sizes[0]} {sizes[len(sizes) // 2]} {sizes[-1]}")
+    # The first waves fill pools and caches; memory is as large as the fullest of them a third of the way on.
+    half = sizes[len(sizes) // 2]
+    assert sizes[-1][0] <= half[0] + 5
+    assert sizes[-1][1] <= half[1] + 2
+    assert sizes[-1][2] <= half[2] + 10
