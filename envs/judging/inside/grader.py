@@ -80,7 +80,7 @@ class Guard:
 
     def inside_file(self, name):
         """Return whether code's name is that of a file there; a grader may name its own code as it likes."""
-        return os.path.exists(name) and self.inside(name)
+        return self.inside(name) and os.path.exists(name)
 
     def is_judged_source(self, source, name):
         """Return whether source was read in the working directory."""
