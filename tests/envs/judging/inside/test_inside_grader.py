@@ -58,6 +58,37 @@ def test_a_grader_reads_what_was_made(grade, line):
 @pytest.mark.parametrize(
     "line",
     [
+        "import ast; assert ast.walk(ast.parse(text))",
+        "import tokenize; assert list(tokenize.generate_tokens(open('solution.py').readline))",
+        "import csv, statistics, decimal, difflib, tempfile, subprocess, xml.etree.ElementTree",
+        "import sqlite3; assert sqlite3.connect(':memory:').execute('select 42').fetchall() == [(42,)]",
+        "import dataclasses, enum; dataclasses.make_dataclass('D', ['x'])(1); enum.Enum('E', 'a b').a",
+        "import typing; typing.NamedTuple('T', [('a', int)])(1)",
+        "import timeit, doctest; timeit.timeit('1 + 1', number=3)",
+        "assert eval('lambda a, b: a + b')(1, 2) == 3",
+        "scope = {}; exec(compile('def root(c): return c * 2', '<template>', 'exec'), scope); scope['root'](21)",
+        "import concurrent.futures as c; assert c.ThreadPoolExecutor(1).submit(abs, -1).result() == 1",
+        "import asyncio; assert asyncio.run(asyncio.sleep(0, 42)) == 42",
+        "import ctypes; assert ctypes.CDLL(None).getpid() > 0",
+        "import copy, datetime, re; copy.deepcopy({'day': datetime.date(2020, 1, 1), 'is': re.compile('a')})",
+        "import subprocess; assert subprocess.run(['true']).returncode == 0",
+        "import importlib.metadata, inspect, locale, logging, argparse, http.server, urllib.request",
+        "import unittest, io; unittest.TextTestRunner(stream=io.StringIO()).run(unittest.TestSuite())",
+        "import sys; sys.path.insert(0, '../tests'); import helper; assert helper.right(42)",
+        "import runpy; assert runpy.run_path('../tests/helper.py')['right'](42)",
+        "exec(open('../tests/helper.py').read()); assert right(42)",
+    ],
+)
+def test_whatever_a_grader_does_behind_what_it_reads(grade, tmp_path, line):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/helper.py").write_text("def right(value):\n    return value == 42\n")
+    ran = grade(f"text = open('solution.py').read(); {line}")
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "import solution",
         "import sys; sys.path.insert(0, '.'); import solution",
         "import os, sys; sys.path.insert(0, os.getcwd()); import solution",
