@@ -1,14 +1,14 @@
 """Tests of every kind that suites have are judged right as whole tasks of each format."""
 
-import datetime
 from dataclasses import replace
 
 import pytest
 from honest_kinds import KINDS
 from kinds_in_formats import FORMATS, SOLVE, modules
 from test_odd_solutions import ODD
+from turns import todays
 
-TODAYS = list(FORMATS)[datetime.date.today().toordinal() % len(FORMATS)]
+TODAYS = list(FORMATS)[todays(len(FORMATS))]
 REPEATS = 20
 
 
