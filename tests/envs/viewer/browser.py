@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +27,18 @@ def chromium() -> Path:
     if found is None:
         pytest.skip("needs Chromium: apt-get install chromium")
     return Path(found)
+
+
+@asynccontextmanager
+async def browsing() -> AsyncIterator[Browser]:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
+        try:
+            yield browser
+        finally:
+            await browser.close()
 
 
 async def serious(page: Page) -> list[str]:
@@ -56,3 +70,17 @@ async def open_page(browser: Browser, *, phone: bool = False, dark: bool = False
         color_scheme="dark" if dark else "light",
     )
     return await context.new_page()
+
+
+async def more_members(page: Page, before: int) -> int:
+    """Wait until the page, which asks by itself what is new, shows more rollouts than before."""
+    async with asyncio.timeout(120):
+        # Nothing in the page tells us.
+        while (found := members(await page.inner_text("#figures"))) <= before:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+    return found
+
+
+def members(text: str) -> int:
+    """How many rollouts the overview says that the journal has."""
+    return int(found[1]) if (found := re.search(r"The journal has (\d+) rollouts?", text)) else 0

@@ -9,12 +9,11 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from browser import ARGUMENTS, chromium, complaints, open_page, serious
+from browser import browsing, complaints, members, more_members, open_page, serious
 from samples import rollout, task
 from shown_runs import Made, evaluated, indexed, make_run
 
@@ -50,18 +49,6 @@ def site(run_dir, hostile_dir, tmp_path_factory) -> Iterator[str]:
     yield address(listening, "KEY").rstrip("/")
     servers[0].should_exit = True
     thread.join(30)
-
-
-@asynccontextmanager
-async def browsing():
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium(), args=list(ARGUMENTS))
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 async def settled(page) -> None:
@@ -237,19 +224,6 @@ async def test_beside_a_run_and_after_it_was_killed_every_number_is_the_journals
     finally:
         servers[0].should_exit = True
         thread.join(30)
-
-
-async def more_members(page, before: int) -> int:
-    """Wait until the page, which asks by itself what is new, shows more rollouts than before."""
-    async with asyncio.timeout(120):
-        # Nothing in the page tells us.
-        while (found := members(await page.inner_text("#figures"))) <= before:  # noqa: ASYNC110
-            await asyncio.sleep(0.5)
-    return found
-
-
-def members(text: str) -> int:
-    return int(found[1]) if (found := re.search(r"The journal has (\d+) rollouts?", text)) else 0
 
 
 async def test_the_exported_file_needs_no_server_and_is_good_on_a_phone(run_dir, tmp_path):
