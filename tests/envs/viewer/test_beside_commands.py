@@ -234,6 +234,8 @@ async def tokens(page: Any, home: str, saved: Sequence[SavedRollout]) -> None:
     """The newest rollout, token by token."""
     await page.goto(f"{home}/rollouts?order=newest")
     await page.locator(".line a").first.click()
+    await page.wait_for_url(re.compile(r"/rollouts/\d+"))
+    await page.wait_for_load_state("networkidle")
     await page.keyboard.press("t")
     await page.wait_for_url(re.compile("/tokens"))
     row = saved[-1].result.segments[0]
