@@ -105,18 +105,27 @@ static void kill_tracers(pid_t pid) {
   if (dir) closedir(dir);
 }
 
-/* Stops everything first, so that a fork bomb cannot outrun us, then kills. Returns how many were alive. */
+static int main_lives(const struct job *j, const struct process *list, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (list[i].ours && !list[i].dead && list[i].pid == j->main) return 1;
+  return 0;
+}
+
+/* Stops everything first, so that a fork bomb cannot outrun us, then kills. Returns how many were alive.
+ * When a process ends of whose group some are stopped, gVisor hangs up on all of the group, which in a session may
+ * hold a server that is to live on. So there nothing is stopped before the job's own process is gone. */
 size_t kill_round(struct job *j) {
   struct process *list;
   size_t alive = 0, before = 0;
+  int late = now_ms() > j->kill_limit - KILL_GIVE_UP_MS + KILL_SOON_MS;
   for (int i = 0; i < 32; i++) {
     size_t n = list_processes(&list);
     alive = mark(j, list, n);
-    int last = alive == before || i == 31;
+    int last = alive == before || i == 31 || (no_subreaper && main_lives(j, list, n));
     for (size_t k = 0; k < n; k++)
       if (list[k].ours && !list[k].dead) {
         kill(list[k].pid, last ? SIGKILL : SIGSTOP);
-        if (last && now_ms() > j->kill_limit - KILL_GIVE_UP_MS + KILL_SOON_MS) kill_tracers(list[k].pid);
+        if (last && late) kill_tracers(list[k].pid);
       }
     free(list);
     if (last) break;
