@@ -60,6 +60,9 @@ class AttachedStream:
             await self._stream.write_in(data)
 
     async def close(self) -> None:
+        answer = self._stream._resp
+        if answer is not None and answer.connection is not None and answer.connection.transport is not None:
+            answer.connection.transport.abort()  # to close it would wait until everything is sent
         await self._stream.close()
 
 

@@ -4,13 +4,17 @@ import asyncio
 import socket
 from types import SimpleNamespace
 
+import aiodocker
 import pytest
 
+from sandboxes.docker.launch import _Attachable
 from sandboxes.docker.streams import AttachedStream, SocketStream
 
 
 class Messages:
     """What aiodocker's stream gives: the messages, then None."""
+
+    _resp = None
 
     def __init__(self, *messages):
         self.left = [SimpleNamespace(stream=number, data=data) for number, data in messages]
@@ -33,6 +37,35 @@ async def test_of_an_attached_stream_only_stdout_counts():
     assert heard == [b"a", b"b"]
     await stream.write(b"c")
     assert messages.written == b"c"
+
+
+class Deaf(asyncio.Protocol):
+    """Takes an upgrade, and then reads no more, as does an executor that is stopped."""
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def data_received(self, data):
+        self.transport.write(b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n")
+        self.transport.pause_reading()
+
+
+async def test_an_attached_stream_that_nobody_reads_is_closed_at_once(tmp_path):
+    deaf, path = Deaf(), str(tmp_path / "socket")
+    async with (
+        await asyncio.get_running_loop().create_unix_server(lambda: deaf, path),
+        aiodocker.Docker(f"unix://{path}", api_version="v1.41") as client,
+    ):
+        attached = _Attachable(client, id="x").attach(stdin=True, stdout=True, stderr=True)
+        await attached._init()
+        transport = attached._resp.connection.transport
+        own = transport.get_extra_info("socket")
+        transport.write(b"x" * 20_000_000)
+        assert transport.get_write_buffer_size() > 0
+        await AttachedStream(attached).close()
+        await asyncio.sleep(0.1)
+        assert own.fileno() == -1, "its socket is still open"
+        deaf.transport.abort()
 
 
 @pytest.fixture
