@@ -65,7 +65,7 @@ async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door]) -
         writer.write(opening)
         await _pass(tunnel, reader, writer)
     finally:
-        writer.close()
+        writer.transport.abort()  # who is there has ended or is of no use now; to close it would wait until all is sent
 
 
 def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import Limits, Sandbox, SandboxSpec
-from sandboxes.docker.proxy import PORT
+from sandboxes.docker.proxy import PORT, serve
+from sandboxes.docker.tunnel import Tunnel
+from sandboxes.hosts import AllowList
 
 _CLIENT = f"""
 import socket, sys
@@ -227,3 +230,31 @@ class TestAListThatIsNone:
 def _resident_mb() -> float:
     """What this process has in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+
+class Deaf(asyncio.Protocol):
+    """A host that accepts, and reads nothing."""
+
+    def connection_made(self, transport):
+        transport.pause_reading()
+        self.transport = transport
+
+
+async def test_a_host_that_reads_nothing_is_left_with_the_connection():
+    async def send(number, kind, payload):
+        pass
+
+    deaf = Deaf()
+    async with await asyncio.get_running_loop().create_server(lambda: deaf, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        before = len(os.listdir("/proc/self/fd"))
+        tunnel = Tunnel(1, send)
+        serving = asyncio.create_task(serve(tunnel, AllowList.of([f"127.0.0.1:{port}"]), {}))
+        tunnel.heard(b"O", f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode() + b"x" * 20_000_000)
+        await asyncio.sleep(0.3)
+        assert len(os.listdir("/proc/self/fd")) == before + 2, "both ends of the connection"
+        serving.cancel()
+        await asyncio.wait([serving])
+        await asyncio.sleep(0.1)
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+        deaf.transport.abort()
