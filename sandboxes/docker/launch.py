@@ -63,8 +63,9 @@ LEASE_S = 900
 _EXECUTOR = ".atropos-executor"
 _EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
 """Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
-_GVISOR_THREADS = 8
-"""What a process costs in the host's count of them under gVisor, whose own threads count too; beyond it gVisor ends."""
+_GVISOR_THREADS = 32
+"""What a process costs in the host's count of them under gVisor, whose own threads count too (up to 16 each were seen);
+beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
 _SHM = 64 * 2**20

@@ -68,7 +68,7 @@ class TestWhatTheDaemonIsTold:
         config = container_config(Kind.of(spec), {}, runtime="runsc", quota=True)
         assert config["Cmd"][1:] == [f"fsize={7 * 2**20}", "setuid", f"tunnels={PORT}"]
         assert config["HostConfig"]["StorageOpt"] == {"size": "7M"}
-        assert (config["HostConfig"]["Runtime"], config["HostConfig"]["PidsLimit"]) == ("runsc", 80)
+        assert (config["HostConfig"]["Runtime"], config["HostConfig"]["PidsLimit"]) == ("runsc", 320)
 
     def test_user_directory_and_environment_make_no_kind_of_their_own(self):
         other = SandboxSpec("image", workdir="/x", user="dev", env={"A": "b"})
