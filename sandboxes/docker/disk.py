@@ -76,6 +76,7 @@ class DiskWatch:
         self._gone_through = 0.0
         self._full_at = -math.inf
         """When the storage was last seen to be full."""
+        self._last_fill = 0
         self._task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> DiskWatch:
@@ -116,18 +117,23 @@ class DiskWatch:
             raise StorageFull(f"the Docker daemon's storage at {self._storage} was full while {machine.name} was used")
 
     def _note_room(self) -> None:
-        if self._storage is not None:
-            space = os.statvfs(self._storage)
-            if space.f_bavail * space.f_frsize < _FULL:
-                self._full_at = time.monotonic()
+        space = self._space()
+        if space is not None and space.f_bavail * space.f_frsize < _FULL:
+            self._full_at = time.monotonic()
 
     def _fill(self) -> int:
-        """Return the bytes in use on the storage, and its inodes as so many bytes; 0 when it can't be seen."""
-        if self._storage is None:
-            return 0
-        space = os.statvfs(self._storage)
-        files = (space.f_files - space.f_ffree) * self._per_file
-        return (space.f_blocks - space.f_bfree) * space.f_frsize + files
+        """Return the bytes in use on the storage, and its inodes as so many bytes: as last seen, or 0."""
+        space = self._space()
+        if space is not None:
+            files = (space.f_files - space.f_ffree) * self._per_file
+            self._last_fill = (space.f_blocks - space.f_bfree) * space.f_frsize + files
+        return self._last_fill
+
+    def _space(self) -> os.statvfs_result | None:
+        """Return the storage's figures; None when it can't be seen, which may pass: it must not end the watch."""
+        with contextlib.suppress(OSError):
+            return None if self._storage is None else os.statvfs(self._storage)
+        return None
 
     async def _watch(self) -> None:
         while True:

@@ -224,3 +224,28 @@ async def test_where_the_storage_was_full_meanwhile_what_failed_is_no_ones_doing
     space.f_bavail = 0
     watch._machines[own].written = 500 * MB
     watch.check(own)
+
+
+async def test_a_storage_that_cannot_be_seen_for_a_while_does_not_end_the_watch(tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "_TICK_S", 0.001)
+    monkeypatch.setattr(disk, "_ALL_EVERY_S", 0.01)
+    monkeypatch.setattr(disk, "_AT_LEAST_EVERY_S", 0.02)
+    monkeypatch.setattr(disk, "_APART_S", 0.01)
+    looked = []
+
+    class Looked(Machine):
+        async def held(self):
+            looked.append(self)
+            return Held(0, 0)
+
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    async with DiskWatch(storage) as watch:
+        watch.add(Looked(4000))
+        storage.rmdir()
+        await asyncio.sleep(0.05)
+        watch.check_room()
+        storage.mkdir()
+        looked.clear()
+        await asyncio.sleep(0.2)
+        assert looked
