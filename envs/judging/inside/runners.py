@@ -137,9 +137,17 @@ class Pytest(Suite):
             return []
         reported = {test.split("[")[0] for test in outcome}
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
-        names = [(path, name) for path in files for name in self.written.functions(path)]
-        plain = [(path, name) for path, name in names if "::" not in name or name.split("::")[0].startswith("Test")]
+        names = [(path, name, node) for path in files for name, node in self.written.functions(path).items()]
+        plain = [(path, name) for path, name, node in names if self.collects(name, node)]
         return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
+
+    def collects(self, name, node):
+        """Return whether this pytest takes a function for a test, by its class and as what it is decorated."""
+        if any(getattr(decorator, "id", "") == "classmethod" for decorator in node.decorator_list):
+            import pytest
+
+            return getattr(pytest, "version_tuple", (0,)) >= (8, 2)
+        return "::" not in name or name.split("::")[0].startswith("Test")
 
     def needs_absent(self, path):
         """Return whether a module is skipped as a whole since it needs a package (`importorskip`) that neither the

@@ -63,7 +63,10 @@ class Written:
 
 def tests(tree):
     """Yield the tests of a module: (`name` or `Class::name`, node)."""
+    taken_away = set(_taken_away(tree))
     for node in tree.body:
+        if getattr(node, "name", None) in taken_away:
+            continue
         if is_test(node):
             yield node.name, node
         elif isinstance(node, ast.ClassDef) and not any(map(_is_no_test, node.body)):
@@ -72,9 +75,19 @@ def tests(tree):
                     yield node.name + "::" + method.name, method
 
 
+def _taken_away(tree):
+    """Yield the names that a module deletes again, or of which it says that they are no tests (`name.__test__ = …`)."""
+    for node in tree.body:
+        for target in getattr(node, "targets", []):
+            if isinstance(node, ast.Delete) or getattr(target, "attr", None) == "__test__":
+                yield dotted(target).split(".")[0] if dotted(target) else None
+
+
 def is_test(node):
-    """Return whether a node is the function of a test, by its name."""
-    return isinstance(node, FUNCTIONS) and node.name.startswith("test") and not is_fixture(node)
+    """Return whether a node is the function of a test, by its name and what it is decorated with."""
+    if not isinstance(node, FUNCTIONS) or not node.name.startswith("test") or is_fixture(node):
+        return False
+    return not any("nottest" in (dotted(one) or "").lower().replace("_", "") for one in node.decorator_list)
 
 
 def _is_no_test(node):

@@ -1,5 +1,6 @@
 """Which modules of tests a call of pytest runs, and what need not run."""
 
+import ast
 import time
 from pathlib import Path
 
@@ -51,6 +52,13 @@ def test_what_the_agent_made_is_none_of_the_hidden_tests(tmp_path, monkeypatch, 
     call = runners.Pytest([], here=True)
     call.test_files()
     assert [Path(path).name for path in call.implied] == ["test_image.py"]
+
+
+@pytest.mark.parametrize("version, demanded", [((8, 2, 0), True), ((7, 2), False)])
+def test_a_class_method_is_demanded_where_pytest_takes_it_for_a_test(monkeypatch, version, demanded):
+    monkeypatch.setattr(pytest, "version_tuple", version)
+    method = ast.parse("@classmethod\ndef test_a(cls): pass").body[0]
+    assert runners.Pytest([], here=True).collects("TestIt::test_a", method) == demanded
 
 
 NEEDS = "import pytest\npytest.importorskip({!r})\n" + TEST

@@ -37,6 +37,8 @@ def test_tests_are_found_in_modules_and_classes():
         "class T:\n    def test_b(self): pass\n    def c(self): pass\n"
         "class U:\n    __test__ = False\n    def test_c(self): pass\n"
         "class V:\n    def __init__(self): pass\n    def test_d(self): pass\n"
+        "def test_e(): pass\ntest_e.__test__ = False\ndef test_f(): pass\ndel test_f\n"
+        "@nose.nottest\ndef test_g(): pass\n"
     )
     assert [name for name, _ in written.tests(tree)] == ["test_a", "T::test_b"]
 
