@@ -47,7 +47,6 @@ case $name in
         if [ "$1" = install ] && has_packages "$@"; then there "$@"; fi ;;
     uv | uvx)
         case "$name $1 $2" in
-            "uv venv"* | "uv init"* | "uv sync"* | "uv lock"* | "uv python "* | "uv --version"* | "uv self"*) [ "$real" ] || exit 0 ;;
             "uv pip install" | "uv add"* | "uv tool install")
                 if has_packages "$@"; then there "$@"; fi
                 [ "$real" ] || { echo "$name: the image has no uv, and not all of $*" >&2; exit 1; } ;;

@@ -42,21 +42,7 @@ case $name in
                 esac
             done
         fi ;;
-    uv | uvx)
-        called= # by another name than it is run by
-        with=
-        for argument; do
-            shift
-            case $with in next) with=; has_packages "$argument" || { echo "$name: the image has no $argument" >&2; exit 1; } ;; esac
-            case $argument in
-                -w | --with) with=next ;;
-                -p | --python | --from) with=skip ;;
-                pytest | py.test) [ "$with" = skip ] || { name=pytest; real=pytest; break; }; with= ;;
-                python*) [ "$with" = skip ] || { name=python3; real=$default; break; }; with= ;;
-                *) [ "$with" != skip ] || with= ;;
-            esac
-        done
-        case $name in uv*) [ -n "$real" ] && exec "$real" "$@"; exit 0 ;; esac ;;
+    uv | uvx) . /verifier/uv.sh ;;
     python*) interpreter=$real ;;
     pytest | py.test | coverage)
         read -r line < "$real"
