@@ -45,18 +45,15 @@ def judged_user():
     return int(os.environ.get("JUDGED_UID", 65534))
 
 
+def workdir():
+    """Return the working directory of what is judged, whatever environment this was called in."""
+    return os.readlink(HERE + "/workdir")
+
+
 def find(root, expression):
     """Change what is found in a tree, `.git` left out. Change only what needs it: each change copies a file."""
     command = "find . -path ./.git -prune -o " + expression
     subprocess.call(command.split(), cwd=root, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def open_tree():
-    """Let judged code add files below the working directory, as it could when root ran it. Done once."""
-    marker = HERE + "/opened"
-    if not os.path.exists(marker) and not os.path.exists(TESTS + "/tests.json"):
-        open(marker, "w").close()
-        find(os.environ.get("JUDGED_WORKDIR", "."), "-type d ! -perm -007 -exec chmod o+rwx {} +")
 
 
 def open_folders(root, files):
@@ -67,9 +64,8 @@ def open_folders(root, files):
     folders = {root} | {os.path.dirname(path) for path in files if path.startswith(root + "/")}
     for folder in folders:
         try:
-            mode = os.stat(folder)
-            if folder != "/" and mode.st_uid == os.geteuid() and not mode.st_mode & 0o002:
-                os.chmod(folder, mode.st_mode & 0o7777 | 0o1007)
+            if folder != "/":
+                allow(folder, root, 0o007, also=0o1000)
             for name in SETTINGS.intersection(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if os.lstat(path).st_uid == judged_user() != os.geteuid():
@@ -79,31 +75,77 @@ def open_folders(root, files):
 
 
 def hand_over(args):
-    """Let judged code use the files that test.sh names to it, of those that are root's: in /tests, /tmp and /logs.
+    """Let judged code use what test.sh names to it, of what is root's: files in /tests, /tmp and /logs, and folders
+    below the working directory, with the current one.
 
-    What is there may be read; what is not there yet is made, for it to be written.
+    A file that is there may be read; one that is not there yet is made, for it to be written. In a folder files may be
+    made.
     """
+    root = workdir()
+    named = [os.getcwd(), *map(os.path.abspath, args)] if os.path.exists(HERE + "/opened") else []
+    for path in named:
+        try:
+            if path.startswith(root + "/") and os.path.isdir(path):
+                allow(path, root, 0o007)
+        except OSError:
+            pass  # behind a link, or gone
     for arg in args:
         path = os.path.abspath(arg.partition("=")[2] if arg.startswith("-") and "=" in arg else arg)
-        if not path.startswith((TESTS + "/", "/tmp/", LOGS + "/")) or os.path.basename(path) in KEPT:
+        root = next((root for root in (TESTS, "/tmp", LOGS) if path.startswith(root + "/")), None)
+        if root is None or os.path.basename(path) in KEPT:
             continue
         try:
-            if not os.path.lexists(path) and os.path.realpath(path) == path and not path.startswith(TESTS):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
-                os.chmod(path, 0o666)
+            if not os.path.lexists(path) and root != TESTS:
+                _make(path, root)
             folder = os.path.dirname(path)
             while folder.count("/") > 1:
-                _allow(folder, 0o001)
+                allow(folder, root, 0o001)
                 folder = os.path.dirname(folder)
-            _allow(path, 0o005 if os.path.isdir(path) else 0o004)
+            allow(path, root, 0o005 if os.path.isdir(path) else 0o004)
         except OSError:
             pass  # not root's, or nowhere
 
 
-def _allow(path, bits):
-    mode = os.lstat(path)
-    if mode.st_uid == os.geteuid() and not os.path.islink(path) and mode.st_mode & bits != bits:
-        os.chmod(path, mode.st_mode & 0o7777 | bits)
+def _make(path, root):
+    """Make an empty file that everyone may write."""
+    folder = open_below(root, os.path.dirname(path))
+    try:
+        number = os.open(os.path.basename(path), os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
+    finally:
+        os.close(folder)
+    os.fchmod(number, 0o666)
+    os.close(number)
+
+
+def allow(path, root, bits, also=0):
+    """Add to the mode of what is root's below a folder, where it lacks some of `bits`: those, and `also`.
+
+    Raises OSError where there is nothing, or a link leads there.
+    """
+    number = open_below(root, path)
+    try:
+        mode = os.fstat(number)
+        if mode.st_uid == os.geteuid() and mode.st_mode & bits != bits:
+            os.fchmod(number, mode.st_mode & 0o7777 | bits | also)
+    finally:
+        os.close(number)
+
+
+def open_below(root, path):
+    """Open what lies below a folder, for reading, without waiting. Follows no link, whatever judged code, which may
+    run, puts in the way meanwhile. Raises OSError."""
+    names = os.path.relpath(path, root).split("/")
+    if ".." in names:
+        raise OSError(path)
+    opened = os.open(root, os.O_PATH | os.O_DIRECTORY)
+    for number, name in enumerate(names, 1):
+        flags = os.O_PATH | os.O_DIRECTORY if number < len(names) else os.O_RDONLY | os.O_NONBLOCK
+        folder = opened
+        try:
+            opened = os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+    return opened
 
 
 def become_judged():

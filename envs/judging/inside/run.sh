@@ -14,7 +14,10 @@ each_folder sort_folder
 export JUDGED_WORKDIR="$workdir" PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
 case $HOME in "$workdir" | "$workdir"/* | [!/]* | "") export HOME=/root ;; esac
 [ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
+# What test.sh writes comes after what the agent left.
+: > /verifier/applied
 : > /verifier/began
+until [ "$(find /verifier/began -cnewer /verifier/applied)" ]; do : > /verifier/began; done
 /bin/bash /tests/test.sh
 status=$?
 unset LD_PRELOAD

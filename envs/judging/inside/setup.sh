@@ -34,6 +34,9 @@ done
 # Data that scripts alone speak of is none of what tests read, who run as nobody: what is judged may not look it up.
 for hidden in /tests/*; do
     case $hidden in *.py | *.sh | *.js | *.ts | *.rb | *.go | *.rs | *.java | *.[ch] | *.cpp | *.toml | *.cfg | *.ini | *.pl | *.lock) continue ;; esac
+    first=
+    [ ! -f "$hidden" ] || IFS= read -r first < "$hidden"
+    case $first in '#!'*) continue ;; esac
     [ -z "$(find "$hidden" -name '*.py' 2> /dev/null)" ] || continue
     [ "$(find /tests -type f ! -name '*.sh' ! -path "$hidden" ! -path "$hidden/*" \
         -exec grep -lsF -e "${hidden##*/}" -e __file__ -e /tests {} +)" ] || chmod go= "$hidden"
@@ -96,6 +99,9 @@ done > /verifier/functions.sh
 cat /verifier/source.sh >> /verifier/functions.sh
 chmod 755 /verifier/bin/*
 : > /verifier/since
+# What the agent left comes after it, as the file system tells time.
+: > /verifier/ticked
+until [ "$(find /verifier/ticked -cnewer /verifier/since)" ]; do : > /verifier/ticked; done
 if [ "$pytest" ] && mkfifo /verifier/request /verifier/answer; then
     cd / && PYTHONHASHSEED=0 PYTHONPATH='' setsid "$found" -s -B /verifier/supervise.py --serve < /dev/null > /dev/null 2>&1 &
 fi

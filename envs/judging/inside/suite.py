@@ -26,13 +26,12 @@ from processes import (
     kill_judged,
     listen,
     open_folders,
-    open_tree,
     status_of,
     within,
 )
 from reporter import Modules
 from verdict import Told, verdict
-from writable import answerer, ask
+from writable import answerer, ask, open_tree
 from written import Written
 
 REPORT = "/logs/verifier/watched.json"

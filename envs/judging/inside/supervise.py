@@ -19,12 +19,15 @@ Runs on any Python from 3.6: it is the image's, never one below the working dire
 import os
 import re
 import signal
+import stat
+import subprocess
 import sys
 import tempfile
 import traceback
 
-from processes import HERE, TESTS, become_judged, hand_over, open_tree, status_of, within
+from processes import HERE, TESTS, become_judged, hand_over, status_of, within, workdir
 from python_call import PythonCall
+from writable import open_tree
 
 # `suite` is imported where tests are run: reading it takes longer than a program that is no test.
 
@@ -71,6 +74,8 @@ def run_python(real, args):
         if names is not None and set(names) <= installed():
             print("pip: the image has it already: %s" % " ".join(names))
             return 0
+    if call.kind == "module" and call.what in ("venv", "virtualenv") and call.args:
+        return make_environment(call.args[-1])
     if call.kind == "module" and call.what in ("pytest", "py.test") and not call.kept:
         return run_pytest(call.args, here=not call.safe_path)
     file = source_file(call)
@@ -95,6 +100,37 @@ def run_python(real, args):
     from program import Program
 
     return Program(call, file).run()
+
+
+def make_environment(path):
+    """Make a virtual environment, with what the image has, as root where judged code had no hand in its folder.
+
+    Returns an exit status."""
+    words = ["-I", "-m", "venv", "--without-pip", "--system-site-packages", path]
+    place = os.path.abspath(path)
+    if os.path.lexists(place) or within(place, workdir()) or not is_roots(os.path.dirname(place)):
+        return drop(sys.executable, words)
+    os.makedirs(place)
+    status = subprocess.call([sys.executable, *words], env=dict(os.environ, VERIFIER_OWN_CALL="1"))
+    for name in ("pip", "pip3", "pytest") if status == 0 else ():
+        os.symlink(HERE + "/bin/" + name, os.path.join(path, "bin", name))
+    return status
+
+
+def is_roots(folder):
+    """Return whether judged code can't rename what root makes in a folder, or put anything in its way."""
+    while True:
+        try:
+            seen = os.lstat(folder)
+        except FileNotFoundError:
+            pass  # to be made
+        else:
+            shared = seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX
+            if seen.st_uid != os.geteuid() or shared or not stat.S_ISDIR(seen.st_mode):
+                return False
+        if folder == "/":
+            return True
+        folder = os.path.dirname(folder)
 
 
 def serve():
@@ -206,8 +242,8 @@ def apart(function, *args):
 
 def grade(real, call, file):
     """Become the task's own grader, which writes the reward."""
-    workdir = os.readlink(HERE + "/workdir")
-    if os.path.abspath(real).startswith(workdir + "/") or within(real, workdir):
+    root = workdir()
+    if os.path.abspath(real).startswith(root + "/") or within(real, root):
         real = sys.executable  # the environment of one that lies there is judged code too
     program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, os.path.abspath(file), *call.args]
     os.execve(real, program, dict(os.environ, VERIFIER_OWN_CALL="1"))

@@ -9,9 +9,47 @@ import os
 import stat
 import sys
 
-from processes import HERE, KEPT, SETTINGS
+from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, workdir
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
+_MOST_FILES, _MOST_BYTES = 200, 64 * 2**20
+"""How much of the image's own data is opened: to change a mode copies the file."""
+
+
+def open_tree():
+    """Let judged code add files below the working directory, and write over what the agent left there, as it could when
+    root ran it; over the image's own data, too, where they are few. Done once."""
+    marker = HERE + "/opened"
+    if os.path.exists(marker) or os.path.exists(TESTS + "/tests.json"):
+        return
+    open(marker, "w").close()
+    root, since, of_image = workdir(), os.stat(HERE + "/since").st_ctime, []
+    for folder, folders, files in os.walk(root):
+        if folder == root and ".git" in folders:
+            folders.remove(".git")
+        try:
+            allow(folder, root, 0o007)
+        except OSError:
+            continue  # gone, or closed to root
+        for path in [os.path.join(folder, name) for name in files]:
+            try:
+                seen = os.lstat(path)
+            except OSError:
+                continue  # gone
+            if seen.st_ctime > since:
+                _open_if_data(path, root)
+            else:
+                of_image.append((path, seen.st_size))
+    if len(of_image) <= _MOST_FILES and sum(size for _, size in of_image) <= _MOST_BYTES:
+        for path, _ in of_image:
+            _open_if_data(path, root)
+
+
+def _open_if_data(path, root):
+    try:
+        open_file(path, root)
+    except (OSError, ValueError):
+        pass  # no data, or test.sh's
 
 
 def ask(pipe, answers, root):
@@ -66,15 +104,7 @@ def open_file(path, root):
         raise ValueError(path)
     if any(fnmatch.fnmatchcase(text, one) for one in kept.split("\n") if one for text in (name, relative)):
         raise ValueError(path)
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in names[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-            os.close(folder)
-            folder = inner
-        number = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
-    finally:
-        os.close(folder)
+    number = open_below(root, path)
     try:
         seen = os.fstat(number)
         good = stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_uid == os.geteuid()

@@ -47,3 +47,37 @@ def test_judged_code_runs_as_nobody_unless_the_task_says_otherwise(monkeypatch):
     assert processes.judged_user() == 65534
     monkeypatch.setenv("JUDGED_UID", "1234")
     assert processes.judged_user() == 1234
+
+
+def test_judged_code_may_make_files_in_folders_of_the_tree_that_are_named_to_it(tmp_path, monkeypatch):
+    tree, opened = tmp_path / "app", tmp_path / "opened"
+    for name in ("here", "named", "other"):
+        (tree / name).mkdir(parents=True, mode=0o755)
+    (tree / "link").symlink_to(tree / "other")
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
+    (tmp_path / "workdir").symlink_to(tree)
+    monkeypatch.chdir(tree / "here")
+
+    def open_to_all():
+        return {path.name for path in tree.iterdir() if not path.is_symlink() and path.stat().st_mode & 0o002}
+
+    processes.hand_over(["../named"])
+    assert open_to_all() == set(), "a list of tests keeps the tree as it is"
+    opened.touch()
+    processes.hand_over(["../named", "../link", str(tmp_path)])
+    assert open_to_all() == {"here", "named"}
+
+
+def test_what_is_opened_to_judged_code_lies_behind_no_link(tmp_path):
+    root, other = tmp_path / "app", tmp_path / "other"
+    for folder in (root / "there", other / "there"):
+        folder.mkdir(parents=True, mode=0o755)
+    (root / "link").symlink_to(other)
+    (root / "last").symlink_to(other / "there")
+    for path in ("link/there", "last", "../other/there", "nowhere"):
+        with pytest.raises(OSError):
+            processes.allow(str(root / path), str(root), 0o007)
+    processes.allow(str(root / "there"), str(root), 0o007)
+    processes.allow(str(root), str(root), 0o001)
+    modes = {path: path.stat().st_mode & 0o007 for path in (root / "there", other / "there")}
+    assert modes == {root / "there": 0o007, other / "there": 0o005}

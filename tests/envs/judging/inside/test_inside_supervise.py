@@ -1,8 +1,11 @@
 """What a wrapper's call is taken for."""
 
 import os
+import subprocess
+import sys
 
 import ours
+import processes
 import pytest
 import supervise
 from python_call import PythonCall
@@ -75,3 +78,31 @@ def test_code_is_a_grader_only_where_a_file_of_the_tests_has_it(tests):
 def test_what_is_asked_in_another_process_comes_back():
     assert supervise.apart(lambda text: text + str(os.getpid()), "") != str(os.getpid())
     assert supervise.apart(str.upper, "a") == "A"
+
+
+def test_a_virtual_environment_has_what_the_image_has(tmp_path, monkeypatch):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "workdir").symlink_to(tmp_path / "tree")
+    for module in (processes, supervise):
+        monkeypatch.setattr(module, "HERE", str(tmp_path))
+    assert supervise.run_python(sys.executable, ["-m", "venv", str(tmp_path / "new")]) == 0
+    command = [str(tmp_path / "new/bin/python"), "-c", "import sys; print(sys.prefix)"]
+    assert subprocess.check_output(command, text=True).strip() == str(tmp_path / "new")
+    assert (tmp_path / "new/bin/pytest").readlink() == tmp_path / "bin/pytest"
+
+
+def test_judged_code_makes_a_virtual_environment_where_it_had_a_hand(tmp_path, monkeypatch):
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "there").mkdir()
+    (tmp_path / "workdir").symlink_to(tmp_path / "tree")
+    for module in (processes, supervise):
+        monkeypatch.setattr(module, "HERE", str(tmp_path))
+    calls = []
+    monkeypatch.setattr(supervise, "drop", lambda *call: calls.append(call))
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    (tmp_path / "link").symlink_to(tmp_path)
+    places = ["there", "tree/new", "shared/new", "shared/in/new", "link/new"]
+    for path in places:
+        supervise.run_python(sys.executable, ["-m", "venv", "--clear", str(tmp_path / path)])
+    assert [call[1][-1] for call in calls] == [str(tmp_path / path) for path in places]

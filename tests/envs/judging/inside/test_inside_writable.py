@@ -32,6 +32,24 @@ def test_a_file_of_the_tree_is_opened(tree):
     assert may_write(tree / "data/out.txt")
 
 
+@pytest.mark.parametrize("most, opened", [(200, {"image.txt", "agent.txt"}), (0, {"agent.txt"})])
+def test_data_of_the_agents_are_opened_and_few_of_the_images(tree, tmp_path, monkeypatch, most, opened):
+    monkeypatch.setattr(writable, "TESTS", str(tmp_path))
+    monkeypatch.setattr(writable, "_MOST_FILES", most)
+    monkeypatch.setattr(writable, "workdir", lambda: str(tree))
+    (tree / "data/out.txt").rename(tree / "data/image.txt")
+    for name in ("since", "agent.txt", "began", "late.txt"):
+        time.sleep(0.02)
+        (tmp_path / name if name in ("since", "began") else tree / name).write_text("x")
+    (tree / "program.py").write_text("x")
+    writable.open_tree()
+    assert {path.name for path in tree.rglob("*.*") if may_write(path)} == opened
+    assert may_write(tree) and may_write(tree / "data")
+    (tree / "late.txt").write_text("x")
+    writable.open_tree()
+    assert not may_write(tree / "late.txt")
+
+
 @pytest.mark.parametrize("name", ["a.py", "conftest.py", "setup.cfg", "answers.txt", "golden/x", ".git/config", "late"])
 def test_what_decides_is_not(tree, tmp_path, name):
     path = tree / name
