@@ -1,6 +1,7 @@
 """Kinds of tests as suites have them, odd ones among them. All are right: `f` doubles, and must be judged so."""
 
 from kind_texts import HEAD, case, given, marked, plain
+from language_kinds import LANGUAGE
 from machine_kinds import MACHINE
 from suite_kinds import SUITE
 
@@ -387,5 +388,6 @@ KINDS: dict[str, str] = {
     "latin-1": "# coding: latin-1\n" + plain("assert f('\xe9') == '\xe9\xe9'"),
     **MACHINE,
     **SUITE,
+    **LANGUAGE,
 }
 """Modules of tests by what is odd of them. Some hold tests that are skipped, or fail as they should."""

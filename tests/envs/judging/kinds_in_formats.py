@@ -23,7 +23,7 @@ WRONG, RIGHT = ("def f(x):\n    return x\n", "def f(x):\n    return x + x\n")
 SOLVE = f"cat > solution.py << 'END'\n{RIGHT}END\n"
 _NOT_THERE = re.compile("hypothesis")
 """What the base image doesn't have."""
-_OF_A_MODULE = ("NUMBER", "test_it)", "locals()", "skip", "def f(")
+_OF_A_MODULE = ("NUMBER", "test_it)", "locals()", "skip", "def f(", "'''", '"""', "_getframe", "global ")
 _NOT_PASSED = re.compile("skip|xfail|parametrised by nothing|parametrised with the same")
 """Kinds that have more than tests that pass, or ids that differ between versions of pytest."""
 
@@ -96,7 +96,8 @@ def folder(root: Path) -> Task:
 
 def _are_all_found(text: str) -> bool:
     """Tell whether reading a module finds all of its tests, and each of them runs."""
-    return text.count("def test_it") == 1 and "class TestA" not in text
+    odd = ("class TestA", "__test__", "@classmethod")
+    return text.count("def test_it") == 1 and not any(word in text for word in odd)
 
 
 def swe(root: Path) -> Task:

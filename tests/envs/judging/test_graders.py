@@ -6,7 +6,8 @@ import itertools
 from pathlib import Path
 
 import pytest
-from graders import CHEATS, HONEST, Grader
+from graders import CHEATS, Grader
+from honest_graders import HONEST
 from task_formats import write
 
 from envs.types import Hidden, Task, Verdict

@@ -56,7 +56,7 @@ def judged(tmp_path, monkeypatch):
         (tmp_path / "record.json").write_text(json.dumps([record or {}]))
         (tmp_path / "watched.json").write_text("")
         modules = [name for name in files if is_test_module(Path(name).name)]
-        options = ["-q", "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:randomly"]
+        options = ["-q", "-W", "default", "-p", "no:xdist", "-p", "no:asyncio", "-p", "no:randomly"]
         call = runners.Pytest([*options, *(args or modules)], here=True)
         status = call.run()
         (seen,) = json.loads((tmp_path / "watched.json").read_text())
