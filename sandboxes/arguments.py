@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import math
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -89,6 +92,25 @@ def named(text: str) -> str:
     return text
 
 
+def folder(text: str) -> Path:
+    """Return a directory that files can be written to: it is there, or can be made."""
+    return _place(text, "a directory", Path.is_dir)
+
+
+def file(text: str) -> Path:
+    """Return a file that can be written: it is there, or can be made."""
+    return _place(text, "a file", Path.is_file)
+
+
+def there(text: str) -> Path:
+    """Return a file or a directory that is there."""
+    path = Path(named(text))
+    with suppress(OSError):  # a name that is too long is none of a file's
+        if path.exists():
+            return path
+    raise argparse.ArgumentTypeError(f"{path} is not there; give another")
+
+
 def url(text: str) -> str:
     """Return the URL of a server."""
     try:
@@ -132,6 +154,22 @@ def loopback(address: str) -> str:
         where = host or "every address"
         raise ValueError(f"{where} is not this machine alone; give 127.0.0.1, and reach it from elsewhere by ssh -L")
     return f"[{host}]:{number}" if ":" in host else f"{host}:{number}"
+
+
+def _place(text: str, what: str, fits: Callable[[Path], bool]) -> Path:
+    path = above = Path(named(text))
+    try:
+        if path.exists() and not fits(path):
+            raise argparse.ArgumentTypeError(f"{path} is there and is not {what}; give another")
+        while not above.exists() and above != above.parent:
+            above = above.parent
+        if above != path and not above.is_dir():
+            raise argparse.ArgumentTypeError(f"{above} is not a directory; give another place than {path}")
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r} can be no path ({error}); give another") from None
+    if not os.access(above, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{above} can't be written; give another place")
+    return path
 
 
 def _whole(text: str, least: int) -> int:

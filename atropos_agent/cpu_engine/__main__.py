@@ -10,7 +10,6 @@ import signal
 import socket
 import sys
 from collections.abc import Generator
-from pathlib import Path
 
 import torch
 import uvicorn
@@ -19,7 +18,7 @@ from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, load
 from atropos_agent.cpu_engine.sampling import LogprobsMode
 from atropos_agent.cpu_engine.scheduler import Engine
 from atropos_agent.cpu_engine.server import Server
-from sandboxes.arguments import Parser, count, natural, port
+from sandboxes.arguments import Parser, count, folder, natural, port, there
 
 
 class _HTTPServer(uvicorn.Server):
@@ -102,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m atropos_agent.cpu_engine", description=__doc__)
     parser.add_argument("--model", default="smollm2", help="smollm2, tiny (random weights), a folder or a hub name")
     parser.add_argument("--served-model-name", help="what requests call the model (default: as --model)")
-    parser.add_argument("--adapter", type=Path, help="LoRA adapter to merge: a PEFT folder or a .safetensors file")
+    parser.add_argument("--adapter", type=there, help="LoRA adapter to merge: a PEFT folder or a .safetensors file")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=port, default=9004, help="0 takes a free one (default: %(default)s)")
     parser.add_argument(
@@ -120,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         help="which distribution logprobs are of; vLLM's own default is raw_logprobs (default: %(default)s)",
     )
     parser.add_argument(
-        "--cache", type=Path, default=DEFAULT_CACHE, help="folder of converted models (default: %(default)s)"
+        "--cache", type=folder, default=DEFAULT_CACHE, help="folder of converted models (default: %(default)s)"
     )
     parser.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"])
     return parser

@@ -25,7 +25,7 @@ from envs.lab.parts import PartError, Parts, answers, healthy, until_signalled
 from envs.lab.synthetic import TOOLS
 from envs.lab.warm_start import EASY, adapter
 from envs.records.metrics import Metrics
-from sandboxes.arguments import Parser, count, named, url
+from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -38,8 +38,8 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     options.run_dir = options.run_dir or Path("runs") / f"demo-{time.strftime('%Y%m%d-%H%M%S')}"
-    options.run_dir.mkdir(parents=True, exist_ok=True)
     try:
+        options.run_dir.mkdir(parents=True, exist_ok=True)
         return asyncio.run(until_signalled(_demo(options)))
     except asyncio.CancelledError:
         print("interrupted; everything was stopped", file=sys.stderr)
@@ -195,6 +195,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--tags", type=named, default=",".join(EASY), help="tasks with one of these tags (default: %(default)s)")
     add("--model", type=named, default="smollm2", help="of the embedded inference server (default: %(default)s)")
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
-    add("--adapter", type=Path, help="begin with this warm start of SmolLM2 (default: made on first use)")
-    add("--run-dir", type=Path, help="where results go (default: a new folder under runs/)")
+    add("--adapter", type=there, help="begin with this warm start of SmolLM2 (default: made on first use)")
+    add("--run-dir", type=folder, help="where results go (default: a new folder under runs/)")
     return parser

@@ -39,7 +39,7 @@ from envs.records.disk import replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
-from sandboxes.arguments import Parser, count, named, url
+from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
@@ -58,8 +58,8 @@ def main(argv: list[str]) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     run_dir: Path = options.run_dir or Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
     options.run_dir = run_dir.resolve()
-    options.run_dir.mkdir(parents=True, exist_ok=True)
     try:
+        options.run_dir.mkdir(parents=True, exist_ok=True)
         return asyncio.run(until_signalled(_learn(options)))
     except asyncio.CancelledError:
         print(f"interrupted; it goes on with --run-dir {options.run_dir}", file=sys.stderr)
@@ -295,13 +295,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--preset", choices=sorted(PRESETS), default="smoke", help="size of the run (default: %(default)s)")
     # The name of 0.1.
     add("--rung", choices=sorted(PRESETS), dest="preset", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    add("--run-dir", type=Path, help="where it goes, or went before (default: a new one under runs/)")
+    add("--run-dir", type=folder, help="where it goes, or went before (default: a new one under runs/)")
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
     add("--model", type=named, help="folder or hub name of the model that your server serves")
-    add("--trainer", type=Path, help="a trainer's file to run instead of envs.lab.trainer")
+    add("--trainer", type=there, help="a trainer's file to run instead of envs.lab.trainer")
     add(
         "--adapter",
-        type=Path,
+        type=there,
         help="adapter that the model begins with (default: as the preset says, made on first use)",
     )
     add("--agent", type=named, help="who works on the tasks: a name of docs/agents.md, or a file (default: our own)")

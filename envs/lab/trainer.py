@@ -39,7 +39,7 @@ from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
 from envs.lab.weights import hand_over, kept_current, policy_server
 from envs.records.disk import replace_file
-from sandboxes.arguments import Parser, count, named, natural, not_negative, positive, url
+from sandboxes.arguments import Parser, count, folder, named, natural, not_negative, positive, there, url
 
 logger = logging.getLogger("trainer")
 
@@ -310,11 +310,11 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="folder or hub name of the model that the inference server started with",
     )
     add("--lora", action="store_true", help="train an adapter, not all weights")
-    add("--adapter", type=Path, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
+    add("--adapter", type=there, help="adapter to begin with (PEFT's folder or one file); the server must have it too")
     add("--rank", type=count, default=16, help="of a new adapter")
     add("--api", type=url, default="http://localhost:8000", help="trainer API")
     add("--engine", type=url, default="http://localhost:9004", help="where the inference server answers, ours or vLLM")
-    add("--out", type=Path, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
+    add("--out", type=folder, default=Path("checkpoints"), help="checkpoints and steps.jsonl")
     add("--steps", type=natural, default=20, help="in all, those of earlier starts included")
     add("--batch-size", type=count, default=32, help="rows of a batch")
     add("--max-token-length", type=count, default=8192, help="of a row")

@@ -36,7 +36,7 @@ from envs.lab.parts import output_of
 from envs.lab.synthetic import Example, examples, expert, hasty, transcripts
 from envs.records.progress import Bar
 from envs.types import InfraError
-from sandboxes.arguments import Parser, count, named, natural, positive
+from sandboxes.arguments import Parser, count, file, folder, named, natural, positive
 from sandboxes.base import SandboxError
 
 if TYPE_CHECKING:
@@ -301,8 +301,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--agent", type=named, help="who attempts the tasks: a name of docs/agents.md, or a file (default: our own)")
     add("--trials", type=natural, default=54, help="replies to try it with afterwards (default: %(default)s)")
     add("--threads", type=count, default=1, help="threads of one operation (default: %(default)s)")
-    add("--out", type=Path, help="copy the adapter to this file as well")
-    add("--cache", type=Path, default=CACHE, help="folder of models and adapters (default: %(default)s)")
+    add("--out", type=file, help="copy the adapter to this file as well")
+    add("--cache", type=folder, default=CACHE, help="folder of models and adapters (default: %(default)s)")
     return parser
 
 

@@ -19,13 +19,13 @@ from rich.console import Console
 from envs.records.comparison import NoEvaluation
 from envs.records.disk import replace_file
 from envs.records.stats import EvalSummary, TaskResult, summary_of
-from sandboxes.arguments import WRONG_USE, Parser
+from sandboxes.arguments import WRONG_USE, Parser, file
 
 
 def main(argv: Sequence[str]) -> int:
     """Write the file and print the table. Returns 0, or 2 when the parts are not those of one evaluation."""
     parser = Parser(prog="python -m envs.swe join", description=__doc__)
-    parser.add_argument("out", type=Path, metavar="OUT", help="the file to write, such as eval-0.json")
+    parser.add_argument("out", type=file, metavar="OUT", help="the file to write, such as eval-0.json")
     parser.add_argument("run_dirs", type=Path, nargs="+", metavar="RUN_DIR", help="directories of the parts")
     options = parser.parse_args(argv)
     try:

@@ -31,7 +31,7 @@ from envs.records.read import SavedRollout, read_rollouts
 from envs.rewards import Shaping, shaped
 from envs.swe.environment import load_source
 from envs.types import BadTask, Outcome, Reward, Task
-from sandboxes.arguments import Parser, count
+from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError
 from sandboxes.naming import resolve
 from sandboxes.registry import load_backend
@@ -171,7 +171,7 @@ def _parser() -> Parser:
     add("--shaping", type=_shaping, metavar="NAME=VALUE,…", help="by rewards of this shape, as --env.shaping")
     add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
     add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
-    add("--out", type=Path, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
+    add("--out", type=file, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")
     add("--sandbox", help="docker, or package.module:factory; the run's own without it")
     add("--hosts", help="Docker hosts to make the sandboxes on, as --env.hosts; the run's own without it")
     add("--base-image", help="replaces the image in the tasks' FROM")

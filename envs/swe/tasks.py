@@ -22,7 +22,7 @@ from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
 from envs.types import BadTask, BadTasks, Task
-from sandboxes.arguments import Parser, count
+from sandboxes.arguments import Parser, count, folder
 from sandboxes.base import SandboxError
 from sandboxes.fleet import read_hosts
 from sandboxes.registry import docker_backend
@@ -72,12 +72,12 @@ def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
     forging = commands.add_parser("forge", help=_FORGE, description=_FORGE)
     forging.set_defaults(run=_forge_command)
     forging.add_argument("sources", nargs="+", metavar="PACKAGE_OR_DIR", help="NAME, NAME==VERSION or a source tree")
-    forging.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the task directories go")
+    forging.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
     forging.add_argument("--per-package", type=count, default=30, metavar="N", help="tasks from each package, at most")
     forging.add_argument("--limit", type=count, metavar="N", help="tasks in all, at most")
     forging.add_argument("--seed", type=int, default=0, metavar="S", help="the same seed makes the same tasks")
     forging.add_argument("--concurrency", type=count, default=2, help="packages at the same time")
-    forging.add_argument("--cache", type=Path, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
+    forging.add_argument("--cache", type=folder, default=_CACHE, help="where downloaded sources are kept (%(default)s)")
     forging.add_argument("--hosts", type=_hosts, help=_HOSTS)
     forging.add_argument("--no-check", action="store_true", help="leave out `tasks check`, which removes what fails it")
 
@@ -87,7 +87,7 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
     converting.set_defaults(run=_convert_command)
     converting.add_argument("format", choices=sorted(ADAPTERS))
     converting.add_argument("source", type=Path, help=f"a folder, or rows: {ROWS}, with :SPLIT behind it")
-    converting.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the task directories go")
+    converting.add_argument("--out", type=folder, required=True, metavar="DIR", help="where the task directories go")
     converting.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
     converting.add_argument("--check", action="store_true", help="run `tasks check` on what was converted")
     converting.add_argument("--hosts", type=_hosts, help=_HOSTS)

@@ -18,7 +18,7 @@ from envs.viewer.choosing import Choice, NothingChosen, choose
 from envs.viewer.door import address, key_of, listen
 from envs.viewer.runs import TOKENIZER, NoRun, decoder, open_runs, run_directories
 from envs.viewer.server import serve
-from sandboxes.arguments import WRONG_USE, Parser, count, natural, port
+from sandboxes.arguments import WRONG_USE, Parser, count, file, natural, port
 
 CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
 """Options that choose what --export writes."""
@@ -81,7 +81,7 @@ def _parser(prog: str) -> Parser:
         "--tokenizer", type=_file, help="a tokenizer.json, where the run's directory has none (tokens are ids without)"
     )
     chosen = parser.add_argument_group("one file for sending, of chosen rollouts")
-    chosen.add_argument("--export", type=Path, metavar="PAGE.html", help="write it, and serve nothing")
+    chosen.add_argument("--export", type=file, metavar="PAGE.html", help="write it, and serve nothing")
     chosen.add_argument("--latest", type=count, help="so many of the latest (20 where nothing is chosen)")
     chosen.add_argument("--step", type=natural, help="only of this trainer's step")
     chosen.add_argument("--best", type=count, help="so many with the highest rewards")

@@ -42,6 +42,15 @@ WRONG = [
     ("tasks", ["check", "--repeats", "0"], "at least 1"),
     ("tasks", ["check", "--repeat", "2"], "--repeat: there is no such option; did you mean --repeats?"),
     ("tasks", ["chek"], "chek"),
+    ("learn", ["--run-dir", __file__], "is there and is not a directory"),
+    ("demo", ["--run-dir", f"{__file__}/x"], "is not a directory; give another place"),
+    ("learn", ["--trainer", "no/such/file.py"], "no/such/file.py is not there"),
+    ("engine", ["--adapter", "no/such/adapter"], "no/such/adapter is not there"),
+    ("trainer", ["--out", __file__], "is there and is not a directory"),
+    ("tasks", ["forge", "x", "--out", __file__], "is there and is not a directory"),
+    ("warmstart", ["--out", "/tmp"], "is there and is not a file"),
+    ("demo", ["--run-dir="], "it is empty"),
+    ("demo", ["--run-dir", "x" * 300], "can be no path"),
 ]
 
 
