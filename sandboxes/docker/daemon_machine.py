@@ -65,7 +65,8 @@ class DaemonMachine(Machine):
     ) -> None:
         super().__init__(kind, name, channel, image, stack, places)
         self.container = container
-        self.bounded = quota and not image.get("Volumes")  # of volumes no quota knows
+        # Of volumes no quota knows, nor of the names of hosts that come with a network.
+        self.bounded = quota and not image.get("Volumes") and not kind.limits.network
         self._client = client
         self._labels = labels
 

@@ -311,9 +311,11 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
     """Return where on this machine a container is that was just asked for; None where that can't be seen."""
     layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
-    if not all(path.is_dir() for path in (layer, *volumes)):
+    # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
+    names = [Path(shown["HostsPath"]).parent] if shown["HostsPath"] else []
+    if not all(path.is_dir() for path in (layer, *volumes, *names)):
         return None
-    return Places((layer, *volumes), shown["State"]["Pid"])
+    return Places((layer, *volumes, *names), shown["State"]["Pid"])
 
 
 def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
