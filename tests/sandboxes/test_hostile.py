@@ -17,6 +17,7 @@ from pathlib import Path
 import aiodocker
 import pytest
 from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
+from small_archives import archive, content
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
@@ -136,6 +137,18 @@ async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
         await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
         await freely(box.download("."))
         await freely(box.exec("cat leased-*"))
+
+
+async def test_trees_go_wherever_something_else_is_or_nothing(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await box.exec("mkdir -p t/place/deep; echo old >t/place/deep/file; ln -s place t/link")
+        await box.upload(archive({"place": b"new", "link": b"new"}), "t")
+        assert (await box.exec("cat t/place t/link; ls t")).output == "newnewlink\nplace\n"
+        deep = "/".join(["a"] * 1500)
+        await box.upload(archive({deep: b"1"}), "t")
+        assert content(await box.download("t"), deep) == b"1"
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
