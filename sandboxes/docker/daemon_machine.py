@@ -7,17 +7,19 @@ import errno
 import io
 import logging
 import os
+import re
+import tarfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
 import aiodocker
 import aiodocker.containers
 
-from sandboxes.base import SandboxError
+from sandboxes.base import DaemonError, SandboxError
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.held import Held, Places
@@ -36,9 +38,18 @@ _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
 _COPY_S = 600.0
+_TRIES = 6
+"""How often a tree is read whose files change meanwhile."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
 """How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
 otherwise. Nobody outside ends them so."""
+_SAID = {
+    "too many (links|levels of symbolic links)": errno.ELOOP,
+    "not a directory": errno.ENOTDIR,
+    "file name too long": errno.ENAMETOOLONG,
+    "processing tar file.*no such file": errno.ENOENT,
+}
+"""What the Docker daemon says of a path in a container, in lower case."""
 _FULL = 0.97
 """The share of its memory from which on a container is at its limit."""
 
@@ -94,8 +105,26 @@ class DaemonMachine(Machine):
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
         async with daemon_errors(f"download {target} from sandbox {self.name}"), asyncio.timeout(_TREE_S):
-            archive = await self._fetch(target, max_bytes)
-        return await asyncio.to_thread(rebase, archive)
+            for again in range(_TRIES):
+                async with self._standing_still() if again else nullcontext():
+                    archive = await self._fetch(target, max_bytes)
+                try:
+                    return await asyncio.to_thread(rebase, archive)
+                except tarfile.TarError as error:  # where a file becomes shorter meanwhile, the rest is missing
+                    logger.debug("the archive of %s is broken: %r", target, error)
+            raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")
+
+    @asynccontextmanager
+    async def _standing_still(self) -> AsyncIterator[None]:
+        """Let nothing in the container run for the block. Where it doesn't run, or a process can't be frozen just now,
+        the block is run all the same."""
+        try:
+            with suppress(aiodocker.DockerError):
+                await finish(self.container.pause())
+            yield
+        finally:
+            with suppress(aiodocker.DockerError):
+                await finish(self.container.unpause())
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
         """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
@@ -165,8 +194,8 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
     said = str(error.message).lower()
     if error.status == 404 and "no such container" not in said:
         raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
-    for number, words in {errno.ELOOP: "too many links", errno.ENOTDIR: "not a directory"}.items():
-        if words in said:
+    for words, number in _SAID.items():
+        if re.search(words, said):
             raise OSError(number, os.strerror(number), target) from error
 
 

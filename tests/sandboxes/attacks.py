@@ -68,6 +68,25 @@ for file in held:
 open("leased", "x")
 time.sleep(1000)
 """
+# Of a tree, again and again, while others are to be read whole.
+CHANGES = """
+import os, threading
+os.mkdir("tree")
+for name in (*map(str, range(100)), "zz"):
+    open(f"tree/{name}", "x").close()
+large = bytes(30_000_000)
+def shrink():
+    while True:
+        open("tree/50", "wb").write(large)
+        os.truncate("tree/50", 0)
+threading.Thread(target=shrink).start()
+while True:
+    os.mkdir("tree/51.here")
+    os.rename("tree/51.here", "tree/51.there")
+    os.symlink("/etc", "tree/51.here")
+    os.rmdir("tree/51.there")
+    os.unlink("tree/51.here")
+"""
 
 # Of a session's shell and of fresh ones.
 IN_A_SESSION = {

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
-from small_archives import archive, content
+from attacks import CHANGES, HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
+from small_archives import archive, content, members
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
@@ -149,6 +149,40 @@ async def test_trees_go_wherever_something_else_is_or_nothing(kind, backend, spe
         deep = "/".join(["a"] * 1500)
         await box.upload(archive({deep: b"1"}), "t")
         assert content(await box.download("t"), deep) == b"1"
+
+
+async def test_paths_that_lead_nowhere_are_no_failure_of_ours(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        links = {"long": "x" * 4000, "name": "y" * 300, "nowhere": "none", "round": "round", "many": "./" * 2040}
+        await box.upload(archive({}, links=links), ".")
+        for name in links:
+            for work in (
+                box.read_file(f"{name}/file"),
+                box.write_file(f"{name}/round/file", b"x"),
+                box.upload(archive({"file": b"x"}), f"{name}/file"),
+                box.upload(archive({f"{name}/file": b"x"}), "."),
+                box.download(f"{name}/file"),
+                box.download(f"{name}/"),
+            ):
+                with contextlib.suppress(OSError):  # of which ours are none
+                    await freely(work)
+        assert (await box.exec("echo fine")).output == "fine\n"
+
+
+async def test_what_changes_while_it_is_read_comes_whole(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
+        changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=60))
+        await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=20)
+        for _ in range(10):
+            names = members(await box.download("tree"))
+            assert {"0", "99", "zz"} <= names.keys()
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
