@@ -8,18 +8,17 @@ import io
 import logging
 import os
 import re
-import tarfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 import aiodocker
 import aiodocker.containers
 
-from sandboxes.base import DaemonError, SandboxError
+from sandboxes.base import SandboxError
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.held import Held, Places
@@ -38,8 +37,8 @@ _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
 _COPY_S = 600.0
-_TRIES = 6
-"""How often a tree is read whose files change meanwhile."""
+_FREEZES = 10
+"""How often freezing is tried, which fails now and then where processes wait for the disk."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
 """How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
 otherwise. Nobody outside ends them so."""
@@ -98,33 +97,44 @@ class DaemonMachine(Machine):
             # As a file, which is sent piece by piece: a large body at once holds the event loop up.
             data = io.BytesIO(archive)
             try:
-                await self.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+                async with self._standing_still():
+                    await self.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
             except aiodocker.DockerError as error:
                 _raise_callers_mistake(error, target)
                 raise
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
-        async with daemon_errors(f"download {target} from sandbox {self.name}"), asyncio.timeout(_TREE_S):
-            for again in range(_TRIES):
-                async with self._standing_still() if again else nullcontext():
-                    archive = await self._fetch(target, max_bytes)
-                try:
-                    return await asyncio.to_thread(rebase, archive)
-                except tarfile.TarError as error:  # where a file becomes shorter meanwhile, the rest is missing
-                    logger.debug("the archive of %s is broken: %r", target, error)
-            raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")
+        doing = f"download {target} from sandbox {self.name}"
+        async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
+            archive = await self._fetch(target, max_bytes)
+        return await asyncio.to_thread(rebase, archive)
 
     @asynccontextmanager
     async def _standing_still(self) -> AsyncIterator[None]:
-        """Let nothing in the container run for the block. Where it doesn't run, or a process can't be frozen just now,
-        the block is run all the same."""
+        """Let nothing in the container move for the block. The Docker daemon opens what it has looked at before: at a
+        pipe that took its place meanwhile it would wait for ever, with all who want this container."""
+        if not self.channel.has_run:
+            yield
+            return
         try:
-            with suppress(aiodocker.DockerError):
-                await finish(self.container.pause())
+            await self._pause()
             yield
         finally:
-            with suppress(aiodocker.DockerError):
+            with suppress(aiodocker.DockerError):  # it was not paused
                 await finish(self.container.unpause())
+
+    async def _pause(self) -> None:
+        """Pause the container, if it runs and its engine can do that. What can't be frozen is killed."""
+        for _ in range(_FREEZES):
+            try:
+                await finish(self.container.pause())
+                return
+            except aiodocker.DockerError as error:
+                if "freeze" not in str(error.message):
+                    return
+                logger.debug("%s can't be paused: %r", self.name, error)
+        await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
+        await self.answers()
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
         """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
@@ -181,11 +191,12 @@ class DaemonMachine(Machine):
 
     async def _commit(self, image: str) -> None:
         name, _, tag = image.partition(":")
-        params = {"container": self.container.id, "repo": name, "tag": tag}
+        params = {"container": self.container.id, "repo": name, "tag": tag, "pause": "0"}
         # What the container was started with would otherwise take the place of what its image says.
         config = {"WorkingDir": "", "User": ""} | dict(self.image)
         config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
-        async with daemon_errors(f"copy the files of sandbox {self.name}"), asyncio.timeout(_COPY_S):
+        doing = f"copy the files of sandbox {self.name}"
+        async with daemon_errors(doing), asyncio.timeout(_COPY_S), self._standing_still():
             await self._client._query_json("commit", method="POST", params=params, data=config)
 
 

@@ -88,6 +88,26 @@ while True:
     os.unlink("tree/51.here")
 """
 
+# One name is a file and a pipe by turns, so that whoever has looked at the file opens the pipe.
+EXCHANGES = """
+import os
+os.mkdir("tree")
+while True:
+    with open("tree/name", "x") as file:
+        file.write("x")
+    os.unlink("tree/name")
+    os.mkfifo("tree/name")
+    os.unlink("tree/name")
+"""
+# The upload's own name is a pipe whenever it is none.
+PIPES_IN_PLACE = """
+import contextlib, os
+os.makedirs("tree", exist_ok=True)
+while True:
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo("tree/placed")
+"""
+
 # Of a session's shell and of fresh ones.
 IN_A_SESSION = {
     "the shell stops itself": "kill -STOP $$",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import CHANGES, HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
+from attacks import CHANGES, EXCHANGES, HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, PIPES_IN_PLACE, TRACE_ENDS
 from small_archives import archive, content, members
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
@@ -183,6 +183,23 @@ async def test_what_changes_while_it_is_read_comes_whole(kind, backend, spec):
             assert {"0", "99", "zz"} <= names.keys()
         changing.cancel()
         await asyncio.gather(changing, return_exceptions=True)
+
+
+@pytest.mark.parametrize("attack", [EXCHANGES, PIPES_IN_PLACE])
+async def test_pipes_in_the_place_of_files_hold_up_nobody_who_moves_trees(kind, backend, spec, attack):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
+        exchanging = asyncio.create_task(box.exec(["python3", "-c", attack], timeout=60))
+        await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
+        for _ in range(20):
+            await asyncio.wait_for(box.upload(archive({"placed": b"x"}), "tree"), 30)
+            await asyncio.wait_for(box.download("tree"), 30)
+        exchanging.cancel()
+        await asyncio.gather(exchanging, return_exceptions=True)
+        await box.upload(archive({"placed": b"y"}), "tree")
+        assert await box.read_file("tree/placed") == b"y"
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
