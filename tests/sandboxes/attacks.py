@@ -107,6 +107,16 @@ while True:
     with contextlib.suppress(FileExistsError):
         os.mkfifo("tree/placed")
 """
+# A name comes and goes.
+COMES_AND_GOES = """
+import contextlib, os
+os.mkdir("tree")
+while True:
+    with contextlib.suppress(OSError):
+        open("tree/name", "x").close()
+    with contextlib.suppress(OSError):
+        os.unlink("tree/name")
+"""
 
 # Of a session's shell and of fresh ones.
 IN_A_SESSION = {

@@ -16,7 +16,17 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import CHANGES, EXCHANGES, HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, PIPES_IN_PLACE, TRACE_ENDS
+from attacks import (
+    CHANGES,
+    COMES_AND_GOES,
+    EXCHANGES,
+    HEADLESS,
+    IN_A_FRESH_SHELL,
+    IN_A_SESSION,
+    LEASES,
+    PIPES_IN_PLACE,
+    TRACE_ENDS,
+)
 from small_archives import archive, content, members
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
@@ -200,6 +210,21 @@ async def test_pipes_in_the_place_of_files_hold_up_nobody_who_moves_trees(kind, 
         await asyncio.gather(exchanging, return_exceptions=True)
         await box.upload(archive({"placed": b"y"}), "tree")
         assert await box.read_file("tree/placed") == b"y"
+
+
+async def test_a_file_that_comes_and_goes_is_written_under_its_name_or_not_at_all(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp", limits=Limits(cpus=2.0))) as box:
+        await need_python(box)
+        going = asyncio.create_task(box.exec(["python3", "-c", COMES_AND_GOES], timeout=60))
+        await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
+        for _ in range(400):
+            with contextlib.suppress(OSError):
+                await freely(box.write_file("tree/name", b"x"))
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        assert set((await box.exec("ls -A tree")).output.splitlines()) <= {"name"}
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
