@@ -8,6 +8,7 @@ import itertools
 import logging
 import tarfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from importlib import resources
 from pathlib import Path
@@ -45,7 +46,7 @@ from sandboxes.docker.held import Places
 from sandboxes.docker.machine import Kind, Starter
 from sandboxes.docker.mounts import Mounts
 from sandboxes.docker.network import network_apart
-from sandboxes.docker.proxy import PORT
+from sandboxes.docker.proxy import LOOKUPS, PORT
 from sandboxes.docker.proxy import serve as serve_proxy
 from sandboxes.docker.reap import remove
 from sandboxes.docker.slots import Slots
@@ -321,10 +322,11 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
 def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
     """Serve connections out of a sandbox: through its doors, and to the hosts that it may reach."""
     allowed = AllowList.of(limits.allowed_hosts)
+    names = ThreadPoolExecutor(LOOKUPS, "sandbox names")
 
     async def serve(tunnel: Tunnel, port: int) -> None:
         if port == PORT:
-            await serve_proxy(tunnel, allowed, doors)
+            await serve_proxy(tunnel, allowed, doors, names)
         elif port in doors:
             await pass_through(tunnel, doors[port])
 
