@@ -53,6 +53,8 @@ class Channel:
     def __init__(self, connection: Connection, doors: dict[int, Door] | None = None) -> None:
         self._connection = connection
         self._doors = {} if doors is None else doors
+        self.has_run = False
+        """Whether a command was given to it, so that something may run inside."""
 
     async def close(self) -> None:
         await self._connection.close()
@@ -74,6 +76,7 @@ class Channel:
     ) -> Ended:
         """Run a command. Raises the OSError that holding its standard input gave."""
         request = _command(argv, cwd, env, identity, timeout, max_output)
+        self.has_run = True
         kind, payload, data = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
         if kind == b"F":
             _raise_errno(payload, "standard input")
@@ -89,6 +92,7 @@ class Channel:
         return call.number
 
     async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int) -> Ended:
+        self.has_run = True
         head = struct.pack("<3I", session, max_output, _milliseconds(timeout))
         _, payload, data = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
         return _ended(payload, data)

@@ -187,7 +187,7 @@ class Connection:
             except _CLOSED as error:
                 logger.debug("%s: cannot write: %r", self._name, error)
                 if self._reader is not None and era == self.era:
-                    self._settled.clear()  # the reader is about to find out what has happened
+                    self._unsettle()  # the reader is about to find out what has happened
         await self._settled.wait()
         self._raise_if_dead()
         raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
@@ -196,6 +196,10 @@ class Connection:
         """End the connections that are made inside."""
         if self._tunnels is not None:
             self._tunnels.end()
+
+    def _unsettle(self) -> None:
+        if self._dead is None:  # else nobody would ever settle it again
+            self._settled.clear()
 
     def _raise_if_dead(self) -> None:
         if self._dead is not None:
@@ -213,7 +217,7 @@ class Connection:
                 await self._stream.pass_on(take)
             except _CLOSED as error:
                 logger.debug("%s: cannot read: %r", self._name, error)
-            self._settled.clear()
+            self._unsettle()
             try:
                 if isinstance(self._stream, SocketStream):
                     raise SandboxDied("its container does not run any more")

@@ -7,10 +7,11 @@ import errno
 import io
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -36,9 +37,18 @@ _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
 _COPY_S = 600.0
+_FREEZES = 10
+"""How often freezing is tried, which fails now and then where processes wait for the disk."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
 """How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
 otherwise. Nobody outside ends them so."""
+_SAID = {
+    "too many (links|levels of symbolic links)": errno.ELOOP,
+    "not a directory": errno.ENOTDIR,
+    "file name too long": errno.ENAMETOOLONG,
+    "processing tar file.*no such file": errno.ENOENT,
+}
+"""What the Docker daemon says of a path in a container, in lower case."""
 _FULL = 0.97
 """The share of its memory from which on a container is at its limit."""
 
@@ -65,7 +75,8 @@ class DaemonMachine(Machine):
     ) -> None:
         super().__init__(kind, name, channel, image, stack, places)
         self.container = container
-        self.bounded = quota and not image.get("Volumes")  # of volumes no quota knows
+        # Of volumes no quota knows, nor of the names of hosts that come with a network.
+        self.bounded = quota and not image.get("Volumes") and not kind.limits.network
         self._client = client
         self._labels = labels
 
@@ -86,15 +97,44 @@ class DaemonMachine(Machine):
             # As a file, which is sent piece by piece: a large body at once holds the event loop up.
             data = io.BytesIO(archive)
             try:
-                await self.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
+                async with self._standing_still():
+                    await self.container.put_archive(target, data)  # type: ignore[no-untyped-call]  # aiodocker's gap
             except aiodocker.DockerError as error:
                 _raise_callers_mistake(error, target)
                 raise
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
-        async with daemon_errors(f"download {target} from sandbox {self.name}"), asyncio.timeout(_TREE_S):
+        doing = f"download {target} from sandbox {self.name}"
+        async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
             archive = await self._fetch(target, max_bytes)
         return await asyncio.to_thread(rebase, archive)
+
+    @asynccontextmanager
+    async def _standing_still(self) -> AsyncIterator[None]:
+        """Let nothing in the container move for the block. The Docker daemon opens what it has looked at before: at a
+        pipe that took its place meanwhile it would wait for ever, with all who want this container."""
+        if not self.channel.has_run:
+            yield
+            return
+        try:
+            await self._pause()
+            yield
+        finally:
+            with suppress(aiodocker.DockerError):  # it was not paused
+                await finish(self.container.unpause())
+
+    async def _pause(self) -> None:
+        """Pause the container, if it runs and its engine can do that. What can't be frozen is killed."""
+        for _ in range(_FREEZES):
+            try:
+                await finish(self.container.pause())
+                return
+            except aiodocker.DockerError as error:
+                if "freeze" not in str(error.message):
+                    return
+                logger.debug("%s can't be paused: %r", self.name, error)
+        await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
+        await self.answers()
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
         """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
@@ -151,11 +191,12 @@ class DaemonMachine(Machine):
 
     async def _commit(self, image: str) -> None:
         name, _, tag = image.partition(":")
-        params = {"container": self.container.id, "repo": name, "tag": tag}
+        params = {"container": self.container.id, "repo": name, "tag": tag, "pause": "0"}
         # What the container was started with would otherwise take the place of what its image says.
         config = {"WorkingDir": "", "User": ""} | dict(self.image)
         config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
-        async with daemon_errors(f"copy the files of sandbox {self.name}"), asyncio.timeout(_COPY_S):
+        doing = f"copy the files of sandbox {self.name}"
+        async with daemon_errors(doing), asyncio.timeout(_COPY_S), self._standing_still():
             await self._client._query_json("commit", method="POST", params=params, data=config)
 
 
@@ -164,8 +205,8 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
     said = str(error.message).lower()
     if error.status == 404 and "no such container" not in said:
         raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
-    for number, words in {errno.ELOOP: "too many links", errno.ENOTDIR: "not a directory"}.items():
-        if words in said:
+    for words, number in _SAID.items():
+        if re.search(words, said):
             raise OSError(number, os.strerror(number), target) from error
 
 

@@ -8,6 +8,7 @@ import itertools
 import logging
 import tarfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from importlib import resources
 from pathlib import Path
@@ -45,7 +46,7 @@ from sandboxes.docker.held import Places
 from sandboxes.docker.machine import Kind, Starter
 from sandboxes.docker.mounts import Mounts
 from sandboxes.docker.network import network_apart
-from sandboxes.docker.proxy import PORT
+from sandboxes.docker.proxy import LOOKUPS, PORT
 from sandboxes.docker.proxy import serve as serve_proxy
 from sandboxes.docker.reap import remove
 from sandboxes.docker.slots import Slots
@@ -311,18 +312,21 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
     """Return where on this machine a container is that was just asked for; None where that can't be seen."""
     layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
-    if not all(path.is_dir() for path in (layer, *volumes)):
+    # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
+    names = [Path(shown["HostsPath"]).parent] if shown["HostsPath"] else []
+    if not all(path.is_dir() for path in (layer, *volumes, *names)):
         return None
-    return Places((layer, *volumes), shown["State"]["Pid"])
+    return Places((layer, *volumes, *names), shown["State"]["Pid"])
 
 
 def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
     """Serve connections out of a sandbox: through its doors, and to the hosts that it may reach."""
     allowed = AllowList.of(limits.allowed_hosts)
+    names = ThreadPoolExecutor(LOOKUPS, "sandbox names")
 
     async def serve(tunnel: Tunnel, port: int) -> None:
         if port == PORT:
-            await serve_proxy(tunnel, allowed, doors)
+            await serve_proxy(tunnel, allowed, doors, names)
         elif port in doors:
             await pass_through(tunnel, doors[port])
 

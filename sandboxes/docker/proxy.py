@@ -6,6 +6,8 @@ import asyncio
 import re
 import socket
 from collections.abc import Mapping
+from concurrent.futures import Executor
+from functools import partial
 from urllib.parse import urlsplit
 
 from sandboxes.base import Door
@@ -42,17 +44,23 @@ class Refused(Exception):
         self.answer = f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n{text}\n".encode()
 
 
-async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door]) -> None:
+LOOKUPS = 4
+"""Names of one sandbox's that are looked up at once."""
+
+
+async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door], names: Executor) -> None:
     """Serve one connection: CONNECT, or one request for an http:// address.
 
-    doors: by their ports; some clients ask a proxy even for what is on their own loopback."""
+    doors: by their ports; some clients ask a proxy even for what is on their own loopback.
+    names: where names are looked up, one sandbox's alone: a name server that is silent holds a thread, and those that
+        the event loop has by itself are for everybody's work."""
     try:
         async with asyncio.timeout(_HEAD_S):
             head = await tunnel.read_until(b"\r\n\r\n")
         host, port, opening, answer = _understand(head)
         door = doors.get(port) if host in _LOOPBACK else None
         if door is None:
-            reader, writer = await _connect(host, port, allowed)
+            reader, writer = await _connect(host, port, allowed, names)
     except Refused as refused:
         await tunnel.write(refused.answer)
         return
@@ -93,14 +101,16 @@ def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:
     return name, port, b"\r\n".join([*lines, *kept, b"Connection: close", b"", b""]), b""
 
 
-async def _connect(host: str, port: int, allowed: AllowList) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(
+    host: str, port: int, allowed: AllowList, names: Executor
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Connect to a host that is looked up once: what was checked is what is connected to. Raises Refused."""
     if not allowed.has(host, port):
         raise Refused("403 Forbidden", f"sandbox: {host}:{port} is not among the hosts that may be reached from here")
     try:
         async with asyncio.timeout(_CONNECT_S):
-            loop = asyncio.get_running_loop()
-            found = await loop.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)
+            look_up = partial(socket.getaddrinfo, host.strip("[]"), port, type=socket.SOCK_STREAM)
+            found = await asyncio.get_running_loop().run_in_executor(names, look_up)
             addresses = [str(place[0]) for *_, place in found if allowed.has_address(str(place[0]), port)]
             if not addresses:
                 raise Refused("403 Forbidden", f"sandbox: {host} has no public address")

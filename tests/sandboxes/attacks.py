@@ -68,6 +68,55 @@ for file in held:
 open("leased", "x")
 time.sleep(1000)
 """
+# Of a tree, again and again, while others are to be read whole.
+CHANGES = """
+import os, threading
+os.mkdir("tree")
+for name in (*map(str, range(100)), "zz"):
+    open(f"tree/{name}", "x").close()
+large = bytes(30_000_000)
+def shrink():
+    while True:
+        open("tree/50", "wb").write(large)
+        os.truncate("tree/50", 0)
+threading.Thread(target=shrink).start()
+while True:
+    os.mkdir("tree/51.here")
+    os.rename("tree/51.here", "tree/51.there")
+    os.symlink("/etc", "tree/51.here")
+    os.rmdir("tree/51.there")
+    os.unlink("tree/51.here")
+"""
+
+# One name is a file and a pipe by turns, so that whoever has looked at the file opens the pipe.
+EXCHANGES = """
+import os
+os.mkdir("tree")
+while True:
+    with open("tree/name", "x") as file:
+        file.write("x")
+    os.unlink("tree/name")
+    os.mkfifo("tree/name")
+    os.unlink("tree/name")
+"""
+# The upload's own name is a pipe whenever it is none.
+PIPES_IN_PLACE = """
+import contextlib, os
+os.makedirs("tree", exist_ok=True)
+while True:
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo("tree/placed")
+"""
+# A name comes and goes.
+COMES_AND_GOES = """
+import contextlib, os
+os.mkdir("tree")
+while True:
+    with contextlib.suppress(OSError):
+        open("tree/name", "x").close()
+    with contextlib.suppress(OSError):
+        os.unlink("tree/name")
+"""
 
 # Of a session's shell and of fresh ones.
 IN_A_SESSION = {

@@ -16,7 +16,18 @@ from pathlib import Path
 
 import aiodocker
 import pytest
-from attacks import HEADLESS, IN_A_FRESH_SHELL, IN_A_SESSION, LEASES, TRACE_ENDS
+from attacks import (
+    CHANGES,
+    COMES_AND_GOES,
+    EXCHANGES,
+    HEADLESS,
+    IN_A_FRESH_SHELL,
+    IN_A_SESSION,
+    LEASES,
+    PIPES_IN_PLACE,
+    TRACE_ENDS,
+)
+from small_archives import archive, content, members
 
 from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
@@ -136,6 +147,84 @@ async def test_files_that_are_leased_hold_nobody_up(kind, backend, spec):
         await box.exec(["sh", "-c", 'python3 -c "$0" & until test -e leased; do sleep 0.1; done', LEASES], timeout=10)
         await freely(box.download("."))
         await freely(box.exec("cat leased-*"))
+
+
+async def test_trees_go_wherever_something_else_is_or_nothing(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await box.exec("mkdir -p t/place/deep; echo old >t/place/deep/file; ln -s place t/link")
+        await box.upload(archive({"place": b"new", "link": b"new"}), "t")
+        assert (await box.exec("cat t/place t/link; ls t")).output == "newnewlink\nplace\n"
+        deep = "/".join(["a"] * 1500)
+        await box.upload(archive({deep: b"1"}), "t")
+        assert content(await box.download("t"), deep) == b"1"
+
+
+async def test_paths_that_lead_nowhere_are_no_failure_of_ours(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        links = {"long": "x" * 4000, "name": "y" * 300, "nowhere": "none", "round": "round", "many": "./" * 2040}
+        await box.upload(archive({}, links=links), ".")
+        for name in links:
+            for work in (
+                box.read_file(f"{name}/file"),
+                box.write_file(f"{name}/round/file", b"x"),
+                box.upload(archive({"file": b"x"}), f"{name}/file"),
+                box.upload(archive({f"{name}/file": b"x"}), "."),
+                box.download(f"{name}/file"),
+                box.download(f"{name}/"),
+            ):
+                with contextlib.suppress(OSError):  # of which ours are none
+                    await freely(work)
+        assert (await box.exec("echo fine")).output == "fine\n"
+
+
+async def test_what_changes_while_it_is_read_comes_whole(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
+        changing = asyncio.create_task(box.exec(["python3", "-c", CHANGES], timeout=60))
+        await box.exec("until test -e tree/zz; do sleep 0.1; done", timeout=20)
+        for _ in range(10):
+            names = members(await box.download("tree"))
+            assert {"0", "99", "zz"} <= names.keys()
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
+
+
+@pytest.mark.parametrize("attack", [EXCHANGES, PIPES_IN_PLACE])
+async def test_pipes_in_the_place_of_files_hold_up_nobody_who_moves_trees(kind, backend, spec, attack):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        await need_python(box)
+        exchanging = asyncio.create_task(box.exec(["python3", "-c", attack], timeout=60))
+        await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
+        for _ in range(20):
+            await asyncio.wait_for(box.upload(archive({"placed": b"x"}), "tree"), 30)
+            await asyncio.wait_for(box.download("tree"), 30)
+        exchanging.cancel()
+        await asyncio.gather(exchanging, return_exceptions=True)
+        await box.upload(archive({"placed": b"y"}), "tree")
+        assert await box.read_file("tree/placed") == b"y"
+
+
+async def test_a_file_that_comes_and_goes_is_written_under_its_name_or_not_at_all(kind, backend, spec):
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    async with backend.open(replace(spec, workdir="/var/tmp", limits=Limits(cpus=2.0))) as box:
+        await need_python(box)
+        going = asyncio.create_task(box.exec(["python3", "-c", COMES_AND_GOES], timeout=60))
+        await box.exec("until test -e tree; do sleep 0.1; done", timeout=20)
+        for _ in range(400):
+            with contextlib.suppress(OSError):
+                await freely(box.write_file("tree/name", b"x"))
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        assert set((await box.exec("ls -A tree")).output.splitlines()) <= {"name"}
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:

@@ -13,6 +13,7 @@ from typing import Self
 
 import sandboxes
 from sandboxes.docker.crun.burial import CGROUP, GROUND, LOCK, STATE, bury
+from sandboxes.docker.crun.kernel_log import KernelLog
 from sandboxes.docker.crun.layers import Layer
 from sandboxes.shielding import finish
 
@@ -40,6 +41,7 @@ class Home:
         """The program of process 1, above all that a fork has changed."""
         self.etc = self.layer("etc")
         """What the Docker daemon makes above an image: names of hosts, places for mounts."""
+        self.log = KernelLog()
         self._program = executor
         self._numbers = itertools.count(1)
         self._address = address
@@ -95,6 +97,7 @@ class Home:
             os.waitpid(shell, 0)
 
     def _leave(self) -> None:
+        self.log.close()
         bury(self.path)
         if self._lock >= 0:
             os.close(self._lock)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ _STOP_S = 60.0
 _RENEW_S = 3.0
 """How long all processes may take to end when it is reset."""
 _ENDING_S = 2.0
+_KILLED = 128 + signal.SIGKILL
 _ENDS = {70: "memory"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
 """How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
 
@@ -75,9 +77,10 @@ class CrunMachine(Machine):
         if self.channel.alive:
             return await asyncio.to_thread(self.box.cgroup.full)
         try:
-            return _ENDS.get(await self.box.container.ended(_ENDING_S))
+            code = await self.box.container.ended(_ENDING_S)
         except TimeoutError:
             return None
+        return "memory" if code == _KILLED and await self.box.was_taken() else _ENDS.get(code)
 
     @asynccontextmanager
     async def branching(self) -> AsyncIterator[Kind]:

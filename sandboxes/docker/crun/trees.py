@@ -13,8 +13,10 @@ import posixpath
 import stat
 import tarfile
 from collections.abc import Iterator
+from pathlib import Path
 
 from sandboxes.docker.crun.kernel import open_in
+from sandboxes.docker.crun.layers import remove_tree
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY
 _ITSELF = os.O_PATH | os.O_NOFOLLOW
@@ -66,21 +68,29 @@ class _Unpacking:
                 os.close(parent)
 
     def _folder(self, path: str) -> int:
-        """Return a descriptor of a directory, which is made where it is missing."""
-        try:
-            return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
-        except FileNotFoundError:
-            if not path:
-                raise
-            above, name = posixpath.split(path)
-            parent = self._folder(above)
+        """Return a descriptor of a directory, which is made where it is missing, with those above it."""
+        missing: list[str] = []
+        while True:
             try:
-                os.mkdir(name, 0o755, dir_fd=parent)
+                folder = self._open(path)
+                break
+            except FileNotFoundError:
+                if not path:
+                    raise
+                missing.append(path)
+                path = posixpath.dirname(path)
+        for below in reversed(missing):
+            try:
+                os.mkdir(posixpath.basename(below), 0o755, dir_fd=folder)
             except FileExistsError:  # a link that leads nowhere
-                raise FileNotFoundError(errno.ENOENT, "a link in the archive's way leads nowhere", path) from None
+                raise FileNotFoundError(errno.ENOENT, "a link in the archive's way leads nowhere", below) from None
             finally:
-                os.close(parent)
-            return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
+                os.close(folder)
+            folder = self._open(below)
+        return folder
+
+    def _open(self, path: str) -> int:
+        return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
 
     def _make(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
         """Make what a member says, in the place of what is there. Devices and what else there may be are left out."""
@@ -92,7 +102,7 @@ class _Unpacking:
                 self._dress(member, parent, name)
                 return
             if stat.S_ISDIR(there):
-                os.rmdir(name, dir_fd=parent)
+                remove_tree(Path(f"/proc/{os.getpid()}/fd/{parent}", name))
             else:
                 os.unlink(name, dir_fd=parent)
             self._create(member, parent, name)

@@ -51,15 +51,17 @@ static int open_to_write(const char *path, int more, mode_t mode) {
   return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | more, mode);
 }
 
-/* Finds the file's own name, behind all links. Returns whether it has one. */
+/* Finds the file's own name, behind all links. Returns whether it has one: of a deleted file another is told. */
 static int name_of(int fd, char *name) {
+  struct stat s, there;
   char link[32] = "/proc/self/fd/", *end = strchr(link, 0);
   int size = 1;
   while (size <= fd / 10) size *= 10;
   for (; size; size /= 10) *end++ = '0' + fd / size % 10;
   ssize_t n = readlink(link, name, PATH_SIZE - 1);
   name[n > 0 ? n : 0] = 0;
-  return *name == '/';
+  return *name == '/' && fstat(fd, &s) == 0 && lstat(name, &there) == 0 && s.st_ino == there.st_ino &&
+         s.st_dev == there.st_dev;
 }
 
 /* Opens a new file beside the target, a file on `device`. Returns errno, or -1 where none can be that may take its place:

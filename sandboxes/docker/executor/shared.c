@@ -6,6 +6,7 @@
  *   fallocate past the file's end,   EOPNOTSUPP    room on the disk of which no file's size tells
  *   and the same by ioctl
  *   fcntl(F_SETLEASE, F_SETDELEG)    EINVAL        whoever opens the file from outside waits for 45 s
+ *   setuid(OWN_UID) and the like     EPERM         who is process 1's user may stop monitors and take its limits away
  */
 #include "executor.h"
 #include <errno.h>
@@ -15,11 +16,12 @@
 struct instruction { uint16_t code; uint8_t yes, no; uint32_t value; };
 struct program { unsigned short n; const struct instruction *at; };
 enum {
-  NUMBER = 0, LANGUAGE = 4, FIRST = 16, SECOND = 24, /* places in what is looked at */
+  NUMBER = 0, LANGUAGE = 4, FIRST = 16, SECOND = 24, THIRD = 32, /* places in what is looked at */
   X32 = 0x40000000, IO_URING = 425, AFTER_IO_URING = 428, VSOCK = 40, KEEP_SIZE = 1, PUNCH_HOLE = 2,
   RESERVE = 0x5828, RESERVE_64 = 0x582a, ZERO_RANGE = 0x5839, /* the lower halves of ioctls */
   LEASE = 1024, DELEGATION = 1040,
   FILTER = 2,
+  WHOLE = -1, SHORT = 0xffff, /* user ids: all bits, and as the oldest calls take them */
 };
 #define LOAD(place) {0x20, 0, 0, place}
 #define MASK(bits) {0x54, 0, 0, bits}
@@ -40,12 +42,23 @@ enum {
   LOAD(FIRST), IF(VSOCK, 6, 3), \
   LOAD(SECOND), IF(LEASE, 5, 0), IF(DELEGATION, 4, 0), \
   ALLOW, FAIL(ENOSYS), FAIL(EOPNOTSUPP), FAIL(EAFNOSUPPORT), FAIL(EINVAL)
+#define USERS(language, setuid, setreuid, setresuid, setfsuid, bits) \
+  LOAD(LANGUAGE), IF(language, 0, 15), \
+  LOAD(NUMBER), IF(setuid, 9, 0), IF(setfsuid, 8, 0), IF(setreuid, 4, 0), IF(setresuid, 0, 10), \
+  LOAD(THIRD), MASK(bits), IF(OWN_UID, 6, 0), \
+  LOAD(SECOND), MASK(bits), IF(OWN_UID, 3, 0), \
+  LOAD(FIRST), MASK(bits), IF(OWN_UID, 0, 1), \
+  FAIL(EPERM)
 /* clang-format on */
 
 static const struct instruction filter[] = {
 #if defined(__x86_64__)
+    USERS(0xc000003e, 105, 113, 117, 122, WHOLE), USERS(0x40000003, 213, 203, 208, 215, WHOLE),
+    USERS(0x40000003, 23, 70, 164, 138, SHORT),
     CALLS(0xc000003e, 285, 16, 41, 72, 72), CALLS(0x40000003, 324, 54, 359, 55, 221),
 #elif defined(__aarch64__)
+    USERS(0xc00000b7, 146, 145, 147, 151, WHOLE), USERS(0x40000028, 213, 203, 208, 215, WHOLE),
+    USERS(0x40000028, 23, 70, 164, 138, SHORT),
     CALLS(0xc00000b7, 47, 29, 198, 25, 25), CALLS(0x40000028, 352, 54, 281, 55, 221),
 #endif
     ALLOW,

@@ -1,5 +1,6 @@
 """Frames over one stream, and what becomes of requests when it ends."""
 
+import asyncio
 import struct
 
 import pytest
@@ -54,6 +55,29 @@ async def test_a_container_that_does_not_run_any_more_is_a_dead_sandbox():
     assert not connection.alive
     with pytest.raises(SandboxDied):
         await connection.ready()
+    await connection.close()
+
+
+async def test_a_frame_that_is_under_way_when_the_sandbox_dies_waits_for_nothing():
+    over = asyncio.Event()
+
+    class Slow(FakeExecutor):
+        async def write(self, data):
+            if b"late" in data:
+                await over.wait()
+                raise ConnectionResetError("the socket is closed")
+
+    executor = Slow()
+    connection = await connected(executor, runs=False)
+    waiting = connection.call()
+    sending = asyncio.create_task(connection.send(1, b"D", b"late", connection.era))
+    await executor.close()
+    with pytest.raises(SandboxDied):
+        await connection.answer(waiting, 5)
+    over.set()
+    for request in (sending, connection.ready()):
+        with pytest.raises(SandboxDied):
+            await asyncio.wait_for(request, 5)
     await connection.close()
 
 

@@ -60,6 +60,14 @@ class TestDiskLimit:
                 assert (await box.exec("rm -rf /var/x* /data/x* 2>/dev/null; echo fine")).output == "fine\n"
                 await asyncio.sleep(0.3)
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can look into the Docker daemon's folder")
+    async def test_names_of_hosts_that_come_with_a_network_count(self, docker_backend, base_image):
+        fill = "for file in hosts hostname resolv.conf; do head -c 50M /dev/zero >/etc/$file; done; sleep 20"
+        limits = Limits(disk_mb=60, network=True)
+        async with docker_backend.open(SandboxSpec(base_image, limits=limits)) as box:
+            result = await box.exec(fill, timeout=30)
+            assert (result.exit_code, "limit of 60 MB" in result.output) == (137, True), result.output
+
     async def test_room_that_no_files_size_tells_of_is_not_given(self, docker_box):
         assert "unsupported" in (await docker_box.exec("echo >f; fallocate -n -l 1M f")).output
         assert (await docker_box.exec("fallocate -l 1M f; fallocate -p -l 4096 f; stat -c %s f")).output == "1048576\n"

@@ -3,14 +3,19 @@
 import asyncio
 import contextlib
 import resource
+import socket
+import struct
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sandboxes.base import Limits, Sandbox, SandboxSpec
+from sandboxes.docker.launch import tunnels_of
 from sandboxes.docker.proxy import PORT, serve
-from sandboxes.docker.tunnel import Tunnel
+from sandboxes.docker.tunnel import TUNNEL, Tunnel
 from sandboxes.hosts import AllowList
 
 _CLIENT = f"""
@@ -250,9 +255,11 @@ async def test_a_host_that_reads_nothing_is_left_with_the_connection():
     deaf = Deaf()
     async with await asyncio.get_running_loop().create_server(lambda: deaf, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
+        names = ThreadPoolExecutor(1)
+        await asyncio.get_running_loop().run_in_executor(names, socket.getaddrinfo, "127.0.0.1", port)
         before = descriptors()
         tunnel = Tunnel(1, send)
-        serving = asyncio.create_task(serve(tunnel, AllowList.of([f"127.0.0.1:{port}"]), {}))
+        serving = asyncio.create_task(serve(tunnel, AllowList.of([f"127.0.0.1:{port}"]), {}, names))
         tunnel.heard(b"O", f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode() + b"x" * 20_000_000)
         await asyncio.sleep(0.3)
         assert descriptors() == before + 2, "both ends of the connection"
@@ -261,3 +268,25 @@ async def test_a_host_that_reads_nothing_is_left_with_the_connection():
         await asyncio.sleep(0.1)
         assert descriptors() == before + 1
         deaf.transport.abort()
+
+
+async def test_a_name_server_that_is_silent_holds_no_thread_of_others(monkeypatch):
+    async def send(number, kind, payload):
+        pass
+
+    asked, answers = threading.Event(), threading.Event()
+
+    def silent(*_, **__):
+        asked.set()
+        answers.wait(30)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, "getaddrinfo", silent)
+    tunnels = tunnels_of(Limits(allowed_hosts=("*.example.org",)), {})
+    for number in range(60):
+        tunnels.heard(TUNNEL | number, b"A", struct.pack("<I", PORT), send)
+        tunnels.heard(TUNNEL | number, b"O", b"CONNECT %d.example.org:443 HTTP/1.1\r\n\r\n" % number, send)
+    await asyncio.sleep(0.2)
+    assert await asyncio.wait_for(asyncio.to_thread(asked.is_set), 5), "others' work is done meanwhile"
+    tunnels.end()
+    answers.set()

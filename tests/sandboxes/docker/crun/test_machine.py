@@ -3,10 +3,11 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
-from sandboxes.base import Limits, SandboxDied, SandboxSpec
+from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec
 from sandboxes.docker.crun import machine
 
 pytestmark = pytest.mark.docker
@@ -27,6 +28,17 @@ async def test_what_ends_at_a_limit_is_told_by_how_it_ended(crun_box, monkeypatc
     with pytest.raises(SandboxDied) as caught:
         await crun_box.exec("true")
     assert getattr(caught.value, "limit", None) == "executor"
+
+
+@pytest.mark.skipif(not Path("/dev/kmsg").exists(), reason="the kernel's log can't be read here")
+async def test_where_the_memory_killer_takes_the_executor_that_is_told(crun_backend, base_image):
+    """What is in memory for no process stays there when all commands are killed."""
+    async with crun_backend.open(SandboxSpec(base_image, limits=Limits(memory_mb=64))) as box:
+        await box.exec("for folder in /dev/shm /dev; do head -c 1G /dev/zero >$folder/full; done", timeout=20)
+        with pytest.raises(SandboxEnded) as caught:
+            for _ in range(10):
+                await asyncio.wait_for(box.exec("true", stdin=bytes(64 * 2**20)), 20)
+        assert caught.value.limit == "memory"
 
 
 async def test_one_that_is_at_a_limit_and_lives_says_which(crun_backend, base_image):

@@ -129,6 +129,13 @@ def test_a_path_that_is_too_long_is_an_error_and_no_crash(root, app):
         pack_tree(root, "/app", 10_000_000)
 
 
+@pytest.mark.parametrize("depth", [1, 1100])
+def test_a_folder_is_replaced_however_deep(root, app, depth):
+    unpack_tree(root, archive({"t/" + "a/" * depth + "x": b"1"}), "/app")
+    unpack_tree(root, archive({"t": b"file"}), "/app")
+    assert (app / "t").read_bytes() == b"file"
+
+
 def test_what_is_no_archive_is_refused(root):
     with pytest.raises(ValueError, match="not a tar archive"):
         unpack_tree(root, b"x" * 1024, "/app")
