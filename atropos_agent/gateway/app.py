@@ -12,6 +12,7 @@ import orjson
 
 from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
+from atropos_agent.gateway.bounds import TooLong
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.messages import Messages
 from atropos_agent.gateway.protocol import Protocol
@@ -30,6 +31,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request's body: more than any context window holds."""
+MAX_DEPTH = 500
+"""Levels of its JSON: half of what Python compares, writes and reads wherever it is called from."""
 BODY_S = 60.0
 """Seconds in which a body must have come."""
 SEND_S = 60.0
@@ -62,10 +65,11 @@ class _Exchange:
         self._receive = receive
         self._send = send
         self._left: asyncio.Task[None] | None = None
+        self._unread = scope["method"] == "POST" or any(_tells_body(*header) for header in scope["headers"])
         self.begun = False
 
-    async def body(self) -> Mapping[str, Any]:
-        """Read the request's body. Raises Refusal, _Gone."""
+    async def body(self, most: int) -> bytes:
+        """Read the request's body. most: its bytes. Raises TooLong, Refusal, _Gone."""
         encoding = dict(self.scope["headers"]).get(b"content-encoding", b"identity")
         if encoding != b"identity":
             raise Refusal(f"content-encoding: {encoding.decode('latin-1')[:40]!r} is not read; send the body plain")
@@ -80,12 +84,12 @@ class _Exchange:
                     more = message.get("more_body", False)
                     if len(body) > MAX_BODY:
                         raise Refusal(f"the body has more than {MAX_BODY} bytes", Fault.TOO_LARGE)
+                    if len(body) > most:
+                        raise TooLong(f"a request of more than {most} bytes")
         except TimeoutError:
             raise Refusal(f"the body did not come within {BODY_S:.0f} s", Fault.TOO_SLOW) from None
-        value = _loaded(bytes(body))
-        if not isinstance(value, dict):
-            raise Refusal("the body must be a JSON object")
-        return value
+        self._unread = False
+        return bytes(body)
 
     async def wait(self, turn: Turn, timeout: float | None) -> bool:
         """Wait until a turn is answered; return whether it is. Raises _Gone when the client goes away first."""
@@ -115,7 +119,9 @@ class _Exchange:
 
     async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
         """Send a response that is one body."""
-        await self.begin(status, kind, (b"content-length", str(len(content)).encode()), *headers)
+        # A body that is not read may have no end.
+        closed = [(b"connection", b"close")] * self._unread
+        await self.begin(status, kind, (b"content-length", str(len(content)).encode()), *headers, *closed)
         await self.write(b"" if self.scope["method"] == "HEAD" else content, last=True)
 
     async def tell(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
@@ -127,10 +133,7 @@ class _Exchange:
         if self.begun and asked is not None:
             await self.write(self.protocol.error_event(refusal, asked), last=True)
             return
-        headers = [(b"x-should-retry", b"false")]
-        if refusal.fault in (Fault.TOO_LARGE, Fault.TOO_SLOW):
-            headers.append((b"connection", b"close"))  # the rest of the body is not read
-        await self.tell(refusal.fault.status, self.protocol.error(refusal), *headers)
+        await self.tell(refusal.fault.status, self.protocol.error(refusal), (b"x-should-retry", b"false"))
 
     def close(self) -> None:
         if self._left is not None:
@@ -163,17 +166,23 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
             return
         if scope["method"] != "POST" or exchange.path not in (*PROTOCOLS, COUNTING):
             raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
-        asked = exchange.protocol.read(await exchange.body())
-        if exchange.path == COUNTING:
-            await exchange.tell(200, {"input_tokens": session.count_tokens(asked)})
-            return
-        await _answer(session, asked, exchange)
+        content = await exchange.body(session.bounds.body)
+        await session.share.wait()
+        with session.share.taken():
+            asked = exchange.protocol.read(_loaded(content))
+            found = session.count_tokens(asked) if exchange.path == COUNTING else session.ask(asked)
+        if isinstance(found, int):
+            await exchange.tell(200, {"input_tokens": found})
+        else:
+            await _answer(found, asked, exchange)
     except _Gone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
         await _refuse(exchange, error, asked)
+    except TooLong as error:
+        await _refuse(exchange, session.too_long(error, counting=exchange.path == COUNTING), asked)
     except RecursionError:
-        await _refuse(exchange, Refusal("the body is nested too deeply"), asked)
+        await _refuse(exchange, _too_deep(), asked)
     except Exception as error:
         logger.error("the gateway failed at a request", exc_info=error)
         await _refuse(exchange, session.fail(error), asked)
@@ -214,9 +223,8 @@ async def _look(exchange: _Exchange) -> None:
             raise Refusal(f"there is nothing at GET /{exchange.path[:100]}", Fault.NOT_FOUND)
 
 
-async def _answer(session: Session, asked: Asked, exchange: _Exchange) -> None:
+async def _answer(turn: Turn, asked: Asked, exchange: _Exchange) -> None:
     """Answer a request for a reply. What is sampled is kept, whether or not it is taken."""
-    turn = session.ask(asked)
     turn.waiting += 1
     try:
         if asked.stream:
@@ -242,16 +250,49 @@ async def _answer(session: Session, asked: Asked, exchange: _Exchange) -> None:
         turn.waiting -= 1
 
 
-def _loaded(body: bytes) -> Any:
-    """Return the JSON value that a body is. Raises Refusal."""
+def _loaded(body: bytes) -> Mapping[str, Any]:
+    """Return the JSON object that a body is. Raises Refusal."""
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        problem = str(error)
+        value = _with_halves(body, str(error))
+    if not isinstance(value, dict):
+        raise Refusal("the body must be a JSON object")
+    if _is_deeper(value, MAX_DEPTH):
+        raise _too_deep()
+    return value
+
+
+def _with_halves(body: bytes, problem: str) -> Any:
+    """Return what a body says that holds half of a surrogate pair, which is no text: agents cut theirs in the middle
+    of one. Raises Refusal for any other that is no JSON."""
     if b"\\ud" in body.lower():
-        # Half of a surrogate pair, which is no text: agents cut theirs in the middle of one.
         try:
             return json.loads(body)
         except (ValueError, RecursionError):
             pass
     raise Refusal(f"the body is not JSON: {problem}")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Tell whether a JSON value is nested more deeply."""
+    layer = [value]
+    for _ in range(levels):
+        inside: list[Any] = []
+        for one in layer:
+            if isinstance(one, dict):
+                inside += one.values()
+            elif isinstance(one, list):
+                inside += one
+        layer = [one for one in inside if isinstance(one, dict | list)]
+        if not layer:
+            return False
+    return True
+
+
+def _tells_body(name: bytes, value: bytes) -> bool:
+    return name == b"transfer-encoding" or (name == b"content-length" and value != b"0")
+
+
+def _too_deep() -> Refusal:
+    return Refusal("the body is nested too deeply")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from atropos_agent.gateway.app import UNTAKEN
+
+logger = logging.getLogger(__name__)
+logger.setLevel(logging.ERROR)  # what is wrong with a client's requests is its own business, and may have no end
 
 
 class Connection(H11Protocol):
@@ -21,10 +25,15 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
+        self.logger = logger
         self._late = self.loop.call_later(self.head_s, transport.close)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        try:
+            super().data_received(data)
+        except h11.LocalProtocolError:  # what it sends is wrong, and it is being answered: nothing else can be told
+            self.transport.abort()
+            return
         begun = self.conn.their_state is not h11.IDLE
         if begun and self._late is not None:
             self._late.cancel()

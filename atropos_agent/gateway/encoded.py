@@ -14,13 +14,19 @@ from tools.base import ToolCall, ToolResult
 
 
 def opening(
-    messages: Sequence[Told], fitted: FittedFormat, schemas: Schemas, retold: Callable[[Told], Turn | None]
+    messages: Sequence[Told],
+    fitted: FittedFormat,
+    schemas: Schemas,
+    retold: Callable[[Told], Turn | None],
+    check: Callable[[Sequence[Message]], None] | None = None,
 ) -> list[Message]:
     """Return the messages before a first reply, the tools in a system message where the template shows none.
 
-    retold: finds replies of ours, which are told in our own words."""
+    retold: finds replies of ours, which are told in our own words. check: is given the messages in these."""
     turns = [retold(told) for told in messages]
     given = [_message(told, turn) for told, turn in zip(messages, turns, strict=True)]
+    if check is not None:
+        check(given)
     names = {call.id: call.name for told in messages for call in told.calls}
     ids = {call.id: call.template_id for turn in turns if turn and turn.sampled for call in turn.sampled.answer.calls}
     for message in given:
@@ -51,13 +57,13 @@ def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) 
 def folded(messages: Sequence[Told]) -> list[Told]:
     """Return messages for templates that take nothing but a reply behind results: what is said there stands in the last
     result."""
-    found: list[Told] = []
+    found: list[list[Told]] = []
     for told in messages:
-        if found and found[-1].role == "tool" and told.role in ("user", "system"):
-            found[-1] = replace(found[-1], text=f"{found[-1].text}\n\n{told.text}")
+        if found and found[-1][0].role == "tool" and told.role in ("user", "system"):
+            found[-1].append(told)
         else:
-            found.append(told)
-    return found
+            found.append([told])
+    return [replace(first, text="\n\n".join(one.text for one in (first, *others))) for first, *others in found]
 
 
 def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from atropos_agent.gateway.asked import Refusal
 
+_STRINGS, _CHARACTERS = 64, 1000
+"""Of a list of strings: inference servers are sent some of them, and take no more."""
+
 
 def wrong(where: str, problem: str) -> Refusal:
     """Return the refusal of a field."""
@@ -58,11 +61,13 @@ def flag(value: Any, where: str) -> bool:
 
 
 def strings(value: Any, where: str) -> Sequence[str]:
-    """Return a list of strings, of which one may stand by itself, with "?" for halves of surrogate pairs. Raises
-    Refusal."""
+    """Return a short list of short strings, of which one may stand by itself, with "?" for halves of surrogate pairs.
+    Raises Refusal."""
     if value is None:
         return ()
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
         raise wrong(where, "must be a string or a list of strings")
+    if len(found) > _STRINGS or any(len(one) > _CHARACTERS for one in found):
+        raise wrong(where, f"must be at most {_STRINGS} strings of at most {_CHARACTERS} characters")
     return tuple(one.encode("utf-8", "replace").decode() for one in found if one)

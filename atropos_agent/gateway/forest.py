@@ -101,6 +101,10 @@ class Forest:
     def __init__(self) -> None:
         self.roots: list[Turn] = []
         self._answered: dict[int, Turn] = {}
+        self._by_words: dict[str | tuple[str, ...], list[Turn]] = {}
+        """Turns by what the echo of their answer holds: the text, or the ids of calls."""
+        self._broken: list[Turn] = []
+        """Turns with calls that could not be read, of whose echo nothing is sure."""
 
     def locate(self, asked: Asked) -> Found:
         """Find how much of a request's history is ours."""
@@ -161,7 +165,12 @@ class Forest:
             return None
         if told.handle is not None and (turn := self._answered.get(told.handle)) and turn.is_echoed(told):
             return turn
-        return next((turn for turn in self._answered.values() if turn.is_echoed(told)), None)
+        ids = tuple(call.id for call in told.calls)
+        near = [*self._by_words.get(ids, ())] if ids else []
+        near += self._by_words.get(told.text.strip(), ())
+        if told.calls or told.handle is not None:
+            near += self._broken
+        return next((turn for turn in near if turn.is_echoed(told)), None)
 
     def add(self, turn: Turn) -> None:
         """Put a turn in its place."""
@@ -174,7 +183,13 @@ class Forest:
     def answered(self, turn: Turn, sampled: Sampled) -> None:
         """Give a turn its answer."""
         turn.sampled = sampled
-        self._answered[sampled.answer.number] = turn
+        answer = sampled.answer
+        self._answered[answer.number] = turn
+        texts: set[str | tuple[str, ...]] = {answer.content.strip(), answer.whole.strip()}
+        for words in (*texts, tuple(call.id for call in answer.calls)):
+            self._by_words.setdefault(words, []).append(turn)
+        if any(call.call is None for call in answer.calls):
+            self._broken.append(turn)
 
     def __len__(self) -> int:
         """Return how many turns were answered."""

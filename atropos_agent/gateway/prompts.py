@@ -10,6 +10,7 @@ from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.asked import Asked, Refusal, Told
+from atropos_agent.gateway.bounds import Bounds
 from atropos_agent.gateway.encoded import folded, following, opening
 from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
 from atropos_agent.tokens.template import ChatTemplate
@@ -47,12 +48,16 @@ class Prompts:
         self._forest = forest
         self._keeps_thinking = keeps_thinking
 
-    def place(self, asked: Asked, found: Found, *, counting: bool = False) -> tuple[Line, Turn | None, Sequence[Told]]:
+    def place(
+        self, asked: Asked, found: Found, bounds: Bounds, *, counting: bool = False
+    ) -> tuple[Line, Turn | None, Sequence[Told]]:
         """Return the line in which a request is answered, the turn that it goes on from, and what is new in it.
 
-        counting: nothing is to be changed. Raises Refusal for messages that the chat template takes in no form."""
+        counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
+        form."""
+        bounds.check_number(asked.messages)
         try:
-            return self._placed(asked, found, counting)
+            return self._placed(asked, found, bounds, counting)
         except TemplateError as error:
             raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
 
@@ -62,27 +67,32 @@ class Prompts:
         if turn.parent is not None:
             _restore(turn.line, turn.parent)
 
-    def _placed(self, asked: Asked, found: Found, counting: bool) -> tuple[Line, Turn | None, Sequence[Told]]:
+    def _placed(
+        self, asked: Asked, found: Found, bounds: Bounds, counting: bool
+    ) -> tuple[Line, Turn | None, Sequence[Told]]:
         parent = found.turn
         if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
             # History that is not ours, or not ours any more, is context.
-            return _fitting(partial(self._begin, asked), asked.messages), None, asked.messages
+            return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
         line = parent.line
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
-        _fitting(partial(_go_on, line, parent, parent.sampled), found.rest)
+        _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
         return line, parent, found.rest
 
-    def _begin(self, asked: Asked, told: Sequence[Told]) -> Line:
+    def _begin(self, asked: Asked, bounds: Bounds, told: Sequence[Told]) -> Line:
+        bounds.check_size(asked.tools)
         fitted = self._fitted.with_tools(asked.tools)
-        messages = opening(told, fitted, asked.tools, self._forest.retold)
+        messages = opening(told, fitted, asked.tools, self._forest.retold, bounds.check_size)
         begun = fitted.begin(self._template, messages, asked.tools, keeps_thinking=self._keeps_thinking)
         return Line(begun, fitted)
 
 
-def _go_on(line: Line, parent: Turn, sampled: Sampled, messages: Sequence[Told]) -> None:
+def _go_on(line: Line, parent: Turn, sampled: Sampled, bounds: Bounds, messages: Sequence[Told]) -> None:
+    new = following(messages, line.fitted, sampled)
+    bounds.check_size(new)
     try:
-        line.conversation.add_messages(following(messages, line.fitted, sampled))
+        line.conversation.add_messages(new)
     except Exception:
         _restore(line, parent)
         raise

@@ -47,4 +47,4 @@ def event(data: Mapping[str, Any], name: str | None = None) -> bytes:
 
 def noted(body: Mapping[str, Any], known: Sequence[str]) -> Sequence[str]:
     """Return the names of a request's settings that are not followed."""
-    return tuple(sorted(name for name, value in body.items() if name not in known and value is not None))
+    return tuple(sorted(name[:60] for name, value in body.items() if name not in known and value is not None))

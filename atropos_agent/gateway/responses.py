@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -93,9 +92,9 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
     """Return the tools as the model is shown them, and what their calls are told as, by the name that is shown."""
     shown: list[Mapping[str, Any]] = []
     origins: dict[str, Mapping[str, Any]] = {}
-    pending = [(tool, f"tools[{place}]", "") for place, tool in enumerate(given)]
+    pending = [(tool, f"tools[{place}]", "") for place, tool in enumerate(given)][::-1]
     while pending:
-        tool, where, space = pending.pop(0)
+        tool, where, space = pending.pop()
         match tool.get("type"):
             case "function":
                 one = schema(tool, where)
@@ -105,7 +104,7 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
             case "namespace" if not space:
                 name = fields.text(tool.get("name"), f"{where}.name")
                 inside = fields.objects(tool.get("tools"), f"{where}.tools")
-                pending[:0] = [(one, f"{where}.tools[{place}]", name) for place, one in enumerate(inside)]
+                pending += [(one, f"{where}.tools[{place}]", name) for place, one in enumerate(inside)][::-1]
                 continue
             case other:
                 raise refusals.tool(other, f"{where}.type")
@@ -123,24 +122,32 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
     if isinstance(body.get("input"), str):
         return [Told("user", body["input"])]
     shown = {(one.get("namespace"), one["name"]): name for name, one in origins.items()}
-    found: list[Told] = []
+    replies: list[list[Told]] = []
+    handle: int | None = None
     for place, item in enumerate(fields.objects(body.get("input"), "input")):
         told = _told(item, f"input[{place}]", shown)
-        last = found[-1] if found else None
-        if last is not None and last.role == told.role == "assistant" and _one(last, told):
-            text = "\n".join(part for part in (last.text, told.text) if part)
-            thinking = "\n".join(part for part in (last.thinking, told.thinking) if part is not None) or None
-            handle = last.handle if last.handle is not None else told.handle
-            calls, refers = (*last.calls, *told.calls), (*last.refers, *told.refers)
-            found[-1] = replace(last, text=text, calls=calls, thinking=thinking, handle=handle, refers=refers)
+        is_part = handle is None or told.handle is None or handle == told.handle
+        if replies and replies[-1][0].role == told.role == "assistant" and is_part:
+            replies[-1].append(told)
+            handle = told.handle if handle is None else handle
         else:
-            found.append(told)
-    return found
+            replies.append([told])
+            handle = told.handle
+    return [_joined(parts) for parts in replies]
 
 
-def _one(last: Told, told: Told) -> bool:
-    """Tell whether two items may be parts of one reply."""
-    return last.handle is None or told.handle is None or last.handle == told.handle
+def _joined(parts: Sequence[Told]) -> Told:
+    """Return a reply of which each item is a part; another message as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    return Told(
+        "assistant",
+        "\n".join(part.text for part in parts if part.text),
+        tuple(call for part in parts for call in part.calls),
+        "\n".join(part.thinking for part in parts if part.thinking) or None,
+        handle=next((part.handle for part in parts if part.handle is not None), None),
+        refers=tuple(named for part in parts for named in part.refers),
+    )
 
 
 def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str]) -> Told:

@@ -15,6 +15,7 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
+from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
 from atropos_agent.gateway.branches import TRAINED, Branch, harvest
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
 from atropos_agent.gateway.prompts import Prompts, check_request
@@ -22,6 +23,9 @@ from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason
+
+_NOTED = 100
+"""Names of settings of which it is kept how often they were not followed."""
 
 
 class Session:
@@ -39,7 +43,8 @@ class Session:
     api_key: the key by which requests are known to be this rollout's. base_url: what an OpenAI client takes as such;
     anthropic_url: what an Anthropic client takes. Both are "" for a session without a gateway.
     failure: the first one of ours, which spoils the rollout; None without. ended_by: the first budget that was over
-        when the agent asked for more; None before.
+        when the agent asked for more; None before, and where it went on in another conversation than one too long.
+    share: of the event loop.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Session:
         """Ids of calls so far."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
+        self.share = Share()
         self._work: set[asyncio.Task[None]] = set()
         self.failure: AgentError | None = None
         self.ended_by: StopReason | None = None
@@ -151,7 +157,20 @@ class Session:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
         self._take_note(asked)
         asked = self._forest.whole(asked)
-        return len(self._prompts.place(asked, self._forest.locate(asked), counting=True)[0].conversation.prompt)
+        found = self._forest.locate(asked)
+        return len(self._prompts.place(asked, found, self.bounds, counting=True)[0].conversation.prompt)
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return what a request may hold."""
+        limits = (self.config.max_total_tokens, self._sampler.window)
+        return Bounds(min((limit for limit in limits if limit is not None), default=UNKNOWN))
+
+    def too_long(self, error: TooLong, *, counting: bool) -> Refusal:
+        """Return the refusal of a request that can be no prompt. counting: its tokens were to be counted alone."""
+        if counting:
+            return Refusal(f"prompt is too long: {error}", Fault.TOO_LONG, param="messages")
+        return self._ends(StopReason.MAX_TOKENS, str(error))
 
     def fail(self, error: Exception) -> AgentError:
         """Remember that the rollout is spoilt by a failure of ours, and return it."""
@@ -166,7 +185,9 @@ class Session:
     def _take_note(self, asked: Asked) -> None:
         """Note what of a request is not followed. Raises Refusal where no reply can follow it."""
         check_request(asked, self._tolerates)
-        self._noted.update([*asked.noted, *asked.forced])
+        for name in (*asked.noted, *asked.forced):
+            if name in self._noted or len(self._noted) < _NOTED:
+                self._noted[name] += 1
 
     def _check_budget(self) -> None:
         if self._sampler.remaining() <= 0:
@@ -176,7 +197,7 @@ class Session:
 
     def _begin(self, asked: Asked, found: Found) -> Turn:
         """Put a request in its place, its prompt ready. Raises Refusal."""
-        line, parent, given = self._prompts.place(asked, found)
+        line, parent, given = self._prompts.place(asked, found, self.bounds)
         turn = Turn(line, parent, given, asked)
         turn.retells = parent is None and any(self._forest.retold(told) for told in given)
         kind = change(found, turn, self._forest.roots)
@@ -188,7 +209,7 @@ class Session:
 
     async def _sample(self, turn: Turn) -> None:
         """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
-        line, started = turn.line, time.monotonic()
+        line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
             budget = self._sampler.budget(len(line.conversation.prompt))
             if budget <= 0:
@@ -197,6 +218,8 @@ class Session:
             wanted = budget if turn.asked.max_tokens is None else min(budget, turn.asked.max_tokens)
             completion = await self._sampler.sample(line.conversation, wanted, stop=turn.asked.stop)
             self._take_in(turn, completion, time.monotonic() - started)
+            if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
+                self.ended_by = None  # one conversation was too long, and the agent goes on in another
         except BaseException as error:
             self._prompts.take_back(turn)
             if isinstance(error, ContextOverflow):

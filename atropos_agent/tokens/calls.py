@@ -54,7 +54,7 @@ class CallShape:
             message[self.thinking] = quote(reply.thinking)
         message["tool_calls"] = [
             {
-                "id": call.id,
+                "id": quote(call.id),
                 "type": "function",
                 "function": {"name": quote(call.name), "arguments": self._arguments(quoted(call.arguments, quote))},
             }

@@ -44,6 +44,8 @@ STUB: Tools = (
 
 _REFUSALS = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
 """What templates raise about messages of a shape that they don't take."""
+_SHAPES = 10_000
+"""Shapes of new messages of which is known what the template makes of them."""
 
 
 class ChatTemplate:
@@ -247,6 +249,8 @@ class ChatTemplate:
         shape = tuple((m["role"], is_framed(m, frame), "tool_call_id" in m) for m in messages)
         key = (has_system, frozenset(kinds), last, frame, shape, tuple(settled), tools, thoughtless)
         if key not in self._stable:
+            if len(self._stable) >= _SHAPES:  # an agent may send ever other ones
+                self._stable.clear()
             # Twice, because a template with a date in it differs from itself at midnight.
             probe = Stability(self, messages, frame, STUB if tools else (), thoughtless)
             self._stable[key] = any(probe.holds(has_system, kinds, last, settled) for _ in range(2))
@@ -275,16 +279,15 @@ class ChatTemplate:
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
         """Return the template's text for messages; when `replying`, up to where the model's reply begins.
 
-        tools: shown by the template."""
-        return str(
-            self.tokenizer.apply_chat_template(
-                self._fitted(messages),
-                tools=list(tools) or None,
-                tokenize=False,
-                add_generation_prompt=replying,
-                **self._kwargs,
-            )
-        )
+        tools: shown by the template. Raises TemplateError for what the template can't take."""
+        options = {"tools": list(tools) or None, "tokenize": False, "add_generation_prompt": replying, **self._kwargs}
+        try:
+            return str(self.tokenizer.apply_chat_template(self._fitted(messages), **options))
+        except _REFUSALS as error:
+            if isinstance(error, TemplateError):
+                raise
+            # Such as a schema of which the template joins a number to a text.
+            raise TemplateError(f"{type(error).__name__}: {error}") from error
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages in roles that the template takes."""

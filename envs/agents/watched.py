@@ -8,6 +8,7 @@ from atropos_agent.gateway import Session
 from atropos_agent.gateway.asked import Asked, Refusal
 from atropos_agent.gateway.echo import same_messages, same_tools
 from atropos_agent.gateway.forest import Sampled, Turn
+from atropos_agent.types import StopReason
 
 
 class WatchedSession(Session):
@@ -28,12 +29,7 @@ class WatchedSession(Session):
         if self.first_s is None:
             self.first_s = time.monotonic()
         self.requests += 1
-        try:
-            turn = super().ask(asked)
-        except Refusal:
-            if self.ended_by is not None:
-                self._over()
-            raise
+        turn = super().ask(asked)
         if turn.work is not None:
             turn.work.add_done_callback(lambda work: self._answered(turn))
         return turn
@@ -52,6 +48,8 @@ class WatchedSession(Session):
         if turn.sampled is None:  # refused at the end of a budget, or a failure of ours
             self._over()
             return
+        if self.ended_by is None:
+            self._over_since = None
         if turn.asked.tools or self.last is None:  # titles and summaries have none
             self.last = turn
         self._answered_at = time.monotonic()
@@ -62,6 +60,10 @@ class WatchedSession(Session):
             return False
         number = sampled.answer.number
         return not any(later.answer.number > number and _leaves(other, turn) for other, later in self.turns)
+
+    def _ends(self, reason: StopReason, why: str) -> Refusal:
+        self._over()
+        return super()._ends(reason, why)
 
     def _over(self) -> None:
         self._over_since = self._over_since or time.monotonic()

@@ -36,7 +36,9 @@ async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
     try:
         await transport.send_all()
     except asyncio.CancelledError:
-        lost = ConnectionResetError("the client is gone, or its sandbox")
+        # A sandbox that ends does not take back what its client has had.
+        if tunnel.reset or not (tunnel.passed_on and transport.get_write_buffer_size() == 0):
+            lost = ConnectionResetError("the client is gone, or its sandbox")
         raise
     except (OSError, EOFError) as error:
         lost = error

@@ -24,9 +24,12 @@ Send = Callable[[int, bytes, bytes], Awaitable[None]]
 
 
 class Tunnel:
-    """One connection; what its client in the sandbox sends is read here, and the other way round."""
+    """One connection; what its client in the sandbox sends is read here, and the other way round.
+
+    reset: whether its client has broken it off."""
 
     def __init__(self, number: int, send: Send) -> None:
+        self.reset = False
         self._number = number
         self._send = send
         self._incoming = asyncio.StreamReader(limit=_HEAD)
@@ -58,8 +61,15 @@ class Tunnel:
             self._credit -= len(piece)
             await self._send(self._number, b"D", piece)
 
+    @property
+    def passed_on(self) -> bool:
+        """Return whether the client's end has all that was written."""
+        return self._credit == _WINDOW
+
     def heard(self, kind: bytes, payload: bytes) -> None:
-        if kind == b"O":
+        if kind == b"Y":
+            self.reset = True
+        elif kind == b"O":
             self._incoming.feed_data(payload)
         elif kind == b"Z":
             self._incoming.feed_eof()

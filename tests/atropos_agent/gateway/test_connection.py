@@ -25,11 +25,15 @@ class Client(asyncio.Transport):
     def close(self):
         self.closed.set()
 
+    abort = close
+
     def is_closing(self):
         return self.closed.is_set()
 
-    def resume_reading(self):
+    def pause_reading(self):
         pass
+
+    resume_reading = pause_reading
 
 
 @pytest.fixture
@@ -75,3 +79,25 @@ async def test_an_answer_was_not_taken_where_its_client_reset_the_connection(con
     await asyncio.wait_for(client.answered.wait(), 10)
     connection.connection_lost(error)
     assert found == untaken
+
+
+WRONG = {
+    "no HTTP": [b"\0" * 100],
+    "an upgrade": [b"GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n"],
+    "a body that is none, behind its answer": [
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        b"zz\r\n",
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+async def test_what_is_wrong_with_requests_stands_in_no_log_and_is_no_exception(connected, caplog, kind):
+    connection, client, _ = connected
+    connection.connection_made(client)
+    for part in WRONG[kind]:
+        connection.data_received(part)
+        await asyncio.wait_for(client.answered.wait(), 10)
+    assert client.closed.is_set() == (kind != "an upgrade")
+    assert not caplog.records
+    connection.connection_lost(None)

@@ -1,6 +1,9 @@
 """What agents tell, as a template is given it."""
 
-from agents import SCHEMAS
+import pytest
+from agents import SCHEMAS, ChatAgent, opened
+from native import DONE
+from native_families import fitted_family
 
 from atropos_agent.gateway.asked import Told, ToldCall
 from atropos_agent.gateway.encoded import folded, opening
@@ -18,6 +21,23 @@ def test_tools_stand_in_the_system_message_where_the_template_shows_none(fitted,
 def test_what_an_agent_tells_writes_no_control_tokens(fitted):
     (message,) = opening([Told("user", "<|im_end|>")], fitted, (), lambda _: None)
     assert "<|im_end|>" not in message["content"]
+
+
+@pytest.mark.parametrize("family", ["Kimi K2, by hand", "Mistral v11, by hand"])
+async def test_ids_of_calls_write_no_control_tokens(smollm2_tokenizer, family):
+    """Some templates write them."""
+    fitted = fitted_family(smollm2_tokenizer, None, family)
+    controls = sorted(fitted.template.tokenizer.get_added_vocab())
+    prompts = []
+    for number in ("c0", "c0" + "".join(controls), "c0\ud83d"):
+        async with opened(fitted, [DONE]) as (client, engine):
+            agent = ChatAgent(client)
+            call = {"id": number, "type": "function", "function": {"name": "say", "arguments": '{"text": "a"}'}}
+            agent.history.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            agent.history.append({"role": "tool", "tool_call_id": number, "content": "a"})
+            await agent.ask()
+        prompts.append([i for i in engine.exchanges[0].prompt if i in fitted.template.controls(controls)])
+    assert prompts[0] == prompts[1] == prompts[2]
 
 
 def test_calls_of_others_are_the_templates_and_broken_ones_text(with_calls):

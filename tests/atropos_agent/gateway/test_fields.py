@@ -20,6 +20,8 @@ from atropos_agent.gateway.asked import Refusal
         (fields.flag, "yes"),
         (fields.strings, [1]),
         (fields.strings, 3),
+        (fields.strings, ["x"] * 65),
+        (fields.strings, "x" * 1001),
     ],
 )
 def test_a_wrong_type_is_named(read, value):

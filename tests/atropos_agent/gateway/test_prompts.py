@@ -6,6 +6,7 @@ import pytest
 from agents import ChatAgent, MessagesAgent, Told, assert_every_token_is_accounted_for, opened
 from jinja2 import TemplateError
 from native import DONE, asks
+from native_families import fitted_family
 
 from atropos_agent.gateway import asked
 from atropos_agent.gateway.asked import Asked, Refusal
@@ -49,6 +50,38 @@ async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitt
         result = await client.session.result()
     assert len(result.segments) == 1
     assert_every_token_is_accounted_for(result, engine)
+
+
+@pytest.mark.parametrize(
+    "error", [TypeError("can only concatenate str"), KeyError("x"), IndexError(), AttributeError()]
+)
+async def test_what_a_template_can_not_do_with_an_agents_tools_is_the_agents_fault(smollm2_tokenizer, error):
+    """gpt-oss' joins the descriptions of parameters to texts, for example."""
+
+    class Raises:
+        def __radd__(self, other):
+            raise error
+
+    fitted = fitted_family(smollm2_tokenizer, None, "Qwen3-Coder, by hand")
+    template = fitted.template
+    render = template.tokenizer.apply_chat_template
+
+    def apply_chat_template(messages, *, tools, **options):
+        return "" + Raises() if tools else render(messages, tools=tools, **options)
+
+    async with opened(fitted, [DONE]) as (client, _):
+        agent = ChatAgent(client)
+        agent.user("go")
+        template.tokenizer.apply_chat_template = apply_chat_template
+        try:
+            with pytest.raises(Told, match="chat template refuses them") as caught:
+                await agent.ask()
+        finally:
+            template.tokenizer.apply_chat_template = render
+        assert caught.value.status == 400
+        agent.tools = []
+        await agent.ask()
+        assert (await client.session.result()).success
 
 
 async def test_tokens_of_messages_that_the_template_refuses_are_not_counted_and_spoil_nothing(fitted, monkeypatch):

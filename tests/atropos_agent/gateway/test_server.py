@@ -221,3 +221,15 @@ async def test_a_head_has_a_limit(fitted):
         writer.write(b"GET / HTTP/1.1\r\n" + b"x: " + b"a" * 70_000)
         assert b" 400 " in await asyncio.wait_for(reader.read(), 10)
         writer.close()
+
+
+@pytest.mark.parametrize("line", ["POST /v1/nothing", "POST /v1/messages", "GET /v1/models", "PUT /"])
+async def test_a_body_that_is_not_read_is_not_waited_for(fitted, line):
+    async with serving(fitted) as (gateway, session, _):
+        key = session.api_key if "messages" not in line else "other"
+        host, port = gateway.address.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        head = f"{line} HTTP/1.1\r\nHost: x\r\nx-api-key: {key}\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        writer.write(head.encode())
+        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 ")
+        writer.close()

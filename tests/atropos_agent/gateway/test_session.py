@@ -46,6 +46,26 @@ async def test_a_full_context_window_is_a_budget(fitted):
     assert_every_token_is_accounted_for(result, engine)
 
 
+async def test_a_conversation_that_is_too_long_ends_nothing_where_the_agent_goes_on_in_another(fitted):
+    async with opened(fitted, [asks("one"), DONE, DONE], max_total_tokens=1500) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        agent.results(await agent.ask(), "word " * 1500)
+        with pytest.raises(Told, match="prompt is too long"):
+            await agent.ask()
+        assert client.session.ended_by is StopReason.MAX_TOKENS
+        title = ChatAgent(client, tools=())
+        title.user("a title")
+        await title.ask()
+        assert client.session.ended_by is StopReason.MAX_TOKENS, "a title is no work"
+        agent.history = agent.history[:1]
+        agent.user("go on from a summary")
+        await agent.ask()
+        result = await client.session.result()
+    assert (result.stop_reason, result.success) == (StopReason.ANSWERED, True)
+    assert_every_token_is_accounted_for(result, engine)
+
+
 async def test_a_failing_engine_is_no_result(fitted):
     async with opened(fitted, [asks("one")]) as (client, engine):
         agent = ChatAgent(client)

@@ -75,3 +75,12 @@ def test_a_role_that_is_not_shown_is_not_known(smollm2_tokenizer):
     template = ChatTemplate(family(smollm2_tokenizer, "system in the last question"))
     assert template.knows_role("user")
     assert ChatTemplate(family(smollm2_tokenizer, "plain")).knows_role("tool")
+
+
+def test_what_is_known_of_shapes_does_not_grow_without_end(smollm2_tokenizer, monkeypatch):
+    monkeypatch.setattr("atropos_agent.tokens.template._SHAPES", 3)
+    template = ChatTemplate(smollm2_tokenizer)
+    for number in range(1, 8):
+        messages = [{"role": "user", "content": "x"}] * number
+        template.continuation(messages, has_system=False, kinds={ReplyKind.PLAIN}, last=ReplyKind.PLAIN, end=())
+        assert 1 <= len(template._stable) <= 3

@@ -71,7 +71,8 @@ SPOILED = {
 
 @dataclass(eq=False)
 class NamingServer(TokenServer):
-    """Samples a script's replies for prompts that show the agent's tool, "A title" for others; keeps every exchange.
+    """Samples a script's replies for prompts that show the agent's tool or a call of it, "A title" for others; keeps
+    every exchange.
 
     A logprob names its token. beside: scripts for prompts that hold a text and not the task: sub-agents'."""
 
@@ -105,7 +106,8 @@ class NamingServer(TokenServer):
         return prompt, [ids], [logprobs], [reason]
 
     def _next(self, prompt):
-        if not re.search(rf"""["'>]{self.agent.shell[0]}["'<]""", prompt):
+        # In the tools, or in a call of a history that is to be summed up.
+        if not re.search(rf"""["'>=]{self.agent.shell[0]}["'<>\n]""", prompt):
             return Says("A title")
         beside = (script for text, script in self._beside.items() if text in prompt and TASK not in prompt)
         script = next(beside, self._left)

@@ -7,6 +7,7 @@ from native_families import fitted_family
 
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.gateway.asked import Asked, Refusal, Told, ToldCall
+from atropos_agent.gateway.bounds import TooLong
 from atropos_agent.types import AgentConfig
 from envs.agents import watched
 from envs.agents.watched import WatchedSession
@@ -126,3 +127,24 @@ async def test_it_rests_when_it_is_refused_however_often_it_asks(smollm2_tokeniz
                 await answered(one, asked("b"))
             clock.now += 4
         assert one.rests_s() == 12
+
+
+async def test_it_does_not_rest_where_it_goes_on_behind_a_prompt_that_was_too_long(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, CALL, max_total_tokens=1500) as one:
+        await answered(one, asked("a"))
+        with pytest.raises(Refusal):
+            await answered(one, asked("b " * 2000))
+        clock.now += 4
+        assert one.rests_s() == 4
+        await answered(one, asked("a summary"))
+        clock.now += 60
+        assert one.rests_s() == 0.0, "its tool runs"
+        assert one.ended_by is None
+
+
+async def test_a_request_that_can_be_no_prompt_is_the_end_of_a_budget(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, CALL, max_total_tokens=1500) as one:
+        await answered(one, asked("a"))
+        one.too_long(TooLong("a request of more than 5 bytes"), counting=False)
+        clock.now += 3
+        assert one.rests_s() == 3

@@ -1,6 +1,9 @@
 """Rollouts of an agent that isn't ours, from the command line to saved rows."""
 
 import json
+import signal
+import time
+from collections import Counter
 from pathlib import Path
 
 import orjson
@@ -22,12 +25,49 @@ def policy(prompt):
     return f"<tool_call>{json.dumps({'name': 'bash', 'arguments': {'command': command}})}</tool_call>"
 
 
-def run(engine, command, run_dir, *options):
+def program(engine, command, run_dir, *options):
     task = next(path for path in STARTER.iterdir() if path.name == "create-notes")
     given = ["-m", "envs.swe", command, f"--openai.base_url={engine.url}", f"--env.tasks={task}"]
-    done = programs.run([*given, f"--env.agent={AGENT}", f"--env.run_dir={run_dir}", *options])
+    return [*given, f"--env.agent={AGENT}", f"--env.run_dir={run_dir}", *options]
+
+
+def run(engine, command, run_dir, *options):
+    done = programs.run(program(engine, command, run_dir, *options))
     assert done.returncode == 0, done.stderr
     return list(read_rollouts(run_dir))
+
+
+def groups_of(run_dir):
+    path = run_dir / "groups.jsonl"
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+
+
+@pytest.mark.docker
+@pytest.mark.long(30)
+def test_after_kill_9_a_new_start_goes_on_with_its_rollouts(smollm2_tokenizer, tokenizer_folder, tmp_path):
+    run_dir, groups = tmp_path / "run", 5
+    with ScriptedEngine(policy, smollm2_tokenizer, root=tokenizer_folder, delay_s=0.5) as engine:
+        options = (f"--env.total_steps={groups}", "--env.group_size=2", "--env.max_concurrent_rollouts=4")
+        command = program(engine, "process", run_dir, *options, "--env.equal_rewards=send")
+        first = programs.Program(command, stdout=tmp_path / "log")
+        while len(groups_of(run_dir)) < 2:
+            assert first.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.05)
+        first.send_signal(signal.SIGKILL)
+        assert first.wait(30) == -signal.SIGKILL
+        asked, before = engine.requests, len(groups_of(run_dir))
+        assert before < groups
+        done = programs.run(command)
+        assert done.returncode == 0, done.stderr
+    made = groups_of(run_dir)
+    assert [group["scores"] for group in made] == [[1.0, 1.0]] * groups
+    ids = Counter(name for group in made for name in group["generation_params"]["rollout_ids"])
+    assert set(ids.values()) == {1}, "no rollout is in two groups"
+    # Two replies a rollout; lost is at most the one that each was waiting for, and a run asks twice about tokens.
+    assert engine.requests <= 2 * 2 * groups + 4 + 2 * 2, f"{asked} before it was killed"
+    for rollout in read_rollouts(run_dir):
+        (row,) = rollout.result.segments
+        assert row.trained == sum(len(exchange.ids) for exchange in rollout.result.record)
 
 
 @pytest.mark.docker

@@ -99,7 +99,20 @@ class TestAProtocol:
         assert (len(client.got), echo.paused) == (300_000, [True, False])
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        assert [type(error) for error in echo.lost] == [ConnectionResetError]
+
+    @pytest.mark.parametrize(
+        ("taken", "reset", "lost"),
+        [(True, False, type(None)), (True, True, ConnectionResetError), (False, False, ConnectionResetError)],
+    )
+    async def test_whose_sandbox_ends_was_heard_where_its_client_had_it_all(self, taken, reset, lost):
+        client, echo = Client(taken=taken), Echo()
+        serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"hi"))
+        await settled()
+        if reset:
+            client.tunnel.heard(b"Y", b"")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        assert [type(error) for error in echo.lost] == [lost]
 
     async def test_that_reads_no_more_leaves_the_client_without_credit(self):
         client, echo = Client(), Echo()

@@ -1,0 +1,76 @@
+"""Bounds of what a rollout's requests may cost this process, whoever in a sandbox sends them.
+
+What can't be a prompt of so many tokens is refused before it is encoded, and whose requests take long waits for
+others: an event loop serves all rollouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+UNKNOWN = 1 << 20
+"""Tokens that a prompt may have where nothing says how many."""
+_CHARACTERS_OF_TOKEN, _CHARACTERS = 32, 64 << 10
+_TOKENS_OF_MESSAGE, _MESSAGES = 4, 1000
+_BYTES_OF_TOKEN, _BYTES = 64, 1 << 20
+_REST = 3.0
+"""How long a rollout's next request waits, as a multiple of the time that the last one took."""
+
+
+class TooLong(Exception):
+    """A request that can't be a prompt of as many tokens as there may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a request may hold whose prompt may have so many `tokens`: some eight times what text of as many has."""
+
+    tokens: int
+
+    @property
+    def body(self) -> int:
+        """Return the most bytes of a body."""
+        return _BYTES + _BYTES_OF_TOKEN * self.tokens
+
+    def check_number(self, messages: Sequence[object]) -> None:
+        """Raise TooLong for more messages than a prompt can hold."""
+        most = _MESSAGES + self.tokens // _TOKENS_OF_MESSAGE
+        if len(messages) > most:
+            raise TooLong(f"{len(messages)} messages > {most} maximum")
+
+    def check_size(self, values: Sequence[Mapping[str, Any]]) -> None:
+        """Raise TooLong for messages or tools that hold more text than a prompt can."""
+        most = left = _CHARACTERS + _CHARACTERS_OF_TOKEN * self.tokens
+        for value in values:
+            left -= len(str(value))
+            if left < 0:
+                raise TooLong(f"more than {most} characters")
+
+
+class Share:
+    """A rollout's share of the event loop."""
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+        self._queue = asyncio.Lock()
+
+    async def wait(self) -> None:
+        """Wait for the rollout's turn."""
+        async with self._queue:
+            if (left := self._free_at - time.monotonic()) > 0:
+                await asyncio.sleep(left)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take what is done here, without a wait in it, from the share."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            now = time.monotonic()
+            self._free_at = now + _REST * (now - began)
