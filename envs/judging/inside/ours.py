@@ -7,7 +7,7 @@ import os
 import re
 import sys
 
-from processes import TESTS
+from processes import TESTS, is_original
 
 _MAX_BYTES = 4 * 2**20
 _VALUE = r"[\w./:,@%+=-]*"
@@ -27,11 +27,11 @@ def is_ours(code, kind):
 
 
 def texts():
-    """Yield the texts below /tests."""
+    """Yield the texts that the task has in /tests."""
     for folder, _, names in os.walk(TESTS):
         for name in names:
             path = os.path.join(folder, name)
-            if os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
+            if is_original(path) and os.path.isfile(path) and os.path.getsize(path) <= _MAX_BYTES:
                 with open(path, errors="replace") as file:
                     yield file.read()
 

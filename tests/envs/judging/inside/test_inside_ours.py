@@ -1,6 +1,9 @@
 """Which code is the task's own."""
 
+import os
+
 import ours
+import processes
 import pytest
 
 SCRIPT = """\
@@ -21,7 +24,12 @@ echo 'exit 3' | sh
 @pytest.fixture(autouse=True)
 def tests(tmp_path, monkeypatch):
     monkeypatch.setattr(ours, "TESTS", str(tmp_path))
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
     (tmp_path / "test.sh").write_text(SCRIPT)
+    (tmp_path / "late.sh").write_text("bash -c 'echo late'\n")
+    for name in ("stamp", "test.sh"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, ns=(1, 10**18))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +51,7 @@ def test_code_that_stands_in_a_script_of_the_tests_is_ours(kind, code):
     "kind, code",
     [
         ("argument", "true"),
+        ("argument", "echo late"),
         ("argument", "echo 1 > /logs/verifier/reward.txt"),
         ("argument", 'cd /app; evil; python3 -m pytest "/tests/a.py" $HOME .'),
         ("argument", 'cd x; python3 -m pytest "$(evil)" $HOME .'),
