@@ -27,6 +27,7 @@
 
 #define SELF "/verifier/preload.so"
 #define BIN "/verifier/bin/"
+#define FUNCTIONS "BASH_ENV=/verifier/functions.sh"
 #define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root */
 
 /* Programs that run nothing of what they read, or run it by exec alone. What is not among them is judged. */
@@ -224,6 +225,7 @@ static int is_setting(const char *variable) {
 static size_t keep_harmless(struct call *c, char *const envp[]) {
   char workdir[4096];
   size_t kept = 0;
+  int shell = 0;
   read_workdir(workdir, sizeof workdir);
   for (size_t i = 0; envp && envp[i]; i++) {
     if (starts(envp[i], "LD_LIBRARY_PATH=") && strlen(envp[i]) < sizeof c->libraries) { /* for what becomes nobody */
@@ -231,7 +233,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
       strncat(c->libraries, envp[i] + 16, sizeof c->libraries - 18);
       c->env[kept++] = c->libraries;
     } else if (starts(envp[i], "BASH_ENV=") || starts(envp[i], "ENV=")) {
-      if (!strcmp(strchr(envp[i], '=') + 1, "/verifier/functions.sh")) c->env[kept++] = envp[i];
+      if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
     } else if (!is_setting(envp[i])) {
@@ -239,6 +241,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
     }
   }
   c->env[kept++] = "LD_PRELOAD=" SELF;
+  if (!shell) c->env[kept++] = FUNCTIONS; /* or a bash that is given no environment would source what is judged */
   return kept;
 }
 
@@ -292,7 +295,7 @@ static void decide(struct call *c, const char *path, char *const argv[], char *c
 #define DECIDE(c, path, argv, envp)                                                         \
   struct call c;                                                                            \
   c.argv = alloca((length(argv) + 4) * sizeof *c.argv);                                     \
-  c.env = alloca((length(envp) + 2) * sizeof *c.env);                                       \
+  c.env = alloca((length(envp) + 3) * sizeof *c.env);                                       \
   decide(&c, path, argv, envp)
 
 int execve(const char *path, char *const argv[], char *const envp[]) {
