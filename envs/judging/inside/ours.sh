@@ -1,11 +1,13 @@
 #!/bin/sh
 # Sourced by the scripts beside it.
+# original FILE: whether a file of /tests is as the task has it.
+original() { [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; }
 # ours KIND CODE: whether the task itself has written the code that root is asked to run. KIND: `argument` of -c in a
 # script of /tests, `stdin` that is a here-document there, or `part` of such a script.
 ours() {
     quote="'"
     for file in /tests/*; do
-        [ -f "$file" ] || continue
+        if [ ! -f "$file" ] || ! original "$file"; then continue; fi
         text=$(cat "$file")
         case $1 in
             argument) case $text in *"c $quote$2$quote"* | *"c \"$2\""*) return 0 ;; esac ;;

@@ -45,6 +45,23 @@ def judged_user():
     return int(os.environ.get("JUDGED_UID", 65534))
 
 
+def is_original(path):
+    """Return whether a file of /tests is as the task has it: all of these were given one time."""
+    try:
+        return os.stat(path).st_mtime_ns == os.stat(HERE + "/stamp").st_mtime_ns
+    except OSError:
+        return False
+
+
+def is_new(path):
+    """Return whether a program, or what its name leads to, was put there since the sandbox was made."""
+    try:
+        since = os.stat(HERE + "/since").st_ctime
+        return max(os.lstat(path).st_ctime, os.stat(path).st_ctime) >= since
+    except OSError:
+        return True
+
+
 def workdir():
     """Return the working directory of what is judged, whatever environment this was called in."""
     return os.readlink(HERE + "/workdir")

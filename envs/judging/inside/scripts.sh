@@ -8,7 +8,7 @@ seen=
 all_ours() {
     for word; do
         case $takes in
-            file) case $(readlink -f -- "$word") in /tests/*) ;; *) return 1 ;; esac; takes=; seen=1; continue ;;
+            file) case $(readlink -f -- "$word") in /tests/*) original "$word" || return 1 ;; *) return 1 ;; esac; takes=; seen=1; continue ;;
             text) ours part "$word" || return 1; takes=; seen=1; continue ;;
             other) takes=; continue ;;
         esac

@@ -98,6 +98,9 @@ for name in $names; do
 done > /verifier/functions.sh
 cat /verifier/source.sh >> /verifier/functions.sh
 chmod 755 /verifier/bin/*
+# What test.sh puts into /tests later may be judged: it does not have the one time that the task's own files are given.
+: > /verifier/stamp
+find /tests -exec touch -h -r /verifier/stamp {} +
 : > /verifier/since
 # What the agent left comes after it, as the file system tells time.
 : > /verifier/ticked

@@ -2,17 +2,54 @@
 # What bash itself would run as root: a file that `.` or `source` names, and what `eval` is given. Neither may be judged
 # code. Of a Python's `activate` in the working directory it does what matters to test.sh.
 source() {
-    case $(readlink -m -- "$1" 2> /dev/null || readlink -f -- "$1") in
-        "$JUDGED_WORKDIR"/*/activate) export VIRTUAL_ENV="${1%/bin/activate}" PATH="$PATH:${1%/activate}" ;;
+    local file=$1 real
+    case $file in */*) ;; *) file=$(_in_path "$file") ;; esac
+    real=$(readlink -m -- "$file" 2> /dev/null || readlink -f -- "$file")
+    case $real in
+        "$JUDGED_WORKDIR"/*/activate) _activate "$file" ;;
         "$JUDGED_WORKDIR"/*) _judged "$1" ;;
-        */.local/bin/env | */.cargo/env) [ ! -e "$1" ] || builtin source "$@" ;; # what uv's installer would have left
         *)
-            if [ -e "$1" ] && { [ ! -f "$1" ] || [ "$(stat -Lc %u -- "$1")" = "${JUDGED_UID:-65534}" ]; }; then
-                _judged "$1"
+            if [ ! -e "$file" ]; then
+                case $real in */.local/bin/env | */.cargo/env) return 0 ;; esac # what uv's installer would have left
+                builtin source "$file" "${@:2}"
+            elif _is_ours "$file"; then
+                builtin source "$file" "${@:2}"
             else
-                builtin source "$@"
+                case $real in */bin/activate) _activate "$file" ;; *) _judged "$1" ;; esac
             fi ;;
     esac
+}
+# Takes of an environment what matters to test.sh.
+_activate() {
+    export VIRTUAL_ENV="${1%/bin/activate}" PATH="$PATH:${1%/activate}"
+    # shellcheck disable=SC2317,SC2329 # test.sh may call it
+    deactivate() { unset VIRTUAL_ENV; }
+}
+# The file that bash would find by a name without a folder.
+_in_path() {
+    local folder folders
+    IFS=: read -ra folders <<< "$PATH"
+    for folder in "${folders[@]}"; do
+        if [ -f "${folder:-.}/$1" ]; then
+            echo "${folder:-.}/$1"
+            return
+        fi
+    done
+    echo "./$1"
+}
+# Whether a file is the image's, or the task itself has written what is in it.
+_is_ours() {
+    [ -f "$1" ] || return 1
+    [ "$(find -L "$1" -maxdepth 0 -cnewer /verifier/since)" ] || return 0
+    case $(readlink -f -- "$1") in /tests/*) if [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi ;; esac
+    _have_written stdin "$(cat -- "$1")"
+}
+# Whether code is written in a file of /tests. $1: as `ours.py` takes it.
+_have_written() {
+    local python
+    [ -e /verifier/python ] || return 1
+    read -r python < /verifier/python
+    printf %s "$2" | VERIFIER_OWN_CALL=1 PYTHONPATH='' command "$python" -s -B /verifier/ours.py "$1"
 }
 # shellcheck disable=SC1090 # whatever test.sh names
 .() { source "$@"; }
@@ -21,21 +58,21 @@ _judged() {
     return 1
 }
 _may_eval() {
-    local line changed text longest='' called='eval[[:space:]]+"?([$][(]|`)[[:space:]]*([A-Za-z0-9_./-]+)'
+    local line program called='eval[[:space:]]+"?([$][(]|`)[[:space:]]*([A-Za-z0-9_./-]+)' plain='^[A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9_]*$'
     mapfile -s $((BASH_LINENO[1] - 1)) -n 1 line < "${BASH_SOURCE[2]}" 2> /dev/null
     # shellcheck disable=SC2016 # that is what is looked for
     case ${line[0]} in
+        *" $* "*) ;; # as `trap finish EXIT`
         *eval*'$('* | *eval*'`'*)
             [[ ${line[0]} =~ $called ]] || return 1
             case ${BASH_REMATCH[2]##*/} in
-                conda | mamba | micromamba | opam | ssh-agent | dircolors | brew | pyenv | rbenv | nodenv | goenv | fnm | getopt) ;;
+                conda | mamba | micromamba | opam | ssh-agent | dircolors | brew | pyenv | rbenv | nodenv | goenv | fnm | getopt)
+                    program=$(type -P -- "${BASH_REMATCH[2]}") || return 0
+                    case $(readlink -f -- "$program") in "$JUDGED_WORKDIR"/*) return 1 ;; esac
+                    [ -z "$(find -L "$program" -maxdepth 0 -cnewer /verifier/since)" ] ;;
                 *) return 1 ;;
             esac ;;
-        *)
-            while IFS= read -r text; do [ ${#text} -le ${#longest} ] || longest=$text; done <<< "$*"
-            [ ${#longest} -ge 10 ] || return 0 # too short to do harm, and found anywhere
-            changed=$(find "$JUDGED_WORKDIR" -type f -cnewer /verifier/since -exec grep -IlF -e "$longest" -- {} + 2> /dev/null)
-            [ -z "$changed" ] ;;
+        *) [[ $* =~ $plain ]] || _have_written evaluated "$*" ;;
     esac
 }
 eval() {

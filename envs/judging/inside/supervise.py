@@ -25,7 +25,7 @@ import sys
 import tempfile
 import traceback
 
-from processes import HERE, TESTS, become_judged, hand_over, status_of, within, workdir
+from processes import HERE, TESTS, become_judged, hand_over, is_new, is_original, status_of, within, workdir
 from python_call import PythonCall
 from writable import open_tree
 
@@ -210,11 +210,10 @@ def kind_of(call, file):
     runs = _RUNS_TESTS.search(source) is not None
     # What starts tests in other processes, without judged code in its own, sees them watched where it is root's.
     if "/logs/verifier" in source or (not runs and _STARTS_TESTS.search(source)):
-        if call.kind == "script":
-            ours = os.path.realpath(file).startswith(TESTS + "/")
-        else:
-            from ours import is_ours
+        from ours import is_ours
 
+        ours = os.path.realpath(file).startswith(TESTS + "/") if call.kind == "script" else True
+        if ours and not (call.kind == "script" and is_original(file)):
             ours = is_ours(source, "argument" if call.kind == "code" else "stdin")
         if ours:
             return "grader"
@@ -243,8 +242,8 @@ def apart(function, *args):
 def grade(real, call, file):
     """Become the task's own grader, which writes the reward."""
     root = workdir()
-    if os.path.abspath(real).startswith(root + "/") or within(real, root):
-        real = sys.executable  # the environment of one that lies there is judged code too
+    if os.path.abspath(real).startswith(root + "/") or within(real, root) or is_new(os.path.abspath(real)):
+        real = sys.executable  # the environment of one that lies there, or was made since, is judged code too
     program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, os.path.abspath(file), *call.args]
     os.execve(real, program, dict(os.environ, VERIFIER_OWN_CALL="1"))
 

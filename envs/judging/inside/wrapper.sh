@@ -56,6 +56,11 @@ JUDGED_WORKDIR=${JUDGED_WORKDIR:-$(readlink /verifier/workdir)}
 case $interpreter in [!/]*) interpreter=$PWD/$interpreter ;; esac
 case $interpreter:$(readlink -f "$interpreter") in
     "$JUDGED_WORKDIR"/* | *:"$JUDGED_WORKDIR"/* | */env:*) interpreter=$default ;;
+    "$default":*) ;;
+    *)
+        # One that was made since may be judged code, or load it.
+        place=$(readlink -f "$interpreter")
+        [ "$place" ] && [ -z "$(find "$interpreter" "$place" -maxdepth 0 -cnewer /verifier/since)" ] || interpreter=$default ;;
 esac
 case "$name $1 $2" in
     pytest* | py.test* | "python"*" -m pytest")

@@ -6,19 +6,23 @@ import itertools
 from pathlib import Path
 
 import pytest
-from graders import CHEATS, Grader
+from graders import CHEATS as GRADER_CHEATS
+from graders import Grader
 from honest_graders import HONEST
+from root_cheats import ROOT_CHEATS
 from task_formats import write
 
 from envs.types import Hidden, Task, Verdict
 
+CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
 
 
 def sample(root: Path, grader: Grader) -> Task:
     tests = write(root / "tests", {"test.sh": grader.script, **grader.also})
-    return Task("grader", "Do it.", Hidden(tests, timeout_s=60.0), image="atropos-agent/base:debian12", workdir="/app")
+    hidden = Hidden(tests, timeout_s=60.0, graded=grader.graded)
+    return Task("grader", "Do it.", hidden, image="atropos-agent/base:debian12", workdir="/app")
 
 
 def share(table: dict[str, Grader]) -> dict[str, Grader]:

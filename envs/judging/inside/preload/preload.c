@@ -27,6 +27,7 @@
 
 #define SELF "/verifier/preload.so"
 #define BIN "/verifier/bin/"
+#define FUNCTIONS "BASH_ENV=/verifier/functions.sh"
 #define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root */
 
 /* Programs that run nothing of what they read, or run it by exec alone. What is not among them is judged. */
@@ -43,6 +44,9 @@ static const char INERT[] =
     " chroot setsid flock ionice taskset chrt prlimit time tput clear locale getconf getent getopt iconv ldconfig apt apt-get"
     " apt-cache dpkg dpkg-deb dpkg-query apk yum dnf microdnf rpm ssh-keygen useradd usermod groupadd chpasswd mount umount"
     " sysctl rev tree uuidgen logger lscpu mountpoint cal ";
+
+/* What a wrapper runs as root itself, where it is the image's. */
+static const char ACTING[] = " cp mv ln install awk gawk mawk nawk sed curl wget apt apt-get apk ";
 
 extern char **environ;
 
@@ -79,6 +83,13 @@ static void read_workdir(char *workdir, size_t size) {
   workdir[n > 0 ? n : 0] = 0;
 }
 
+/* Whether a file of /tests is as the task has it: all of these were given one time. */
+static int is_original(const struct statx *file) {
+  struct statx stamp;
+  return look(AT_FDCWD, "/verifier/stamp", &stamp) == 0 && file->stx_mtime.tv_sec == stamp.stx_mtime.tv_sec &&
+         file->stx_mtime.tv_nsec == stamp.stx_mtime.tv_nsec;
+}
+
 enum { OF_IMAGE, OF_TESTS, JUDGED };
 
 /* Whose program or script a file is: JUDGED where judged code may have made it. */
@@ -94,11 +105,11 @@ static int whose(const char *path) {
   if (below(real, "/verifier")) return OF_TESTS;
   read_workdir(workdir, sizeof workdir);
   if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return JUDGED;
-  /* In /tests nobody else may write, and a script there may have been made executable. */
-  int tests = below(real, "/tests");
-  struct statx_timestamp when = tests ? file.stx_mtime : file.stx_ctime, since = start.stx_ctime;
+  /* A script of the task's may have been made executable since; what was put beside it may be judged. */
+  if (below(real, "/tests")) return is_original(&file) ? OF_TESTS : JUDGED;
+  struct statx_timestamp when = file.stx_ctime, since = start.stx_ctime;
   if (when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec)) return JUDGED;
-  return tests ? OF_TESTS : OF_IMAGE;
+  return OF_IMAGE;
 }
 
 static int is_judged(const char *path) { return whose(path) == JUDGED; }
@@ -164,6 +175,12 @@ static const char *script_of(char *const argv[]) {
   return NULL;
 }
 
+/* Whether a shell is to run a script of judged code. */
+static int runs_judged(const char *path, char *const argv[]) {
+  const char *file = is_shell(base(path)) ? script_of(argv) : NULL;
+  return file && is_judged(file);
+}
+
 /* Whether what `timeout` is to run is a path of judged code. */
 static int times_judged(char *const argv[]) {
   size_t i = argv[0] != NULL;
@@ -208,6 +225,7 @@ static int is_setting(const char *variable) {
 static size_t keep_harmless(struct call *c, char *const envp[]) {
   char workdir[4096];
   size_t kept = 0;
+  int shell = 0;
   read_workdir(workdir, sizeof workdir);
   for (size_t i = 0; envp && envp[i]; i++) {
     if (starts(envp[i], "LD_LIBRARY_PATH=") && strlen(envp[i]) < sizeof c->libraries) { /* for what becomes nobody */
@@ -215,7 +233,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
       strncat(c->libraries, envp[i] + 16, sizeof c->libraries - 18);
       c->env[kept++] = c->libraries;
     } else if (starts(envp[i], "BASH_ENV=") || starts(envp[i], "ENV=")) {
-      if (!strcmp(strchr(envp[i], '=') + 1, "/verifier/functions.sh")) c->env[kept++] = envp[i];
+      if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
     } else if (!is_setting(envp[i])) {
@@ -223,6 +241,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
     }
   }
   c->env[kept++] = "LD_PRELOAD=" SELF;
+  if (!shell) c->env[kept++] = FUNCTIONS; /* or a bash that is given no environment would source what is judged */
   return kept;
 }
 
@@ -236,11 +255,10 @@ static const char *as_judged(struct call *c, const char *path, char *const argv[
     return has_planted_option(argv) ? BIN "judged" : c->place; /* it was looked for in PATH, and what is judged came first */
   int wrapped = wrapper_of(name, c->place, sizeof c->place);
   if (is_shell(name)) {
-    const char *file = script_of(argv);
-    if (from == JUDGED || (file && is_judged(file))) return BIN "judged";
-    return file || !wrapped ? path : c->place;
+    if (from == JUDGED || runs_judged(path, argv)) return BIN "judged";
+    return script_of(argv) || !wrapped ? path : c->place;
   }
-  if (from == JUDGED) return wrapped ? c->place : BIN "judged";
+  if (from == JUDGED) return wrapped && !is_one_of(name, ACTING) ? c->place : BIN "judged";
   if (!strcmp(name, "timeout") && times_judged(argv)) return BIN "judged"; /* root may not kill it */
   if (wrapped) return c->place;
   if (from == OF_TESTS && (!*script || is_shell(script))) return path;
@@ -250,16 +268,20 @@ static const char *as_judged(struct call *c, const char *path, char *const argv[
 
 static void decide(struct call *c, const char *path, char *const argv[], char *const envp[]) {
   size_t n = 0, kept = 0;
-  int root = syscall(SYS_geteuid) == 0, own = 0;
+  int root = syscall(SYS_geteuid) == 0;
+  const char *own = NULL;
   for (size_t i = 0; envp && envp[i]; i++) {
-    if (starts(envp[i], OWN_CALL)) own = 1;
+    if (starts(envp[i], OWN_CALL)) own = envp[i] + strlen(OWN_CALL);
     else if (!root && strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
   }
   if (root) kept = keep_harmless(c, envp);
   c->env[kept] = NULL;
   c->path = path;
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */
-  if (root && !own && there && !starts(path, "/verifier/")) c->path = as_judged(c, path, argv);
+  if (root && there && !starts(path, "/verifier/")) {
+    if (!own) c->path = as_judged(c, path, argv);
+    else if (is_judged(path) || (strcmp(own, "read") && runs_judged(path, argv))) c->path = BIN "judged";
+  }
   if (starts(c->path, "/verifier/") && c->path != path) {
     c->argv[n++] = c->path;
     c->argv[n++] = "/verifier/call";
@@ -273,7 +295,7 @@ static void decide(struct call *c, const char *path, char *const argv[], char *c
 #define DECIDE(c, path, argv, envp)                                                         \
   struct call c;                                                                            \
   c.argv = alloca((length(argv) + 4) * sizeof *c.argv);                                     \
-  c.env = alloca((length(envp) + 2) * sizeof *c.env);                                       \
+  c.env = alloca((length(envp) + 3) * sizeof *c.env);                                       \
   decide(&c, path, argv, envp)
 
 int execve(const char *path, char *const argv[], char *const envp[]) {

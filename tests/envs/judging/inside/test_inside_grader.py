@@ -18,7 +18,8 @@ def grade(tmp_path):
 
     inside = tmp_path / "verifier"
     inside.mkdir()
-    (inside / "grader.py").write_text((Path(supervise.__file__).parent / "grader.py").read_text())
+    source = (Path(supervise.__file__).parent / "grader.py").read_text()
+    (inside / "grader.py").write_text(source.replace('TESTS = "/tests"', f'TESTS = "{tmp_path}/tests"'))
     tree = tmp_path / "app"
     tree.mkdir()
     (inside / "workdir").symlink_to(tree)
@@ -27,6 +28,7 @@ def grade(tmp_path):
     (tree / "out.json").write_text("[42]")
     (tree / "evil").write_bytes(pickle.dumps(subprocess.run))
     (tree / "code").write_bytes(marshal.dumps(compile("print('judged')", "x", "exec")))
+    (tree / "dotted").write_bytes(b"\x80\x04\x8c\x07pathlib\x8c\x07os.walk\x93.")
     (tree / "good").write_bytes(pickle.dumps({"a": [42]}))
 
     def run(line):
@@ -100,6 +102,10 @@ def test_whatever_a_grader_does_behind_what_it_reads(grade, tmp_path, line):
         "import ctypes; ctypes.CDLL('./solution.py')",
         "import marshal; exec(marshal.load(open('code', 'rb')))",
         "import marshal; exec(marshal.loads(open('code', 'rb').read()))",
+        "eval('(lambda: ' + open('solution.py').read().strip() + ')()')",
+        "import subprocess as s; eval(s.check_output(['cat', 'solution.py'], text=True).upper().lower())",
+        "import subprocess as s, pickle; pickle.loads(s.check_output(['cat', 'evil']))(['echo', 'judged'])",
+        "import pickle; pickle.load(open('dotted', 'rb'))",
     ],
 )
 def test_a_grader_runs_none_of_it(grade, line):

@@ -19,6 +19,15 @@ def tests(tmp_path, monkeypatch):
     (tmp_path / "run.py").write_text("import pytest\npytest.main()\n")
     (tmp_path / "start.py").write_text("import subprocess\nsubprocess.run(['pytest'])\n")
     (tmp_path / "mock.py").write_text("from unittest import mock\n")
+    (tmp_path / "test.sh").write_text(
+        "python3 -c 'print(1)  # /logs/verifier'\ncat > late.py << X\n# /logs/verifier\nX\n"
+    )
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
+    (tmp_path / "stamp").touch()
+    for path in tmp_path.iterdir():
+        os.utime(path, ns=(1, 10**18))
+    (tmp_path / "late.py").write_text("# /logs/verifier\n")
+    (tmp_path / "copied.py").write_text("print(1)  # /logs/verifier\n# more\n")
     return tmp_path
 
 
@@ -44,7 +53,16 @@ def test_a_call_of_python_is_read_as_python_reads_it(args, kind, what, rest, saf
 
 @pytest.mark.parametrize(
     "name, kind",
-    [("grade.py", "grader"), ("run.py", "tests"), ("start.py", "grader"), ("mock.py", "other"), ("none.py", "other")],
+    [
+        *[
+            ("grade.py", "grader"),
+            ("run.py", "tests"),
+            ("start.py", "grader"),
+            ("mock.py", "other"),
+            ("none.py", "other"),
+        ],
+        *[("late.py", "grader"), ("copied.py", "other")],
+    ],
 )
 def test_a_script_of_the_tests_is_taken_for_what_it_does(tests, name, kind):
     call = PythonCall([str(tests / name)])
@@ -68,7 +86,6 @@ def test_no_script_outside_of_the_tests_is_a_grader(tests, tmp_path_factory):
 
 
 def test_code_is_a_grader_only_where_a_file_of_the_tests_has_it(tests):
-    (tests / "test.sh").write_text("python3 -c 'print(1)  # /logs/verifier'\n")
     code = tests / "code"
     for source, kind in (("print(1)  # /logs/verifier", "grader"), ("print(2)  # /logs/verifier", "other")):
         code.write_text(source)
