@@ -1,4 +1,5 @@
-"""Tell whether code that root is asked to run stands in a script of /tests: `ours.py argument|stdin`, code on stdin.
+"""Tell whether code that root is asked to run is of /tests, or stands in a script there: `ours.py argument|stdin`, code
+on stdin.
 
 A shell has put the values of variables into it: each stands for a few characters that can't be code of their own.
 """
@@ -21,9 +22,12 @@ _HERE_DOCUMENT = re.compile(r"<<(-?)\s*(\\?['\"]?)(\w+)['\"]?[^\n]*\n(.*?)^(\t*)
 
 
 def is_ours(code, kind):
-    """Return whether code is written in a file of /tests. kind: "argument" of an option, or "stdin"."""
+    """Return whether code is a file of /tests, or is written in one. kind: "argument" of an option, or "stdin"."""
     code = code.strip("\n")
-    return any(same(code, written, plain) for text in texts() for written, plain in written_in(text, kind))
+    return any(
+        code == text.strip("\n") or any(same(code, written, plain) for written, plain in written_in(text, kind))
+        for text in texts()
+    )
 
 
 def texts():

@@ -34,6 +34,11 @@ _may_eval() {
         *)
             while IFS= read -r text; do [ ${#text} -le ${#longest} ] || longest=$text; done <<< "$*"
             [ ${#longest} -ge 10 ] || return 0 # too short to do harm, and found anywhere
+            # What stands in quotes in a script of the task's is its own, whoever has written the same.
+            case $* in
+                *$'\n'* | */logs*) ;;
+                *) grep -rqsF -e "\"$*\"" -e "'$*'" /tests && return 0 ;;
+            esac
             changed=$(find "$JUDGED_WORKDIR" -type f -cnewer /verifier/since -exec grep -IlF -e "$longest" -- {} + 2> /dev/null)
             [ -z "$changed" ] ;;
     esac

@@ -6,12 +6,14 @@ import itertools
 from pathlib import Path
 
 import pytest
+from everyday_graders import EVERYDAY
 from graders import CHEATS, Grader
 from honest_graders import HONEST
 from task_formats import write
 
 from envs.types import Hidden, Task, Verdict
 
+ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
 
@@ -49,7 +51,7 @@ async def test_graders_give_a_share_of_the_cheats_nothing(judge_tasks, tmp_path)
 @pytest.mark.docker
 @pytest.mark.long(12)
 async def test_graders_reward_a_share_of_honest_work(judge_tasks, tmp_path):
-    table = share(HONEST)
+    table = share(ALL_HONEST)
     assert wrong(table, await judged(judge_tasks, tmp_path, table), 1.0) == {}
 
 
@@ -64,4 +66,4 @@ async def test_no_grader_rewards_a_cheat(judge_tasks, tmp_path):
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
 async def test_all_graders_reward_honest_work(judge_tasks, tmp_path):
-    assert wrong(HONEST, await judged(judge_tasks, tmp_path, HONEST), 1.0) == {}
+    assert wrong(ALL_HONEST, await judged(judge_tasks, tmp_path, ALL_HONEST), 1.0) == {}
