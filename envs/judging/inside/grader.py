@@ -1,9 +1,9 @@
 """Run a grader of the task's as root, so that nothing of the working directory is run in its process.
 
-`grader.py KIND FILE ARGS...`, as supervise.py calls it; KIND: "script", or "code" or "stdin" whose source FILE holds.
-The grader may read what was judged. It can import none of it, load no library of it, run no source and no pickle that
-it read there: the directory is left out of every import path, and an audit hook (Python 3.8 and newer) ends what would
-run it.
+`grader.py KIND FILE ARGS...`, as supervise.py calls it; KIND: "script", "module" whose name FILE is, or "code" or
+"stdin" whose source FILE holds. The grader may read what was judged. It can import none of it, load no library of it,
+run no source and no pickle that it read there: the directory is left out of every import path, and an audit hook
+(Python 3.8 and newer) ends what would run it.
 """
 
 import ast
@@ -262,16 +262,21 @@ class Nothing:
 
 def main(kind, path, args):
     isolated = sys.flags.isolated or getattr(sys.flags, "safe_path", False)
+    source, name = None, path
     if kind == "script":
-        source, name = None, path
         sys.path[:0] = [] if isolated else [os.path.dirname(os.path.realpath(path))]
+    elif kind == "module":
+        sys.path[:0] = [] if isolated else [os.getcwd()]
     else:
         with open(path, "rb") as file:
             source, name = file.read(), {"code": "<string>", "stdin": "<stdin>"}[kind]
         os.remove(path)
     sys.path += [part for part in os.environ.pop("JUDGED_PYTHONPATH", "").split(":") if part]
     sys.argv = [{"code": "-c", "stdin": "-"}.get(kind, path)] + args
-    Guard(os.readlink(HERE + "/workdir"), path, source or b"").install()
+    Guard(os.readlink(HERE + "/workdir"), "" if kind == "module" else path, source or b"").install()
+    if kind == "module":
+        runpy.run_module(path, run_name="__main__", alter_sys=True)
+        return
     if source is None:
         runpy.run_path(path, run_name="__main__")
         return

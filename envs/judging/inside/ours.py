@@ -1,4 +1,4 @@
-"""Tell whether code that root is asked to run stands in a script of /tests: `ours.py KIND`, code on stdin.
+"""Tell whether code that root is asked to run is of /tests, or stands in a script there: `ours.py KIND`, code on stdin.
 
 KIND: `argument` of an option, `stdin`, or what a shell has `evaluated`, which may be put together of several strings.
 
@@ -26,11 +26,15 @@ _HERE_DOCUMENT = re.compile(r"<<(-?)\s*(\\?['\"]?)(\w+)['\"]?[^\n]*\n(.*?)^(\t*)
 
 
 def is_ours(code, kind):
-    """Return whether code is written in a file of /tests. kind: "argument", "stdin" or "evaluated"."""
+    """Return whether code is a file of /tests, or is written in one. kind: "argument", "stdin" or "evaluated"."""
     code = code.strip("\n")
     if kind == "evaluated":
         return Evaluated(code).is_ours()
-    return any(same(code, written, plain) for text in texts() for written, plain in written_in(text, kind))
+    return any(
+        (code and code == text.strip("\n"))
+        or any(same(code, written, plain) for written, plain in written_in(text, kind))
+        for text in texts()
+    )
 
 
 def texts(ends=("",)):

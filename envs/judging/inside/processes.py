@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = "/tests"
 LOGS = "/logs/verifier"
+TEMPORARY = "/tmp"
 KEPT = frozenset(
     {
         "reward.txt",
@@ -37,6 +39,8 @@ SETTINGS = frozenset(
         "pyproject.toml",
     }
 )
+_EXPECTED = re.compile("expect|gold|answer|solution|refer|truth|correct|hidden|secret|oracle|want", re.IGNORECASE)
+"""How names speak of what is expected; see `put.sh`."""
 MAX_PIPE_BYTES = 64 * 2**20
 
 
@@ -92,41 +96,65 @@ def open_folders(root, files):
 
 
 def hand_over(args):
-    """Let judged code use what test.sh names to it, of what is root's: files in /tests, /tmp and /logs, and folders
-    below the working directory, with the current one.
+    """Let judged code use what test.sh names to it, of what is root's: files in /tests, /tmp and /logs, and folders in
+    /tmp and below the working directory, with the current one.
 
     A file that is there may be read; one that is not there yet is made, for it to be written. In a folder files may be
-    made.
+    made; in one in /tmp what is root's stays as it is.
     """
-    root = workdir()
-    named = [os.getcwd(), *map(os.path.abspath, args)] if os.path.exists(HERE + "/opened") else []
-    for path in named:
+    paths = [_path_in(arg) for arg in args]
+    for path in [os.getcwd(), *paths] if os.path.exists(HERE + "/opened") else []:
         try:
-            if path.startswith(root + "/") and os.path.isdir(path):
-                allow(path, root, 0o007)
+            _let_make_files(path)
         except OSError:
             pass  # behind a link, or gone
-    for arg in args:
-        path = os.path.abspath(arg.partition("=")[2] if arg.startswith("-") and "=" in arg else arg)
-        root = next((root for root in (TESTS, "/tmp", LOGS) if path.startswith(root + "/")), None)
+    for path in paths:
+        root = next((root for root in (TESTS, TEMPORARY, LOGS) if path.startswith(root + "/")), None)
         if root is None or os.path.basename(path) in KEPT:
             continue
         try:
             if not os.path.lexists(path) and root != TESTS:
                 _make(path, root)
-            folder = os.path.dirname(path)
-            while folder.count("/") > 1:
-                allow(folder, root, 0o001)
-                folder = os.path.dirname(folder)
+            _let_in(path, root)
             allow(path, root, 0o005 if os.path.isdir(path) else 0o004)
         except OSError:
             pass  # not root's, or nowhere
 
 
+def _let_make_files(path):
+    """Let judged code make files in a folder, or where a file in /tmp is to be. Raises OSError."""
+    root = workdir()
+    if path.startswith(root + "/") and os.path.isdir(path):
+        allow(path, root, 0o007)
+    folder = path if os.path.isdir(path) else os.path.dirname(path)
+    if not folder.startswith(TEMPORARY + "/") or (folder != path and os.path.lexists(path)):
+        return
+    _let_in(folder, TEMPORARY)
+    allow(folder, TEMPORARY, 0o007, also=0o1000)
+    for name in os.listdir(folder):
+        if not _EXPECTED.search(name) and not os.path.isdir(os.path.join(folder, name)):
+            allow(os.path.join(folder, name), TEMPORARY, 0o004)
+
+
+def _path_in(arg):
+    """Return the path that an argument names, if it names one."""
+    return os.path.abspath(arg.partition("=")[2] if arg.startswith("-") and "=" in arg else arg)
+
+
+def _let_in(path, root):
+    """Let judged code come to what lies below a folder. Raises OSError."""
+    folder = os.path.dirname(path)
+    while folder.count("/") > 1:
+        allow(folder, root, 0o001)
+        folder = os.path.dirname(folder)
+
+
 def _make(path, root):
-    """Make an empty file that everyone may write."""
+    """Make an empty file that everyone may write, where judged code can't make what it wants there itself."""
     folder = open_below(root, os.path.dirname(path))
     try:
+        if os.fstat(folder).st_mode & 0o002:
+            return
         number = os.open(os.path.basename(path), os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666, dir_fd=folder)
     finally:
         os.close(folder)

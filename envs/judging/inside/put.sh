@@ -22,6 +22,17 @@ for word; do
 done
 [ -e "$last" ] || [ "$sources" != missing ] || sources=
 place=$(readlink -m -- "${target:-$last}" 2> /dev/null) || place=${target:-$last}
+# A copy of the tree in /tmp is for what is judged as the tree is: with its modes.
+case "$name $place" in
+    "cp /tmp/"*)
+        for word; do
+            case $(readlink -f -- "$word") in
+                "$workdir" | "$workdir"/*)
+                    [ ! -e /verifier/python ] || "$default" -s -B /verifier/writable.py
+                    as_root --preserve=mode "$@" ;;
+            esac
+        done ;;
+esac
 case $place in "$workdir" | "$workdir"/*) ;; *) hidden= ;; esac
 case $place in
     /logs | /logs/*)

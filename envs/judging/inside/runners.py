@@ -18,6 +18,9 @@ from suite import Suite, lists
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 _VALUED = ("-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore", "-o", "-p", "-n", "--cov")
 """Options of pytest whose values may be the names of folders, or of files of tests."""
+_ASKS = frozenset({"--collect-only", "--co", "--collectonly", "--fixtures", "--funcargs", "--fixtures-per-test"})
+_ASKS |= {"--markers", "--setup-plan", "--cache-show"}
+"""Options of pytest with which it runs no tests."""
 _NOT_SEARCHED = ("build", "CVS", "_darcs", "dist", "node_modules", "venv")
 """Folders in which pytest looks for no tests, beside those whose names begin with a dot."""
 _MOST_FOUND = 500
@@ -96,6 +99,10 @@ class Pytest(Suite):
 
     implied = frozenset()
     """Modules that nobody named, and that pytest may not look into."""
+
+    @property
+    def asks(self):
+        return bool(_ASKS.intersection(self.args))
 
     def test_files(self):
         """Return the modules that hold tests: those among the arguments, those in folders among them, and without any

@@ -18,15 +18,18 @@ Runs on any Python from 3.6: it is the image's, never one below the working dire
 
 import os
 import re
+import resource
 import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
-from processes import HERE, TESTS, become_judged, hand_over, is_new, is_original, status_of, within, workdir
+from processes import HERE, TESTS, become_judged, hand_over, is_new, status_of, within, workdir
 from python_call import PythonCall
+from rewarding import is_grader, program_of_tests
 from writable import open_tree
 
 # `suite` is imported where tests are run: reading it takes longer than a program that is no test.
@@ -35,11 +38,22 @@ _RUNS_TESTS = re.compile(
     r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
 )
 """How Python code speaks of running tests in its own process."""
-_STARTS_TESTS = re.compile(
-    r"\b(?:subprocess|os\.system|os\.popen)\b.*\bpytest\b|\bpytest\b.*\b(?:subprocess|os\.system)\b", re.DOTALL
-)
 _ASKS = frozenset({"--version", "-V", "-VV", "--help", "-h"})
 """Options of a runner that runs no tests then."""
+_HANDED_ON = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGTERM,
+)
+_HANDED_ON += (signal.SIGCONT, signal.SIGWINCH)
+"""Signals to this process that are meant for the program that it runs."""
+_AT_ONCE_S = 0.1
+_ENDED = 0
+"""What is told in place of a signal when the program has ended."""
 _RUNNERS = frozenset({"pytest", "py.test", "unittest", "coverage", "nose2", "xdoctest"})
 
 
@@ -146,10 +160,10 @@ def serve():
                 status = 1
                 try:
                     status = answer("/proc/" + caller)
-                except BaseException:
+                    sys.stdout.flush()
+                except BaseException:  # what reads may have ended, as `head` does
                     traceback.print_exc()
                 finally:
-                    sys.stdout.flush()
                     with open(HERE + "/answer", "w") as file:
                         file.write("%d\n" % status)
                     os._exit(0)
@@ -195,9 +209,11 @@ def source_file(call):
 
 def kind_of(call, file):
     """Return what a call of Python is: "grader", "tests", "listed" where tests.json has its tests, or "other"."""
-    if call.kind == "module":
+    program = "" if call.what in _RUNNERS else program_of_tests(call)
+    if call.kind == "module" and not program:
         reads = call.what == "coverage" and call.args[:1] != ["run"]
         return "tests" if call.what in _RUNNERS and not reads and not _ASKS.intersection(call.args) else "other"
+    file = program or file
     if not os.path.isfile(file):
         return "other"
     if call.kind == "script" and os.path.isfile(TESTS + "/tests.json"):
@@ -208,15 +224,10 @@ def kind_of(call, file):
     with open(file, errors="surrogateescape") as opened:
         source = opened.read()
     runs = _RUNS_TESTS.search(source) is not None
-    # What starts tests in other processes, without judged code in its own, sees them watched where it is root's.
-    if "/logs/verifier" in source or (not runs and _STARTS_TESTS.search(source)):
-        from ours import is_ours
-
-        ours = os.path.realpath(file).startswith(TESTS + "/") if call.kind == "script" else True
-        if ours and not (call.kind == "script" and is_original(file)):
-            ours = is_ours(source, "argument" if call.kind == "code" else "stdin")
-        if ours:
-            return "grader"
+    if is_grader(call, source, program, runs):
+        return "grader"
+    if call.kind == "module":
+        return "other"
     named = call.kind != "script" or os.path.realpath(file).startswith(TESTS + "/") or "test" in os.path.basename(file)
     return "tests" if runs and named else "other"
 
@@ -244,46 +255,70 @@ def grade(real, call, file):
     root = workdir()
     if os.path.abspath(real).startswith(root + "/") or within(real, root) or is_new(os.path.abspath(real)):
         real = sys.executable  # the environment of one that lies there, or was made since, is judged code too
-    program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, os.path.abspath(file), *call.args]
+    what = call.what if call.kind == "module" else os.path.abspath(file)
+    program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, what, *call.args]
     os.execve(real, program, dict(os.environ, VERIFIER_OWN_CALL="1"))
 
 
 def drop(real, args):
-    """Run a program as who judged code runs as. Returns its exit status."""
+    """Run a program as who judged code runs as. Returns its exit status; of a signal it dies of, this process dies."""
     open_tree()
-    hand_over(args)
-    reader, writer = os.pipe()
+    hand_over([real, *args])
     child = os.fork()
     if child == 0:
         try:
             become_judged()
-            os.close(writer)
-            end_together(reader)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
             os.execv(real, [real, *args])
         except BaseException as error:
             os.write(2, ("%s can't be run: %r\n" % (real, error)).encode())
         finally:
             os._exit(126)
+    tell = messenger(child)
+    for number in _HANDED_ON:
+        signal.signal(number, tell)
+    waited = os.waitpid(child, 0)[1]
+    for number in _HANDED_ON:
+        signal.signal(number, signal.SIG_DFL)
+    tell(_ENDED)
+    if os.WIFSIGNALED(waited) and sys.argv[1:] != ["--serve"]:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(os.getpid(), os.WTERMSIG(waited))
+    return status_of(waited)
+
+
+def messenger(child):
+    """Return a function that sends a signal to a process of judged code, to which root may send none. When this process
+    ends without a word, as by `timeout`, the other is killed with its group.
+
+    The messenger is no child of that process, which may wait for all of its own."""
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.close(writer)
+            become_judged()
+            last = {}
+            while True:
+                told = os.read(reader, 1)
+                if not told:
+                    os.killpg(child, signal.SIGKILL)
+                if not told or told[0] == _ENDED:
+                    break
+                # `timeout` sends each twice, to its child and to its group; both at once are one.
+                if time.monotonic() - last.get(told, -1) > _AT_ONCE_S:
+                    os.kill(child, told[0])
+                last[told] = time.monotonic()
+        finally:
+            os._exit(0)
     os.close(reader)
-    status = status_of(os.waitpid(child, 0)[1])
-    try:
-        os.write(writer, b".")
-    except OSError:
-        pass  # killed along with it
-    return status
 
+    def tell(number, frame=None):
+        try:
+            os.write(writer, bytes([number]))
+        except OSError:
+            pass  # it was killed by judged code
 
-def end_together(reader):
-    """Have this process killed when the pipe's writer ends without a word, as by `timeout`: root may not kill it."""
-    group = os.getpgid(0)
-    if os.fork():
-        return
-    try:
-        os.setsid()
-        if not os.read(reader, 1):
-            os.killpg(group, signal.SIGKILL)
-    finally:
-        os._exit(0)
+    return tell
 
 
 if __name__ == "__main__":

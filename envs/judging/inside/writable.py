@@ -113,3 +113,7 @@ def open_file(path, root):
         os.fchmod(number, seen.st_mode & 0o777 | 0o002)
     finally:
         os.close(number)
+
+
+if __name__ == "__main__":
+    open_tree()

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
+from everyday_graders import EVERYDAY
 from graders import CHEATS as GRADER_CHEATS
 from graders import Grader
 from honest_graders import HONEST
@@ -15,6 +16,7 @@ from task_formats import write
 from envs.types import Hidden, Task, Verdict
 
 CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS}
+ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
 
@@ -53,7 +55,7 @@ async def test_graders_give_a_share_of_the_cheats_nothing(judge_tasks, tmp_path)
 @pytest.mark.docker
 @pytest.mark.long(12)
 async def test_graders_reward_a_share_of_honest_work(judge_tasks, tmp_path):
-    table = share(HONEST)
+    table = share(ALL_HONEST)
     assert wrong(table, await judged(judge_tasks, tmp_path, table), 1.0) == {}
 
 
@@ -68,4 +70,4 @@ async def test_no_grader_rewards_a_cheat(judge_tasks, tmp_path):
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
 async def test_all_graders_reward_honest_work(judge_tasks, tmp_path):
-    assert wrong(HONEST, await judged(judge_tasks, tmp_path, HONEST), 1.0) == {}
+    assert wrong(ALL_HONEST, await judged(judge_tasks, tmp_path, ALL_HONEST), 1.0) == {}

@@ -7,14 +7,19 @@ import sys
 import ours
 import processes
 import pytest
+import rewarding
 import supervise
 from python_call import PythonCall
+
+TASKS_TIME = (1, 10**18)
+"""When all files of the task were made."""
 
 
 @pytest.fixture
 def tests(tmp_path, monkeypatch):
-    for module in (supervise, ours):
+    for module in (supervise, ours, rewarding):
         monkeypatch.setattr(module, "TESTS", str(tmp_path))
+    monkeypatch.setattr(rewarding, "workdir", lambda: str(tmp_path / "app"))
     (tmp_path / "grade.py").write_text("# /logs/verifier\n")
     (tmp_path / "run.py").write_text("import pytest\npytest.main()\n")
     (tmp_path / "start.py").write_text("import subprocess\nsubprocess.run(['pytest'])\n")
@@ -25,7 +30,7 @@ def tests(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "HERE", str(tmp_path))
     (tmp_path / "stamp").touch()
     for path in tmp_path.iterdir():
-        os.utime(path, ns=(1, 10**18))
+        os.utime(path, ns=TASKS_TIME)
     (tmp_path / "late.py").write_text("# /logs/verifier\n")
     (tmp_path / "copied.py").write_text("print(1)  # /logs/verifier\n# more\n")
     return tmp_path
@@ -77,6 +82,42 @@ def test_runners_of_tests_are_watched_as_modules(args, kind):
     assert supervise.kind_of(PythonCall(args.split()), "") == kind
 
 
+@pytest.mark.parametrize(
+    "args, kind",
+    [
+        ("-m pack", "grader"),
+        ("-m pack.write", "grader"),
+        ("-m pack.other", "other"),
+        ("{}/pack", "grader"),
+        ("{}/helped.py", "grader"),
+        ("{}/judges.py", "other"),
+        ("{}/told.py --reward=/logs/verifier/reward.txt", "grader"),
+        ("{}/told.py /logs/verifier", "grader"),
+        ("{}/told.py /logs/verifier/out.txt", "other"),
+        ("{}/variable.py", "grader"),
+    ],
+)
+def test_a_program_that_is_told_where_the_reward_goes_is_a_grader(tests, monkeypatch, args, kind):
+    files = {
+        "pack/write.py": "def put(x): open('/logs/verifier/reward.txt', 'w').write(x)\n",
+        "pack/other.py": "",
+        "pack/__main__.py": "from .write import put\n",
+        "app/solution.py": "",
+        "helped.py": "import json\nfrom pack import write\n",
+        "judges.py": "import solution, pack.write\n",
+        "told.py": "print(1)\n",
+        "variable.py": "import os\nprint(os.environ['WHERE'])\n",
+    }
+    for name, text in files.items():
+        (tests / name).parent.mkdir(exist_ok=True)
+        (tests / name).write_text(text)
+        os.utime(tests / name, ns=TASKS_TIME)
+    monkeypatch.chdir(tests)
+    monkeypatch.setenv("WHERE", "/logs/verifier/reward.txt")
+    call = PythonCall(args.format(tests).split())
+    assert supervise.kind_of(call, supervise.source_file(call)) == kind
+
+
 def test_no_script_outside_of_the_tests_is_a_grader(tests, tmp_path_factory):
     other = tmp_path_factory.mktemp("app") / "grade.py"
     other.write_text("# /logs/verifier\n")
@@ -85,9 +126,12 @@ def test_no_script_outside_of_the_tests_is_a_grader(tests, tmp_path_factory):
         assert supervise.kind_of(PythonCall([str(path)]), str(path)) == "other"
 
 
-def test_code_is_a_grader_only_where_a_file_of_the_tests_has_it(tests):
-    code = tests / "code"
-    for source, kind in (("print(1)  # /logs/verifier", "grader"), ("print(2)  # /logs/verifier", "other")):
+def test_code_is_a_grader_only_where_a_file_of_the_tests_has_it(tests, tmp_path_factory):
+    (tests / "whole.py").write_text("print(3)  # /logs/verifier\n")
+    os.utime(tests / "whole.py", ns=TASKS_TIME)
+    code = tmp_path_factory.mktemp("verifier") / "code"
+    for number, kind in ((1, "grader"), (2, "other"), (3, "grader")):
+        source = f"print({number})  # /logs/verifier"
         code.write_text(source)
         assert supervise.kind_of(PythonCall(["-c", source]), str(code)) == kind
 
