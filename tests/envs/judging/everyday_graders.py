@@ -49,7 +49,7 @@ EVERYDAY: dict[str, Grader] = {
         ENDS_WELL,
     ),
     "SIGINT by timeout": by_shell(
-        "timeout -s INT --preserve-status 2 python3 server.py; grep -qx bye log.txt", ENDS_WELL
+        "timeout -s INT --preserve-status 4 python3 server.py; grep -qx bye log.txt", ENDS_WELL
     ),
     "a group of processes is ended": by_shell(
         f"set -m; ./serve & pid=$!\n{READY}kill -- -$pid; wait $pid || true; sleep 0.3; grep -qx bye log.txt",
