@@ -21,7 +21,7 @@ from envs.judging.blind_spots import blind_spots
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult, with_record
-from envs.judging.record import has_odd, merged, only_odd, unverified
+from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, parts, work_in_steps
@@ -206,6 +206,11 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
         # Its objects are equal to more than one value, as those of a library of matchers.
         task = with_record(task, only_odd(solved.evidence))
         solved, said = await solve(backend, starts, task, image)
+    if not solved.solved and solved.tests and not task.hidden.record:
+        # The suite's own hooks may skip tests, or leave some out. What the reference passed is asked for later.
+        known, said_then = await solve(backend, starts, with_record(task, REFERENCE), image)
+        if known.solved:
+            return with_record(task, merged([known.evidence])), known, said_then
     return task, solved, said
 
 

@@ -12,6 +12,7 @@ class Demands:
     listed: what tests.json says. record: what `tasks check` saw of the reference, {} for nothing. titled: whether tests
     may be listed by titles, which unittest prints in place of names.
 
+    reference: whether it is the reference that is judged, before there is a record: what it leaves out is not demanded.
     tests: that are listed. recorded: that the reference passed, where none are listed. exact: how each test must end,
     None where passing is all.
     """
@@ -20,6 +21,7 @@ class Demands:
         self._wanted = listed.get("FAIL_TO_PASS", [])
         self.tests = self._wanted + listed.get("PASS_TO_PASS", [])
         self.exact = listed.get("EXACT")
+        self.reference = bool(record.get("reference"))
         self.record = record
         self.recorded = () if self.tests else record.get("tests", ())
         self._whole_functions = bool(listed.get("FUNCTIONS"))

@@ -10,7 +10,7 @@ def expects_failure(decorator):
     if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
         return True
     if isinstance(decorator, ast.Call):
-        if decorator.args or any(keyword.arg not in ("reason", "run") for keyword in decorator.keywords):
+        if decorator.args or any(keyword.arg not in ("reason", "run", "strict") for keyword in decorator.keywords):
             return False
         decorator = decorator.func
     return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"

@@ -72,7 +72,7 @@ class Program(Unittest):
             "end" in kinds
             and not kinds & {"start", "test", "finish"}
             and not self.demands.tests
-            and not self.demands.record
+            and (not self.demands.record or self.demands.reference)
         ):
             return {}, "the program ran no test that could be watched", None
         return Suite.judge(self, run)

@@ -81,7 +81,8 @@ class PytestReporter(Reporter):
         Reporter.__init__(self, call, modules, pipe, _PYTEST)
         self.outcomes = {}
 
-    def pytest_load_initial_conftests(self):
+    def pytest_load_initial_conftests(self, early_config):
+        self.send(kind="settings", select=selects(early_config))
         self.begin()  # plugins are loaded by now
 
     def pytest_configure(self, config):
@@ -126,6 +127,17 @@ class PytestReporter(Reporter):
 
     def pytest_sessionfinish(self, session, exitstatus):
         self.finish(int(exitstatus))
+
+
+def selects(config):
+    """Return whether options or settings say which tests are run, as `-m` does. Asked before judged code is loaded."""
+    options = vars(config.known_args_namespace)
+    if any(
+        options.get(name) for name in ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
+    ):
+        return True
+    names = ("python_files", "python_functions", "python_classes", "testpaths", "norecursedirs")
+    return any(name in config.inicfg for name in names)
 
 
 class UnittestReporter(Reporter):

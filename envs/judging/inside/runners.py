@@ -21,6 +21,9 @@ _VALUED = ("-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--
 _ASKS = frozenset({"--collect-only", "--co", "--collectonly", "--fixtures", "--funcargs", "--fixtures-per-test"})
 _ASKS |= {"--markers", "--setup-plan", "--cache-show"}
 """Options of pytest with which it runs no tests."""
+_CACHED = frozenset({"--lf", "--last-failed", "--ff", "--failed-first", "--nf", "--new-first", "--cache-clear"})
+_CACHED |= {"--lfnf", "--sw", "--stepwise", "--sw-skip", "--stepwise-skip", "--cache-show"}
+"""Options of pytest's cache."""
 _NOT_SEARCHED = ("build", "CVS", "_darcs", "dist", "node_modules", "venv")
 """Folders in which pytest looks for no tests, beside those whose names begin with a dot."""
 _MOST_FOUND = 500
@@ -100,6 +103,15 @@ class Pytest(Suite):
     implied = frozenset()
     """Modules that nobody named, and that pytest may not look into."""
 
+    selects = False
+    """Whether settings say which tests are run."""
+
+    def judge(self, run):
+        # What is told first is told before judged code is loaded.
+        first = run["messages"][0] if run["messages"] else {}
+        self.selects = first.get("kind") == "settings" and bool(first.get("select"))
+        return Suite.judge(self, run)
+
     @property
     def asks(self):
         return bool(_ASKS.intersection(self.args))
@@ -133,14 +145,17 @@ class Pytest(Suite):
 
         become_main(self.args, self.path[:1] == [self.root])
         reporter = PytestReporter(self, modules, pipe)
-        code = int(pytest.main(["-p", "no:cacheprovider", *self.args], plugins=[reporter]))
+        uncached = (
+            ["-o", "cache_dir=/tmp/.pytest_cache"] if _CACHED.intersection(self.args) else ["-p", "no:cacheprovider"]
+        )
+        code = int(pytest.main([*uncached, *self.args], plugins=[reporter]))
         if code == 4:  # pytest refused its arguments, before any test
             reporter.finish(code)
         return reporter, code
 
     def unseen(self, outcome):
         """Return the test functions of the given modules that pytest did not report."""
-        if any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
+        if self.selects or any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]

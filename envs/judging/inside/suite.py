@@ -95,7 +95,11 @@ class Suite:
     def read(self):
         """Read the tests, and what is listed of them. The process that runs them was forked before."""
         records, calls = read_json(RECORD, []), len(read_json(REPORT, []))
-        self.demands = Demands(lists(), records[calls] if calls < len(records) else {}, self.unittest)
+        if isinstance(records, dict):
+            record = records  # of each call the same
+        else:
+            record = records[calls] if calls < len(records) else {}
+        self.demands = Demands(lists(), record, self.unittest)
         self.written = Written(self.test_files())
 
     def load(self):

@@ -68,6 +68,41 @@ async def test_a_task_that_is_fine_can_be_used(docker_backend, tmp_path):
     assert (result.ok, result.reference, result.nothing) == (True, (1.0, 1.0), (0.0, 0.0))
 
 
+SKIPS = """\
+import pytest
+
+def pytest_collection_modifyitems(config, items):
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.skip)
+    config.hook.pytest_deselected(items=[item for item in items if "manual" in item.name])
+    items[:] = [item for item in items if "manual" not in item.name]
+"""
+SKIPPED = """\
+import pytest
+
+def test_done():
+    assert open("/app/done").read() == "1\\n"
+
+@pytest.mark.slow
+def test_slow():
+    assert 0
+
+def test_manual():
+    assert 0
+"""
+
+
+@pytest.mark.docker
+async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_reference_was_seen(docker_backend, tmp_path):
+    directory = make_task(tmp_path, "skips", test="pytest -q /tests > /tmp/log")
+    for name, text in (("conftest.py", SKIPS), ("test_it.py", SKIPPED)):
+        (directory / "tests" / name).write_text(text)
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+    assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize(
     "options, said",

@@ -6,6 +6,8 @@ import pytest
 import suite
 from runners import Pytest
 
+from envs.judging.record import REFERENCE
+
 END = [{"kind": "finish", "status": 0}, {"kind": "end", "status": 0, "tampered": []}]
 
 
@@ -54,6 +56,23 @@ def test_without_a_list_every_function_of_the_modules_must_be_reported(listed):
     call = listed()
     assert call.judge(run(("test_one", "passed")))[1] == "1 tests not seen to pass: test_two"
     assert call.judge(run(("test_one", "passed"), ("test_two", "passed")))[1] is None
+
+
+def test_settings_may_leave_tests_out_and_are_believed_before_judged_code_is_loaded(listed):
+    call, ran = listed(), run(("test_one", "passed"))
+    settings = {"kind": "settings", "select": True}
+    assert call.judge({**ran, "messages": [settings, *ran["messages"]]})[1] is None
+    assert call.judge({**ran, "messages": [*ran["messages"], settings]})[1] == "1 tests not seen to pass: test_two"
+
+
+def test_what_the_reference_does_not_run_is_not_demanded_of_it(listed, monkeypatch, tmp_path):
+    (tmp_path / "record.json").write_text(REFERENCE)
+    monkeypatch.setattr(suite, "RECORD", str(tmp_path / "record.json"))
+    call = listed()
+    assert call.judge(run(("test_one", "passed")))[1] is None
+    assert call.judge(run(("test_one", "passed"), ("test_two", "skipped")))[1] is None
+    assert call.judge(run(("test_one", "passed"), ("test_two", "failed")))[1] is not None
+    assert call.judge(run(("test_one", "skipped")))[1] == "no test passed (the runner ended with 0)"
 
 
 @pytest.mark.parametrize(
