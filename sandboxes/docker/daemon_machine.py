@@ -37,6 +37,8 @@ _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
 _COPY_S = 600.0
+_WHITEOUT, _DELETED = "/.wh.", 2
+"""How names begin by which an image's layer says what is gone, and the kind of a change that is a deletion."""
 _FREEZES = 10
 """How often freezing is tried, which fails now and then where processes wait for the disk."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
@@ -197,7 +199,15 @@ class DaemonMachine(Machine):
         config["Labels"] = {**(self.image.get("Labels") or {}), **self._labels}
         doing = f"copy the files of sandbox {self.name}"
         async with daemon_errors(doing), asyncio.timeout(_COPY_S), self._standing_still():
+            await self._refuse_whiteouts()
             await self._client._query_json("commit", method="POST", params=params, data=config)
+
+    async def _refuse_whiteouts(self) -> None:
+        """Raise SandboxError for names by which an image says that files are gone: they would be, in the copy."""
+        changes = await self._client._query_json(f"containers/{self.container.id}/changes")
+        for change in changes or ():
+            if _WHITEOUT in change["Path"] and change["Kind"] != _DELETED:
+                raise SandboxError(f"{self.name} can't be copied to an image, for the name of {change['Path']!r}")
 
 
 def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:

@@ -29,7 +29,7 @@ from attacks import (
 )
 from small_archives import archive, content, members
 
-from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxSpec, SandboxTimeout
+from sandboxes.base import Limits, SandboxDied, SandboxEnded, SandboxError, SandboxSpec, SandboxTimeout
 from sandboxes.docker import DockerBackend, channel, streams
 from sandboxes.docker.daemon import connect
 from sandboxes.docker.held import descendants
@@ -225,6 +225,24 @@ async def test_a_file_that_comes_and_goes_is_written_under_its_name_or_not_at_al
         going.cancel()
         await asyncio.gather(going, return_exceptions=True)
         assert set((await box.exec("ls -A tree")).output.splitlines()) <= {"name"}
+
+
+async def test_a_branch_has_every_file_or_there_is_none(kind, backend, spec):
+    """By such names layers of images say what is gone."""
+    if kind == "local":
+        pytest.skip("nobody is hostile there")
+    make = "mkdir d e; touch d/a d/.wh.a e/keep e/.wh..wh..opq; touch \"$(printf 'new\\nline')\" ...; mkfifo pipe"
+    async with backend.open(replace(spec, workdir="/var/tmp")) as box:
+        assert (await box.exec(make)).ok
+        before = (await box.exec("find . | sort; ls /var | wc -l")).output
+        try:
+            async with box.fork(1) as (branch,):
+                assert (await branch.exec("find . | sort; ls /var | wc -l")).output == before
+        except SandboxError as error:
+            assert kind != "crun" and ".wh." in str(error)
+        await box.exec("rm -r d/.wh.* e/.wh.*")
+        async with box.fork(1) as (branch,):
+            assert (await branch.exec("find d e | sort")).output == "d\nd/a\ne\ne/keep\n"
 
 
 async def processes(daemon: aiodocker.Docker, name: str) -> list[tuple[int, str]]:
