@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -12,7 +13,7 @@ import orjson
 
 from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
-from atropos_agent.gateway.bounds import TooLong
+from atropos_agent.gateway.bounds import Share, TooLong
 from atropos_agent.gateway.chat import Chat
 from atropos_agent.gateway.messages import Messages
 from atropos_agent.gateway.protocol import Protocol
@@ -91,6 +92,13 @@ class _Exchange:
         self._unread = False
         return bytes(body)
 
+    async def turn(self, share: Share) -> None:
+        """Wait until it is the rollout's turn. Raises _Gone when the client goes away first, with what it has sent."""
+        while (left := share.wait_s()) > 0:
+            await asyncio.wait({self._leaving()}, timeout=left)
+            if self._leaving().done():
+                raise _Gone
+
     async def wait(self, turn: Turn, timeout: float | None) -> bool:
         """Wait until a turn is answered; return whether it is. Raises _Gone when the client goes away first."""
         if turn.work is None or turn.work.done():
@@ -167,7 +175,7 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
         if scope["method"] != "POST" or exchange.path not in (*PROTOCOLS, COUNTING):
             raise Refusal(f"there is nothing at {scope['method']} /{exchange.path[:100]}", Fault.NOT_FOUND)
         content = await exchange.body(session.bounds.body)
-        await session.share.wait()
+        await exchange.turn(session.share)
         with session.share.taken():
             asked = exchange.protocol.read(_loaded(content))
             found = session.count_tokens(asked) if exchange.path == COUNTING else session.ask(asked)
@@ -275,7 +283,10 @@ def _with_halves(body: bytes, problem: str) -> Any:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether a JSON value is nested more deeply."""
+    """Tell whether a JSON value is nested more deeply. levels: more than orjson writes, which are 254."""
+    with contextlib.suppress(TypeError):
+        orjson.dumps(value)
+        return False
     layer = [value]
     for _ in range(levels):
         inside: list[Any] = []

@@ -6,8 +6,8 @@ others: an event loop serves all rollouts.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ UNKNOWN = 1 << 20
 _CHARACTERS_OF_TOKEN, _CHARACTERS = 32, 64 << 10
 _TOKENS_OF_MESSAGE, _MESSAGES = 4, 1000
 _BYTES_OF_TOKEN, _BYTES = 64, 1 << 20
-_REST = 3.0
-"""How long a rollout's next request waits, as a multiple of the time that the last one took."""
+_REST, _BURST_S = 3.0, 1.0
+"""How long a rollout's next request waits, as a multiple of the time that the last ones took, and how much less."""
 
 
 class TooLong(Exception):
@@ -56,14 +56,11 @@ class Share:
     """A rollout's share of the event loop."""
 
     def __init__(self) -> None:
-        self._free_at = 0.0
-        self._queue = asyncio.Lock()
+        self._free_at = -math.inf
 
-    async def wait(self) -> None:
-        """Wait for the rollout's turn."""
-        async with self._queue:
-            if (left := self._free_at - time.monotonic()) > 0:
-                await asyncio.sleep(left)
+    def wait_s(self) -> float:
+        """Return for how many seconds the rollout must wait still."""
+        return max(0.0, self._free_at - time.monotonic())
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
@@ -72,5 +69,5 @@ class Share:
         try:
             yield
         finally:
-            now = time.monotonic()
-            self._free_at = now + _REST * (now - began)
+            took = time.monotonic() - began
+            self._free_at = max(self._free_at, began - _BURST_S) + (1 + _REST) * took

@@ -44,6 +44,8 @@ STUB: Tools = (
 
 _REFUSALS = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
 """What templates raise about messages of a shape that they don't take."""
+_KEPT = 1 << 18
+"""Characters of a prompt up to which its ids are kept: the members of a group begin alike."""
 _SHAPES = 10_000
 """Shapes of new messages of which is known what the template makes of them."""
 
@@ -84,7 +86,6 @@ class ChatTemplate:
         self.quote, self.quote_rest = self._encoder.quote, self._encoder.quote_rest
         self.quote_ids = self._encoder.quote_ids
         self.encode, self.decode = self._encoder.encode, self._encoder.decode
-        # The members of a group begin alike.
         self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
@@ -144,7 +145,8 @@ class ChatTemplate:
 
     def prompt(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
-        return list(self._encoded(self.render(messages, tools=tools)))
+        text = self.render(messages, tools=tools)
+        return list(self._encoded(text)) if len(text) <= _KEPT else self.encode(text)
 
     def quote_tools(self, tools: Tools) -> Tools:
         """Return schemas whose text can't write control tokens."""

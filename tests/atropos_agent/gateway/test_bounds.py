@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
+from itertools import pairwise
 
 import pytest
 from agents import SCHEMAS, ChatAgent, Told, opened
 from native import DONE, Said, asks
 
 from atropos_agent.gateway import bounds, forest
-from atropos_agent.gateway.bounds import Bounds, Share, TooLong
+from atropos_agent.gateway.bounds import Bounds, TooLong
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import StopReason
 
@@ -116,20 +117,29 @@ async def test_replies_of_ours_are_looked_for_by_what_they_say(fitted, monkeypat
     assert len(compared) < 300
 
 
-async def test_what_takes_long_waits_for_others_before_it_takes_more():
-    share, turns = Share(), []
+async def test_what_takes_long_waits_for_others_before_it_takes_more(fitted, monkeypatch):
+    monkeypatch.setattr(bounds, "_BURST_S", 0.0)
+    taken = []
 
-    async def one(name, seconds):
-        await share.wait()
-        with share.taken():
-            turns.append((name, time.monotonic()))
-            time.sleep(seconds)  # noqa: ASYNC251  # which is what takes long
+    def count_tokens(_):
+        taken.append(time.monotonic())
+        time.sleep(0.1)
+        return 1
 
-    await asyncio.gather(one("a", 0.05), one("b", 0.0), one("c", 0.0))
-    (_, first), (_, second), (_, third) = turns
-    assert [name for name, _ in turns] == ["a", "b", "c"]
-    assert second - first >= 0.05 * (1 + bounds._REST)
-    assert third - second < 0.1
+    async with opened(fitted) as (client, _):
+        monkeypatch.setattr(client.session, "count_tokens", count_tokens)
+        asking = [client.call("/v1/messages/count_tokens", says("go")) for _ in range(3)]
+        await asyncio.gather(*asking)
+        between = [later - one for one, later in pairwise(taken)]
+        assert len(between) == 2
+        assert min(between) >= 0.1 * (1 + bounds._REST)
+
+        gone = asyncio.Event()
+        waiting = asyncio.create_task(client.call("/v1/messages/count_tokens", says("go"), gone=gone))
+        await asyncio.sleep(0.05)
+        gone.set()
+        assert await asyncio.wait_for(waiting, 0.2) is None, "who goes away waits no longer"
+    assert len(taken) == 3
 
 
 async def test_settings_that_are_not_followed_are_named_up_to_a_number(fitted):

@@ -84,3 +84,11 @@ def test_what_is_known_of_shapes_does_not_grow_without_end(smollm2_tokenizer, mo
         messages = [{"role": "user", "content": "x"}] * number
         template.continuation(messages, has_system=False, kinds={ReplyKind.PLAIN}, last=ReplyKind.PLAIN, end=())
         assert 1 <= len(template._stable) <= 3
+
+
+def test_ids_of_large_prompts_are_not_kept(smollm2_tokenizer):
+    template = ChatTemplate(smollm2_tokenizer)
+    for text, kept in (("word " * 1000, 1), ("word " * 60_000, 1), ("word " * 2000, 2)):
+        messages = [{"role": "user", "content": text}]
+        assert template.prompt(messages) == template.encode(template.render(messages))
+        assert template._encoded.cache_info().currsize == kept
