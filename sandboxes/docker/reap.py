@@ -41,8 +41,9 @@ async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> No
 
 
 def is_ending(error: aiodocker.DockerError) -> bool:
-    """Return whether Podman says that a container is about to be stopped, when it is told to stop or remove it."""
-    return "state improper" in str(error.message)
+    """Return whether an engine says that a container is about to end, when it is told to stop or remove it: Podman of
+    one that it stops already, Docker of one with a process that is killed and waits for the disk."""
+    return any(words in str(error.message) for words in ("state improper", "did not receive an exit event"))
 
 
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:

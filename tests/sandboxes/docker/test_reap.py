@@ -102,16 +102,17 @@ async def test_what_is_gone_or_going_is_as_good_as_removed():
         await remove(Daemon({"x": 500}), "x")
 
 
-async def test_a_container_that_podman_is_about_to_stop_is_removed_then():
-    said = [aiodocker.DockerError(500, {"message": "container state improper: stopped"})] * 2
+@pytest.mark.parametrize("words", ["container state improper: stopped", "x: did not receive an exit event"])
+async def test_a_container_that_is_about_to_end_is_removed_then(words):
+    said = [aiodocker.DockerError(500, {"message": words})] * 2
 
-    class Podman(Daemon):
+    class Ending(Daemon):
         async def delete(self, name, **options):
             if said:
                 raise said.pop()
             await super().delete(name)
 
-    daemon = Podman()
+    daemon = Ending()
     await remove(daemon, "x")
     assert daemon.gone == ["x"]
 
