@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from datetime import datetime
 from typing import Any
 
 import aiodocker
 
-from sandboxes.base import SandboxDied
+from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.owner import PREFIX, Owner, boot_time
 
@@ -65,12 +65,13 @@ async def remove_owned(client: DaemonClient, owner_id: str) -> None:
 
 
 async def reap_dead_owners(client: DaemonClient) -> int:
-    """Remove the containers and images of owners that are gone. Returns how many.
+    """Remove the containers and images of owners that are gone. Returns how many; what can't be removed is logged.
 
     Of an owner of whose process nothing can be known from here, what is surely of no use any more: containers that do
     not run, and images of which no container is left, where they are old or older than the machine's boot.
     """
-    removed, useless = 0, time.time() - _ABANDONED_S
+    useless = time.time() - _ABANDONED_S
+    doomed: list[str] = []
     if client.here:
         useless = max(useless, boot_time())
     for container in await _containers(client, PREFIX + "owner"):
@@ -78,18 +79,29 @@ async def reap_dead_owners(client: DaemonClient) -> int:
         if owner is None or owner.is_alive():
             continue
         if owner.is_dead() or (container["State"] != "running" and await _ended(container) < useless):
-            await remove(client, container.id)
-            removed += 1
+            doomed.append(container.id)
+    removed = sum(await asyncio.gather(*(_is_removed(remove(client, name)) for name in doomed)))
     for image in await _images(client, PREFIX + "owner"):
         owner = _owner(image["Labels"], image["Id"])
         if owner is None or owner.is_alive():
             continue
         if owner.is_dead() or image["Created"] < useless:
-            await remove_image(client, image["Id"], force=owner.is_dead())
-            removed += 1
+            removed += await _is_removed(remove_image(client, image["Id"], force=owner.is_dead()))
     if removed:
         logger.warning("Removed %d containers and images that a dead process had left", removed)
     return removed
+
+
+async def _is_removed(removal: Awaitable[None]) -> bool:
+    """Return whether it was: a process that waits for the disk, say, keeps its container, but nobody from starting."""
+    try:
+        await removal
+    except DaemonUnavailable:
+        raise
+    except SandboxError as error:
+        logger.warning("What a dead process has left stays for now: %s", error)
+        return False
+    return True
 
 
 async def _ended(container: Any) -> float:

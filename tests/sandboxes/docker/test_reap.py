@@ -85,6 +85,13 @@ async def test_only_what_has_no_owner_any_more_is_reaped(daemon):
     assert daemon.gone == ["dead's", "beside's, left behind", "dead's image"]
 
 
+async def test_what_cannot_be_removed_keeps_nobody_from_starting(daemon, caplog):
+    daemon._refuses = {"dead's": 500}
+    assert await reap_dead_owners(daemon) == 2
+    assert daemon.gone == ["beside's, left behind", "dead's image"]
+    assert "stays for now" in caplog.text
+
+
 async def test_what_has_ended_before_the_machines_start_has_no_owner(daemon, monkeypatch):
     monkeypatch.setattr(reap, "boot_time", lambda: time.time() - 30)
     await reap_dead_owners(daemon)
