@@ -49,6 +49,10 @@ class DaemonSilent(DaemonUnavailable):
     """There is a Docker daemon, and it does not answer."""
 
 
+_HEADER = 64 << 10
+"""Bytes that a header may have: with a tree an engine tells where a link leads, up to 4 KB twice and encoded."""
+
+
 class DaemonClient(aiodocker.Docker):
     """A client of one Docker daemon. `connect` makes the first one, so that none goes past its tunnel.
 
@@ -66,6 +70,7 @@ class DaemonClient(aiodocker.Docker):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(address, api_version=api_version, ssl_context=tls)
+        self.session._max_field_size = _HEADER  # aiodocker makes the session
         self.address = address
         self._tls = tls
         self.here = here and self.docker_host.startswith("unix")

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import re
+import tarfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import Any
 import aiodocker
 import aiodocker.containers
 
-from sandboxes.base import SandboxError
+from sandboxes.base import DaemonError, SandboxError
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.held import Held, Places
@@ -39,6 +40,8 @@ _TREE_S = 600.0
 _COPY_S = 600.0
 _WHITEOUT, _DELETED = "/.wh.", 2
 """How names begin by which an image's layer says what is gone, and the kind of a change that is a deletion."""
+_READS = 6
+"""How often a tree is read that changes meanwhile."""
 _FREEZES = 10
 """How often freezing is tried, which fails now and then where processes wait for the disk."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
@@ -107,9 +110,14 @@ class DaemonMachine(Machine):
 
     async def pack(self, target: str, max_bytes: int) -> bytes:
         doing = f"download {target} from sandbox {self.name}"
-        async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
-            archive = await self._fetch(target, max_bytes)
-        return await asyncio.to_thread(rebase, archive)
+        for _ in range(_READS):
+            async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
+                archive = await self._fetch(target, max_bytes)
+            try:
+                return await asyncio.to_thread(rebase, archive)
+            except tarfile.TarError as error:  # where its engine can't pause it, and a file became shorter meanwhile
+                logger.debug("%s has given a broken archive of %s: %r", self.name, target, error)
+        raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")
 
     @asynccontextmanager
     async def _standing_still(self) -> AsyncIterator[None]:

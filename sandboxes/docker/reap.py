@@ -12,7 +12,7 @@ from typing import Any
 
 import aiodocker
 
-from sandboxes.base import SandboxDied, SandboxError
+from sandboxes.base import DaemonUnavailable, SandboxDied, SandboxError
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.owner import PREFIX, Owner, boot_time
 
@@ -41,8 +41,9 @@ async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> No
 
 
 def is_ending(error: aiodocker.DockerError) -> bool:
-    """Return whether Podman says that a container is about to be stopped, when it is told to stop or remove it."""
-    return "state improper" in str(error.message)
+    """Return whether an engine says that a container is about to end, when it is told to stop or remove it: Podman of
+    one that it stops already, Docker of one with a process that is killed and waits for the disk."""
+    return any(words in str(error.message) for words in ("state improper", "did not receive an exit event"))
 
 
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:
@@ -64,39 +65,41 @@ async def remove_owned(client: DaemonClient, owner_id: str) -> None:
 
 
 async def reap_dead_owners(client: DaemonClient) -> int:
-    """Remove the containers and images of owners that are gone. Returns how many. What can't be removed now is told of,
-    and left to a later start.
+    """Remove the containers and images of owners that are gone. Returns how many; what can't be removed is logged.
 
     Of an owner of whose process nothing can be known from here, what is surely of no use any more: containers that do
     not run, and images of which no container is left, where they are old or older than the machine's boot.
     """
     useless = time.time() - _ABANDONED_S
+    doomed: list[str] = []
     if client.here:
         useless = max(useless, boot_time())
-    going = []
     for container in await _containers(client, PREFIX + "owner"):
         owner = _owner(container["Labels"], container.id)
         if owner is None or owner.is_alive():
             continue
         if owner.is_dead() or (container["State"] != "running" and await _ended(container) < useless):
-            going.append(container.id)
-    removed = sum(await asyncio.gather(*[_is_done(remove(client, name)) for name in going]))
+            doomed.append(container.id)
+    removed = sum(await asyncio.gather(*(_is_removed(remove(client, name)) for name in doomed)))
     for image in await _images(client, PREFIX + "owner"):
         owner = _owner(image["Labels"], image["Id"])
         if owner is None or owner.is_alive():
             continue
         if owner.is_dead() or image["Created"] < useless:
-            removed += await _is_done(remove_image(client, image["Id"], force=owner.is_dead()))
+            removed += await _is_removed(remove_image(client, image["Id"], force=owner.is_dead()))
     if removed:
         logger.warning("Removed %d containers and images that a dead process had left", removed)
     return removed
 
 
-async def _is_done(removal: Awaitable[None]) -> bool:
+async def _is_removed(removal: Awaitable[None]) -> bool:
+    """Return whether it was: a process that waits for the disk, say, keeps its container, but nobody from starting."""
     try:
         await removal
+    except DaemonUnavailable:
+        raise
     except SandboxError as error:
-        logger.warning("What a dead process had left stays for now: %s", error)
+        logger.warning("What a dead process has left stays for now: %s", error)
         return False
     return True
 

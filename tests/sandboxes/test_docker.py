@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import os
 import platform
 import re
@@ -11,6 +12,7 @@ import sys
 import aiodocker
 import pytest
 from aiodocker.exceptions import DockerError
+from earlier_life import COUNT
 from naps import count_of
 from small_archives import archive
 
@@ -190,6 +192,16 @@ class TestFilesOfUsers:
         for name in ("a", "c", "/etc/hosts"):
             await either_box.write_file(name, b"new\n")
         assert (await either_box.exec("cat b d/c /etc/hosts; readlink c")).output == "new\nnew\nnew\nd/c\n"
+
+    async def test_a_large_file_is_replaced_and_its_room_is_free(self, either_box):
+        await either_box.exec("head -c 70M /dev/urandom >/app/large; head -c 70M /dev/urandom >/app/two; ln two names")
+        await either_box.write_file("large", b"new")
+        assert await either_box.read_file("large") == b"new"
+        with pytest.raises(OSError, match="large") as caught:
+            await either_box.write_file("two", b"new")
+        assert caught.value.errno == errno.EFBIG
+        shown = await either_box.exec(f"stat -c %s two names; ls -A; {COUNT}; du -sm .")
+        assert shown.output == "73400320\n73400320\nlarge\nnames\ntwo\n3\n71\t.\n"
 
     async def test_an_upload_to_a_folder_that_goes_is_refused_and_no_more(self, either_box, monkeypatch):
         async def goes(*_):

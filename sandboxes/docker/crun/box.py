@@ -156,9 +156,9 @@ class Box:
             return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
         return ""
 
-    async def was_taken(self) -> bool:
+    def was_taken(self) -> bool:
         """Return whether the memory killer has ended its first process."""
-        return await self.stage.do(self.home.log.has_taken, self.container.first)
+        return self.home.log.has_taken(self.container.first)
 
     async def bury(self) -> None:
         """End it and remove all of it. Raises OSError for what can't be removed."""

@@ -11,7 +11,7 @@ _RECORD = 8192
 
 
 class KernelLog:
-    """The kernel's log from now on; where it can't be read it tells nothing. To be used in one thread at a time."""
+    """The kernel's log from now on; where it can't be read it tells nothing. To be used in one thread."""
 
     def __init__(self) -> None:
         self._taken: set[int] = set()

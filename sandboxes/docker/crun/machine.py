@@ -80,7 +80,7 @@ class CrunMachine(Machine):
             code = await self.box.container.ended(_ENDING_S)
         except TimeoutError:
             return None
-        return "memory" if code == _KILLED and await self.box.was_taken() else _ENDS.get(code)
+        return "memory" if code == _KILLED and self.box.was_taken() else _ENDS.get(code)
 
     @asynccontextmanager
     async def branching(self) -> AsyncIterator[Kind]:

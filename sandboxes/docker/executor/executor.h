@@ -108,6 +108,7 @@ int64_t next_wake(const struct job *j);
 extern int root_keeps_setuid, no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
+void close_from(int fd);
 
 /* self.c */
 enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */

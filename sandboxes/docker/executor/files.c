@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 enum { PROC_MAGIC = 0x9fa0, PATH_SIZE = 4096, EXCHANGE = 2 };
+enum { SMALL = 2048, HUGE = 131072 }; /* blocks of 512 bytes */
 
 /* What becomes of a file that is written. Its data goes into a new file beside it, which takes its place in the end, so
  * that it is there whole or as it was. Where none can be made beside it, or it has other names, it is written itself. */
@@ -21,6 +22,7 @@ struct writing {
   mode_t mode;
   char beside[PATH_SIZE]; /* goes if the writing fails; empty: nothing does */
   char target[PATH_SIZE]; /* whose place it takes; empty: it is there already */
+  int old;                /* a large file whose place it takes; -1 for none */
 };
 
 static int make_parents(char *path, mode_t mode) {
@@ -100,12 +102,27 @@ static int open_target(struct job *j, const char *path) {
   int kept = s.st_nlink == 1 && name_of(fd, w->target) ? open_beside(w, s.st_dev, &beside) : -1;
   if (kept < 0) {
     *w->target = 0;
+    if (s.st_blocks > HUGE) return EFBIG; /* see let_go */
     return ftruncate(fd, 0) < 0 ? errno : 0;
   }
   if (kept > 0) return kept;
-  close(fd);
+  if (s.st_blocks > SMALL) w->old = fd;
+  else close(fd);
   j->file = beside;
   return 0;
+}
+
+/* Closes a large file that has no name any more. To give back its room may take the kernel minutes, where its pieces lie
+ * apart: a child waits for that. */
+static void let_go(int old) {
+  if (old < 0) return;
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(old, 0);
+    close_from(1);
+    _exit(0);
+  }
+  close(old);
 }
 
 void begin_write(struct job *j, const struct who *who, uint32_t mode, char *path) {
@@ -114,6 +131,7 @@ void begin_write(struct job *j, const struct who *who, uint32_t mode, char *path
   j->state = WRITING;
   w->who = *who;
   w->mode = mode;
+  w->old = -1;
   if (who->n_groups <= GROUPS) memcpy(w->groups, who->groups, 4 * (size_t)who->n_groups);
   w->who.groups = w->groups;
   j->failed = act_as(&w->who);
@@ -143,6 +161,7 @@ static int end_write(struct job *j, int error) {
 
 void file_done(struct job *j, int error) {
   uint32_t e = j->writing ? end_write(j, error) : error;
+  if (j->writing) let_go(j->writing->old);
   send_frame(j->id, 'F', &e, 4);
   forget(j);
 }
