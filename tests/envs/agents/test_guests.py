@@ -12,7 +12,7 @@ from envs.agents import guests
 from envs.agents.guests import Guests
 from envs.agents.watched import WatchedSession
 from envs.types import InfraError
-from sandboxes.base import SandboxSpec
+from sandboxes.base import Limits, SandboxSpec
 
 
 def agent(end="", begin="", **more):
@@ -62,6 +62,13 @@ class TestAnAgent:
         result, _, _ = await works(agent(end="time.sleep(600)"), Says("Done."))
         assert (result.stop_reason, result.metadata["agent"]["output"]) == (StopReason.ANSWERED, "began\n")
 
+    async def test_that_says_much_has_its_output_cut(self, works):
+        talks = "import os; os.write(1, b'x' * 3_000_000); print('the end', flush=True)\n"
+        result, _, _ = await works(agent(end=talks), Says("Done."))
+        output = result.metadata["agent"]["output"]
+        assert len(output) < guests._KEPT + 1000
+        assert output.endswith("the end\n")
+
     async def test_that_crashes_is_graded(self, works):
         crashes = SCRIPT_THAT_CRASHES
         result, _, files = await works(crashes, WRITES, Says("Done."))
@@ -103,6 +110,14 @@ class TestAnAgent:
         assert (result.success, result.stop_reason) == (True, StopReason.SUBMITTED)
         result, _, _ = await works(submits, Says("Done."))
         assert (result.success, result.stop_reason) == (False, StopReason.BROKE_OFF)
+
+
+@pytest.mark.parametrize("hosts", [(), ("pypi.org",)])
+def test_no_proxy_stands_on_the_way_to_the_door(hosts):
+    """The image's own can't be reached; that of allowed hosts is needed for others."""
+    told = guests._without_proxy(SandboxSpec("image", limits=Limits(allowed_hosts=hosts)))
+    assert all(told.get(name) == "" for name in ("HTTP_PROXY", "https_proxy", "all_proxy")) == (not hosts)
+    assert ("127.0.0.1" in told.get("no_proxy", "")) == bool(hosts)
 
 
 DIES = SCRIPT.replace("    message = ask()\n", "    if len(messages) > 1: sys.exit(3)\n    message = ask()\n")
