@@ -13,6 +13,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from envs.swe.__main__ import main as swe
+from envs.swe.__main__ import said
 
 
 def main(argv: list[str]) -> int:
@@ -39,4 +40,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(said(main, sys.argv[1:]))

@@ -93,6 +93,15 @@ def _at_home(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
+def _torn(value: Any) -> bool:
+    """Tell whether a text, a path or what holds them has halves of surrogate pairs: Python's signs for such bytes."""
+    if isinstance(value, Mapping):
+        return any(_torn(item) for pair in value.items() for item in pair)
+    if isinstance(value, list | tuple):
+        return any(map(_torn, value))
+    return isinstance(value, str | Path) and any("\ud800" <= sign <= "\udfff" for sign in str(value))
+
+
 class Told(BaseModel):
     """What a user may set by name: nothing else, no value that is empty by mistake, no number that is none.
 
@@ -142,6 +151,8 @@ class Told(BaseModel):
     def _usable(cls, value: Any) -> Any:
         if isinstance(value, int | float) and abs(value) > LARGEST:
             raise ValueError(f"it is too large; give at most {LARGEST}")
+        if _torn(value):
+            raise ValueError("some of its bytes are not UTF-8")
         if isinstance(value, list):
             return [_at_home(item) for item in value]
         return _at_home(value)

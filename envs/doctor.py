@@ -122,7 +122,8 @@ async def _examine_server(
         return
     yield _engine(server, config, env)
     try:
-        tokenizer = load_tokenizer(env.tokenizer_name or server.root or config.model_name)
+        named = env.tokenizer_name
+        tokenizer = load_tokenizer(named or server.root or config.model_name, given=bool(named))
         template = env.chat_template(tokenizer)
     except (UsageError, ValueError) as error:
         yield Check("tokenizer", Status.WRONG, str(error))

@@ -102,14 +102,21 @@ class Options(Told):
         return [engine for config in self.openai for engine in config.each()]
 
 
-def load_tokenizer(name: str) -> Any:
-    """Load a tokenizer by folder or hub name. Raises UsageError with the remedy."""
+def load_tokenizer(name: str, *, given: bool = True) -> Any:
+    """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
+
+    given: whether the options name it; else the inference server does."""
     from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
 
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).strip().splitlines()[0]
+        if not given:
+            raise UsageError(
+                f"the inference server names its model {name!r}, whose tokenizer can't be loaded here ({reason}); "
+                "set --env.tokenizer_name to a folder or a hub name of that model"
+            ) from error
         raise UsageError(
             f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
             "give the folder or the hub name of the model that the inference server serves"

@@ -371,7 +371,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, default=str, ensure_ascii=False)
+    text = json.dumps(value, default=str, ensure_ascii=False).encode(errors="backslashreplace").decode()
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 

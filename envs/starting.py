@@ -137,7 +137,9 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
             return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
-    named = tokenizer or await wait_for_engines(options.engines)
+    if not (named := tokenizer):
+        named = await wait_for_engines(options.engines)
+        load_tokenizer(named, given=False)
     env = env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
     await check_tokenizer(env)
     return env

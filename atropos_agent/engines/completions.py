@@ -116,10 +116,8 @@ class CompletionsServer(TokenServer):
         if self.config.model_name in ("default", "", None) and len(served) == 1:
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
-            raise ModelNotServed(
-                f"{self.label} does not serve {self.config.model_name!r}; "
-                f"set --openai.model_name to one of {', '.join(served)}"
-            )
+            remedy = f"set --openai.model_name to one of {', '.join(served)}" if served else "load a model there"
+            raise ModelNotServed(f"{self.label} does not serve {self.config.model_name!r}; {remedy}")
         model = served[self.config.model_name]
         # An adapter's own root is the adapter's folder, which need hold no tokenizer.
         base = served.get(str(model.get("parent")), model)

@@ -48,7 +48,10 @@ class Response:
         try:
             return orjson.loads(self.content)
         except ValueError:
-            return json.loads(self.text)  # which also takes NaN, infinities and halves of surrogate pairs
+            try:
+                return json.loads(self.text)  # which also takes NaN, infinities and halves of surrogate pairs
+            except RecursionError as error:
+                raise ValueError("it is nested too deeply") from error
 
     def raise_for_status(self) -> Response:
         """Return this answer. Raises NoAnswer when its status says that it is none."""
@@ -107,7 +110,8 @@ class HttpClient:
                 return Response(answer.status, await _body(answer), answer.charset or "utf-8")
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise NoAnswer(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__) from error
+            said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise NoAnswer(said + _way(self._url)) from error
 
     def _open(self) -> aiohttp.ClientSession:
         parts = urlsplit(self._url)
@@ -127,6 +131,15 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
         if len(body) > LARGEST:
             raise NoAnswer(f"it answered with more than {LARGEST} bytes")
     return bytes(body)
+
+
+def _way(url: str) -> str:
+    """Return what a message says of the proxy by which a URL is asked, without its password; "" where there is none."""
+    proxy = proxy_of(url)
+    if proxy is None:
+        return ""
+    named = proxy.rpartition("@")[2]
+    return f", asked by way of the proxy {named} that the environment names; NO_PROXY leaves hosts out"
 
 
 def proxy_of(url: str) -> str | None:

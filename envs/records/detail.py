@@ -131,8 +131,9 @@ def patch_lines(patch: str) -> list[PatchLine]:
     return found
 
 
-def shown(text: str) -> str:
+def shown(text: object) -> str:
     """Return text of a bounded length, its control characters visible."""
+    text = str(text)  # a saved rollout may hold something else where a text belongs
     if len(text) > MAX_TEXT:
         cut = len(text) - MAX_TEXT
         text = f"{text[: MAX_TEXT // 2]}\n[… {cut:,} characters are not shown …]\n{text[-MAX_TEXT // 2 :]}"

@@ -17,6 +17,7 @@ from envs.records.disk import append_line, close_line
 
 FILE_NAME = "timeline.jsonl"
 _MOST_BYTES = 2**21
+_LARGEST = 2**53
 
 
 def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -28,7 +29,7 @@ def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_timeline(directory: Path) -> list[dict[str, Any]]:
-    """Return the newest lines, at most 2 MiB of them; those that are torn are left out."""
+    """Return the newest lines, at most 2 MiB of them; those that are torn or hold something else are left out."""
     path = directory / FILE_NAME
     if not path.is_file():
         return []
@@ -45,5 +46,18 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
             found = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
-        if isinstance(found, dict) and isinstance(found.get("t"), int | float):
+        if isinstance(found, dict) and _is_number(found.get("t")) and all(map(_fits, found, found.values())):
             yield found
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Tell whether a figure is what its name stands for."""
+    if name == "why":
+        return isinstance(value, str)
+    if name == "outbox":
+        return value is None or (isinstance(value, dict) and all(map(_is_number, value.values())))
+    return value is None or _is_number(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and abs(value) < _LARGEST

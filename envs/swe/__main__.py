@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
 
 if __name__ == "__main__":
@@ -83,7 +85,26 @@ def main(argv: list[str]) -> int:
 def command() -> int:
     """Run the command that this process was started with: `atropos-agent` on the command line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return main(sys.argv[1:])
+    return said(main, sys.argv[1:])
+
+
+def said(main: Callable[[list[str]], int], argv: list[str]) -> int:
+    """Run a command, and see that what it printed is written. Returns the exit status, 1 where it could not be.
+
+    Nobody need read to the end: `| head` closes the pipe before."""
+    status = 1
+    try:
+        status = main(argv)
+        if sys.stdout is not None:  # as it is behind `>&-`
+            sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        pass
+    except OSError as error:
+        print(error, file=sys.stderr)
+        status = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left is written when Python ends
+    return status
 
 
 if __name__ == "__main__":

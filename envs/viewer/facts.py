@@ -14,6 +14,8 @@ MOST_TEXT = 400_000
 """Characters of each kind of text that are searched; more are cut off."""
 KINDS = ("tag", "tool", "sign", "trouble")
 """What a label may be, beside its name."""
+_LARGEST = 2**53
+"""Of figures: beyond it they are not exact in SQLite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,16 @@ class Facts:
     instruction: str
     conversation: str
     output: str
+
+    def __post_init__(self) -> None:
+        """Refuse what the index has no place for. Raises ValueError."""
+        for number in (self.grp, self.member):
+            if not isinstance(number, int | None):
+                raise ValueError(f"{number!r} is no number of a group or a member")
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, int | float) and not abs(value) < _LARGEST:
+                raise ValueError(f"{name} is too large, or no number")
 
 
 def facts_of(document: Mapping[str, Any]) -> Facts:

@@ -186,7 +186,7 @@ def _take(db: sqlite3.Connection, lines: Sequence[tuple[int, bytes]]) -> int:
             continue
         try:
             facts = facts_of(orjson.loads(line))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             damaged += 1
             continue
         _insert(db, place, len(line), facts)

@@ -39,6 +39,7 @@ _APT_TRIES, _APT_PAUSE_S = 24, 5.0
 PATIENCE_S = 60.0
 """How long a Docker daemon that is there may take over its first answer, as when it starts with many containers."""
 _REMIND_S = 5.0
+_SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 _REMEDY = (
     "Start Docker (`systemctl start docker`, Docker Desktop), set DOCKER_HOST, or, as root on Debian or Ubuntu, "
     "run `python -m sandboxes setup`, which installs and starts one."
@@ -86,9 +87,10 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
 
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
     certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS that is verified both ways.
-    One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy, and
-    DaemonSilent for one that does not answer.
+    One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy,
+    DaemonSilent for one that does not answer, and SandboxError for what is no address, which stays so.
     """
+    _check_address(url or os.environ.get("DOCKER_HOST"))
     async with AsyncExitStack() as stack:
         try:
             address = _address(url)
@@ -135,6 +137,15 @@ async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:
     finally:
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
+
+
+def _check_address(address: str | None) -> None:
+    scheme, _, rest = (address or "unix:///").partition("://")
+    if scheme not in _SCHEMES or not rest:
+        raise SandboxError(
+            f"{address!r} is no address of a Docker daemon; set DOCKER_HOST to one such as unix:///run/docker.sock, "
+            "tcp://HOST:2375 or ssh://HOST, or unset it"
+        )
 
 
 def _address(url: str | None) -> str | None:

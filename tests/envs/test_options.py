@@ -19,3 +19,5 @@ def test_an_option_that_is_not_known_is_refused():
 def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
     with pytest.raises(UsageError, match="give the folder or the hub name"):
         load_tokenizer(str(tmp_path))
+    with pytest.raises(UsageError, match=f"server names its model '{tmp_path}'.*set --env.tokenizer_name"):
+        load_tokenizer(str(tmp_path), given=False)

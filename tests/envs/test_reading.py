@@ -221,6 +221,8 @@ WRONG = [
     (["--env.live=:8900"], "--env.live: every address is not this machine alone"),
     (["--env.run_dir=~nobody-here/run"], "--env.run_dir: Could not determine home directory"),
     (["--env.tools="], "--env.tools: List should have at least 1 item"),
+    (["--env.run_dir=runs/\udcff"], "--env.run_dir: some of its bytes are not UTF-8"),
+    (["--env.chat_template_kwargs=a=[\udcff]"], "--env.chat_template_kwargs: some of its bytes are not UTF-8"),
 ]
 
 

@@ -253,6 +253,14 @@ async def test_a_server_that_is_not_there_yet_may_be_waited_for(status):
     assert not isinstance(caught.value, NotThisServer)
 
 
+async def test_a_server_without_a_model_is_told_from_one_with_others():
+    for listed, remedy in [([], "load a model there"), (["a", "b"], "set --openai.model_name to one of a, b")]:
+        served = {"data": [{"id": name} for name in listed]}
+        server = server_with(lambda request, served=served: httpx.Response(200, json=served))
+        with pytest.raises(ModelNotServed, match=f"does not serve .*; {remedy}$"):
+            await server.connect()
+
+
 async def test_the_only_model_is_taken_where_none_is_named():
     listed = {"data": [{"id": "only", "root": "/models/only", "max_model_len": 4096}]}
     server = server_with(lambda request: httpx.Response(200, json=listed), model_name="default")

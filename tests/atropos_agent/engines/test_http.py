@@ -147,8 +147,9 @@ def test_json_that_only_python_takes_is_read_as_well():
     body = Response(200, b'{"logprobs": [NaN, -Infinity], "text": "\\ud83d"}').json()
     assert math.isnan(body["logprobs"][0])
     assert body["text"] == "\ud83d"
-    with pytest.raises(ValueError):
-        Response(200, b"<html>").json()
+    for body in (b"<html>", b"[" * 100_000):
+        with pytest.raises(ValueError):
+            Response(200, body).json()
 
 
 def test_whatever_python_reads_as_json_is_written():
@@ -187,6 +188,18 @@ async def test_requests_go_by_way_of_the_proxy(monkeypatch):
         client = HttpClient("http://somewhere.invalid", timeout_s=2.0)
         assert (await client.get("/v1/models")).json()["headers"]["Host"] == "somewhere.invalid"
         await client.aclose()
+
+
+@pytest.mark.parametrize("proxy", ["http://user:word@127.0.0.1:9", "::::"])
+async def test_where_a_proxy_stands_in_the_way_it_is_named(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    client = HttpClient("http://127.0.0.1:9", timeout_s=2.0)
+    with pytest.raises(NoAnswer, match=f"by way of the proxy {proxy.rpartition('@')[2]} .*NO_PROXY") as caught:
+        await client.get("/v1/models")
+    assert "word" not in str(caught.value)
+    await client.aclose()
 
 
 def test_unused_connections_end_before_the_servers_end_them():

@@ -57,3 +57,7 @@ def test_patch_and_verifiers_output_are_those_of_the_verdict():
 def test_long_text_is_cut_in_its_middle_and_control_characters_are_seen():
     assert shown("\x1b[0m") == "␛[0m"
     assert len(shown("x" * 10 * MAX_TEXT)) < MAX_TEXT + 100
+
+
+def test_what_is_no_text_is_shown_as_one():
+    assert [shown(value) for value in (1.5, None, ["x"])] == ["1.5", "None", "['x']"]

@@ -39,3 +39,15 @@ def test_ctrl_c_while_it_loads_ends_it_without_a_traceback(after_s, tmp_path):
     _, err = process.communicate(timeout=60)
     assert "Traceback" not in err
     assert process.returncode in (130, -signal.SIGINT)
+
+
+@pytest.mark.parametrize("words", [["envs", "--help"], ["envs.swe", "--help"], ["envs.swe", "serve", "--help-all"]])
+def test_what_nobody_reads_or_no_disk_takes_is_no_traceback(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    for output, said in [(writing, ""), (os.open("/dev/full", os.O_WRONLY), "[Errno 28] No space left on device\n")]:
+        done = subprocess.run(
+            [sys.executable, "-m", *words], check=False, stdout=output, stderr=subprocess.PIPE, text=True
+        )
+        os.close(output)
+        assert (done.returncode, done.stderr) == (1, said)

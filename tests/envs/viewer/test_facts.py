@@ -38,3 +38,12 @@ def test_the_patch_and_the_verifiers_output_can_be_searched():
 def test_what_is_no_rollout_is_refused(document):
     with pytest.raises((KeyError, TypeError)):
         facts_of(document)
+
+
+@pytest.mark.parametrize("place", ["step", "group", "member"])
+@pytest.mark.parametrize("value", [10**30, -(10**30), [1], "x"])
+def test_a_figure_for_which_the_index_has_no_place_is_refused(place, value):
+    document = to_atif(rollout())
+    document["extra"]["atropos_agent"]["seat"] = {"group": 1, "member": 0, "step": 0, place: value}
+    with pytest.raises((ValueError, TypeError)):
+        facts_of(document)

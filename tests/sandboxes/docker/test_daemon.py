@@ -88,6 +88,14 @@ class TestDaemon:
                 pass
         assert time.monotonic() - start < 6
 
+    @pytest.mark.parametrize("address", ["tcp://", "foo://x", "127.0.0.1:2375"])
+    async def test_what_is_no_address_is_told_and_not_waited_for(self, address, monkeypatch):
+        monkeypatch.setenv("DOCKER_HOST", address)
+        with pytest.raises(SandboxError, match="is no address of a Docker daemon; set DOCKER_HOST") as caught:
+            async with daemon.connect():
+                pass
+        assert not isinstance(caught.value, DaemonUnavailable)
+
     async def test_a_daemon_that_does_not_answer_is_given_up(self, monkeypatch):
         monkeypatch.setattr(daemon, "PATIENCE_S", 1.0)
         hung_up = asyncio.Event()
