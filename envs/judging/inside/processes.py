@@ -82,7 +82,7 @@ def open_folders(root, files):
     for folder in folders:
         try:
             if folder != "/":
-                allow(folder, root, 0o007, also=0o1000)
+                allow(folder, root, 0o1007)
             for name in SETTINGS.intersection(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if os.lstat(path).st_uid == judged_user() != os.geteuid():
@@ -103,7 +103,7 @@ def hand_over(args):
     for path in named:
         try:
             if path.startswith(root + "/") and os.path.isdir(path):
-                allow(path, root, 0o007)
+                allow(path, root, 0o007, also=0o1000)
         except OSError:
             pass  # behind a link, or gone
     for arg in args:

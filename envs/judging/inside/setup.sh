@@ -64,6 +64,9 @@ find -H ${above:-/usr} -maxdepth 0 -perm -002 -exec chmod +t {} +
 # seen it. What is judged runs as nobody.
 [ "$2" = 0 ] || [ "$workdir" = / ] || find "$workdir" -xdev \( -type f ! -perm -004 -o -type d ! -perm -005 \) -exec chmod o+rX {} +
 
+# What the tests may need of the tree, whatever the agent takes away.
+[ "$workdir" = / ] || find "$workdir" -maxdepth 2 \( -type d -o -name '*.py' \) > /verifier/there
+
 ln -s "$workdir" /verifier/workdir
 if [ -e /lib64/ld-linux-x86-64.so.2 ] || [ -e /lib/ld-musl-x86_64.so.1 ]; then
     ln -s preload-amd64.so /verifier/preload.so

@@ -10,11 +10,12 @@ from graders import CHEATS as GRADER_CHEATS
 from graders import Grader
 from honest_graders import HONEST
 from root_cheats import ROOT_CHEATS
+from suite_cheats import SUITE_CHEATS
 from task_formats import write
 
 from envs.types import Hidden, Task, Verdict
 
-CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS}
+CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS, **SUITE_CHEATS}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
 
