@@ -90,13 +90,15 @@ if [ $status = 0 ]; then
     done
     set -f
     expected='( -path *[Ee]xpect* -o -path *[Gg]old* -o -path *[Aa]nswer* -o -path *[Ss]olution* -o -path *[Rr]efer* -o -path *[Tt]ruth*
-        -o -path *[Cc]orrect* -o -path *[Hh]idden* -o -path *[Ss]ecret* -o -path *[Oo]racle* )'
+        -o -path *[Cc]orrect* -o -path *[Hh]idden* -o -path *[Ss]ecret* -o -path *[Oo]racle*
+        -o -name test*.py -o -name *_test.py -o -name *_tests.py )'
     # Data that are put there by their names are for what is judged, unless the names speak of what is expected.
     for word; do
         case $word in -?* | /tests | /tests/ | /tests/. | "$last") continue ;; esac
         case $(readlink -f -- "$word") in
             /tests | *.sh | */tests.json | */test.patch | */suite | *[Ee]xpect* | *[Gg]old* | *[Aa]nswer* | *[Ss]olution* | *[Rr]efer* | *[Tt]ruth* | *[Cc]orrect* | \
                 *[Hh]idden* | *[Ss]ecret* | *[Oo]racle*) continue ;;
+            */test*.py | *_test.py | *_tests.py) continue ;;
             /tests/*) ;;
             *) continue ;;
         esac

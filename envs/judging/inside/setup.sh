@@ -41,6 +41,10 @@ for hidden in /tests/*; do
     [ "$(find /tests -type f ! -name '*.sh' ! -path "$hidden" ! -path "$hidden/*" \
         -exec grep -lsF -e "${hidden##*/}" -e __file__ -e /tests {} +)" ] || chmod go= "$hidden"
 done
+# Tests that a runner is to run are read by root, who hands them on; what runs before may not read them, or later ones.
+if grep -qsE 'pytest|unittest' /tests/*.sh && ! grep -qsE '"READABLE": *true' /tests/tests.json; then
+    find /tests -type f \( -name 'test*.py' -o -name '*_test.py' -o -name '*_tests.py' \) -exec chmod go= {} +
+fi
 mkdir -p /verifier/bin
 
 # Where the image lets anyone write to folders of its PATH, what is judged could put programs there that root runs;

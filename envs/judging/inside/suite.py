@@ -27,6 +27,7 @@ from processes import (
     kill_judged,
     listen,
     open_folders,
+    open_helpers,
     status_of,
     within,
 )
@@ -145,6 +146,8 @@ class Suite:
                 os.chmod(path, 0o600)
             except OSError:
                 pass  # not root's: it lies in the image
+        for folder in {os.path.dirname(path) for path in self.written.files if path.startswith(TESTS + "/")}:
+            open_helpers(self.written.sources.values(), folder, self.written.files)
 
     def fork(self):
         """Run the tests in a child. Returns what it told, and its exit status."""
