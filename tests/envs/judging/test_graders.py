@@ -23,6 +23,11 @@ SHARE = 5
 def sample(root: Path, grader: Grader) -> Task:
     tests = write(root / "tests", {"test.sh": grader.script, **grader.also})
     hidden = Hidden(tests, timeout_s=60.0, graded=grader.graded)
+    if grader.image:
+        made = write(
+            root / "image", {"Dockerfile": f"FROM atropos-agent/base:debian12\n{grader.image}\nWORKDIR /app\n"}
+        )
+        return Task("grader", "Do it.", hidden, context=made, workdir="/app")
     return Task("grader", "Do it.", hidden, image="atropos-agent/base:debian12", workdir="/app")
 
 

@@ -83,9 +83,14 @@ static void read_workdir(char *workdir, size_t size) {
   workdir[n > 0 ? n : 0] = 0;
 }
 
-/* Whether a file of /tests is as the task has it: all of these were given one time. */
-static int is_original(const struct statx *file) {
+static int is_before(struct statx_timestamp when, struct statx_timestamp since) {
+  return when.tv_sec < since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec < since.tv_nsec);
+}
+
+/* Whether a file of /tests is as the task has it: all of these were given one time, but for those of others than root. */
+static int is_original(const struct statx *file, const struct statx *since) {
   struct statx stamp;
+  if (is_before(file->stx_ctime, since->stx_ctime)) return 1;
   return look(AT_FDCWD, "/verifier/stamp", &stamp) == 0 && file->stx_mtime.tv_sec == stamp.stx_mtime.tv_sec &&
          file->stx_mtime.tv_nsec == stamp.stx_mtime.tv_nsec;
 }
@@ -106,10 +111,8 @@ static int whose(const char *path) {
   read_workdir(workdir, sizeof workdir);
   if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return JUDGED;
   /* A script of the task's may have been made executable since; what was put beside it may be judged. */
-  if (below(real, "/tests")) return is_original(&file) ? OF_TESTS : JUDGED;
-  struct statx_timestamp when = file.stx_ctime, since = start.stx_ctime;
-  if (when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec)) return JUDGED;
-  return OF_IMAGE;
+  if (below(real, "/tests")) return is_original(&file, &start) ? OF_TESTS : JUDGED;
+  return is_before(file.stx_ctime, start.stx_ctime) ? OF_IMAGE : JUDGED;
 }
 
 static int is_judged(const char *path) { return whose(path) == JUDGED; }
