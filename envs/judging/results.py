@@ -34,7 +34,7 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
 
     logs: the files that it left, not empty, by name. problem: why they could not be read; None where they were.
     """
-    output = ran.output[-SHOWN:]
+    output = ran.output[-SHOWN:] + _said(logs)
     tests = _tests(logs, ran.output)
     seen = _signs(logs)
     metrics = _metrics(ran, logs) | {SIGN + sign: 1.0 for sign in seen}
@@ -61,6 +61,15 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     said = f"Reward {reward:g}; {len(tests) - len(failed)} of {len(tests)} tests passed{named}.\n{output}"
     extra = {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
     return Verdict(reward, said, tests, {**metrics, **extra}, evidence, seen)
+
+
+def _said(logs: Mapping[str, bytes]) -> str:
+    """Return what the wrappers say to people alone: what was printed, judged code may read."""
+    lines: list[str] = []
+    for run in _watched(logs):
+        if run.get("problem"):
+            lines += [*run.get("wants", ()), run["problem"]]
+    return "".join(f"\nverifier: {line}" for line in lines)
 
 
 def _metrics(ran: ExecResult, logs: Mapping[str, bytes]) -> dict[str, float]:

@@ -60,11 +60,12 @@ def looked_for(trees):
 
 class Decoys:
     """What makes the sets of one run. chance: a random.Random. words: as `vocabulary` returns them. sought: as
-    `looked_for` does."""
+    `looked_for` does. known: what earlier runs drew, which stays: what is common to two sets would tell."""
 
-    def __init__(self, chance, words, sought=()):
+    def __init__(self, chance, words, sought=(), known=None):
         self.chance, self.words, self._sought = chance, words, frozenset(sought)
-        self._chosen, self._families, self._mixes = {}, {}, {}
+        self.known = known or ({}, {})
+        self._chosen, (self._families, self._mixes) = {}, self.known
 
     def choose(self, node, names, tolerance=0.0, within=False):
         """Return the Choice for an expected value; None where no other is certain to differ.

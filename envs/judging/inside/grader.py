@@ -67,7 +67,7 @@ class Guard:
         if not stat.S_ISREG(seen.st_mode) or self.since is None or path == self.file or path.startswith(HERE + "/"):
             return False
         if path.startswith(TESTS + "/"):
-            return seen.st_mtime_ns != self.stamp.st_mtime_ns and "/__pycache__/" not in path
+            return not is_original(seen, self.stamp, self.since) and "/__pycache__/" not in path
         return seen.st_ctime >= self.since.st_ctime
 
     def install(self):
@@ -173,6 +173,11 @@ def time_of(name):
         return None
 
 
+def is_original(seen, stamp, since):
+    """Return whether a file of /tests is as the task has it (see `processes`)."""
+    return stamp is None or seen.st_mtime_ns == stamp.st_mtime_ns or seen.st_ctime < since.st_ctime
+
+
 def has_names(code):
     """Return whether code speaks of anything by a name, also in the functions that it makes."""
     return bool(code.co_names) or any(has_names(one) for one in code.co_consts if isinstance(one, type(code)))
@@ -190,12 +195,12 @@ def is_plain(module, name):
 def written(own):
     """Return the texts and strings that the task has in its files, and patterns of those with values in them."""
     texts, patterns = [own], []
-    stamp = time_of("stamp")
+    stamp, since = time_of("stamp"), time_of("since")
     for folder, _, names in os.walk(TESTS):
         for path in [os.path.join(folder, name) for name in names]:
             try:
                 seen = os.stat(path)
-                if stat.S_ISREG(seen.st_mode) and (stamp is None or seen.st_mtime_ns == stamp.st_mtime_ns):
+                if stat.S_ISREG(seen.st_mode) and is_original(seen, stamp, since):
                     with open(path, errors="replace") as file:
                         texts.append(file.read(1 << 22))
             except OSError:

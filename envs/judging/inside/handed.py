@@ -7,6 +7,7 @@ import ast
 import collections
 import marshal
 import os
+import pickle
 import random
 import re
 import warnings
@@ -20,14 +21,14 @@ _BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|reque
 """How code speaks of tests by their ids."""
 
 
-def handed_on(written, key, root, args, spared, readable=False):
+def handed_on(written, key, root, args, spared, readable=False, kept=os.devnull):
     """Put what tests expect among decoys. Yield what is handed on of each module, in the order of `written.files`.
 
     args: the runner's. spared: {path: tests that stay as they are, since they must fail}. readable: whether judged code
-    can read the modules.
+    can read the modules. kept: the file in which the sets of a sandbox are kept from run to run.
     """
     trees = [tree for tree in written.trees.values() if not isinstance(tree, str)]
-    decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
+    decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees), _known(kept))
     configuring = [text.decode("utf-8", "replace") for text in _neighbours(written.files, root)]
     spoken = {name for text in configuring for name in re.findall(r"[A-Za-z_]\w*", text)}
     renaming = not any("[" in arg or arg.startswith("-k") for arg in args)
@@ -48,6 +49,17 @@ def handed_on(written, key, root, args, spared, readable=False):
             print("verifier: no decoys in %s: %r" % (path, error))
             key.forget(path)
             yield _compiled(path, ast.parse(source, path), source, readable)
+    with open(kept, "wb") as file:
+        pickle.dump(decoys.known, file)
+
+
+def _known(path):
+    """Return what earlier runs drew; None for the first."""
+    try:
+        with open(path, "rb") as file:
+            return pickle.load(file)
+    except (OSError, EOFError):
+        return None
 
 
 def _compiled(path, tree, source, readable):

@@ -1,7 +1,10 @@
 #!/bin/sh
 # Sourced by the scripts beside it.
 # original FILE: whether a file of /tests is as the task has it.
-original() { [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; }
+original() {
+    if [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi
+    [ -z "$(find -L "$1" -maxdepth 0 -cnewer /verifier/since)" ]
+}
 # ours KIND CODE: whether the task itself has written the code that root is asked to run. KIND: `argument` of -c in a
 # script of /tests, `stdin` that is a here-document there, or `part` of such a script.
 ours() {

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+from node_ids import is_test_module
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 TESTS = "/tests"
 LOGS = "/logs/verifier"
@@ -50,9 +52,12 @@ def judged_user():
 
 
 def is_original(path):
-    """Return whether a file of /tests is as the task has it: all of these were given one time."""
+    """Return whether a file of /tests is as the task has it: all of these were given one time, but for those of others
+    than root, which are older than the sandbox."""
     try:
-        return os.stat(path).st_mtime_ns == os.stat(HERE + "/stamp").st_mtime_ns
+        seen = os.stat(path)
+        same = seen.st_mtime_ns == os.stat(HERE + "/stamp").st_mtime_ns
+        return same or seen.st_ctime < os.stat(HERE + "/since").st_ctime
     except OSError:
         return False
 
@@ -86,7 +91,7 @@ def open_folders(root, files):
     for folder in folders:
         try:
             if folder != "/":
-                allow(folder, root, 0o007, also=0o1000)
+                allow(folder, root, 0o1007)
             for name in SETTINGS.intersection(os.listdir(folder)):
                 path = os.path.join(folder, name)
                 if os.lstat(path).st_uid == judged_user() != os.geteuid():
@@ -117,6 +122,9 @@ def hand_over(args):
                 _make(path, root)
             _let_in(path, root)
             allow(path, root, 0o005 if os.path.isdir(path) else 0o004)
+            if root == TESTS and path.endswith(".py"):
+                with open(path, "rb") as file:
+                    open_helpers([file.read()], os.path.dirname(path))
         except OSError:
             pass  # not root's, or nowhere
 
@@ -125,7 +133,7 @@ def _let_make_files(path):
     """Let judged code make files in a folder, or where a file in /tmp is to be. Raises OSError."""
     root = workdir()
     if path.startswith(root + "/") and os.path.isdir(path):
-        allow(path, root, 0o007)
+        allow(path, root, 0o007, also=0o1000)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
     if not folder.startswith(TEMPORARY + "/") or (folder != path and os.path.lexists(path)):
         return
@@ -147,6 +155,17 @@ def _let_in(path, root):
     while folder.count("/") > 1:
         allow(folder, root, 0o001)
         folder = os.path.dirname(folder)
+
+
+def open_helpers(sources, folder, spared=()):
+    """Let judged code read the modules of a folder in /tests that are named as tests are, and that others speak of.
+
+    spared: paths of modules that are handed on."""
+    spoken = {word.decode() for source in sources for word in re.findall(rb"[A-Za-z_]\w*", source)}
+    for name in os.listdir(folder):
+        path = os.path.join(folder, name)
+        if is_test_module(name) and name[:-3] in spoken and path not in spared:
+            allow(path, TESTS, 0o004)
 
 
 def _make(path, root):

@@ -1,5 +1,6 @@
 """One call of a Python program that runs tests by itself: a script, code, or a module such as `unittest`."""
 
+import ast
 import os
 import re
 import runpy
@@ -7,11 +8,22 @@ import sys
 import traceback
 import types
 
-from node_ids import is_test_module
+from node_ids import is_id, is_test_module
 from probe import PROBE
 from reporter import _PYTEST, PytestReporter, UnittestReporter
-from runners import Unittest, modules_below
+from runners import _SELECTING, Unittest, modules_below
 from suite import Suite
+
+_CHOOSING = re.compile(
+    r"load_tests|addTests?\b|TestSuite\b|loadTestsFrom|defaultTest|SkipTest|[\"']-[km]\b|::|--deselect|--ignore"
+)
+"""How a program speaks of running some tests of a module alone."""
+
+
+def is_case(node):
+    """Return whether a statement is a class of tests that unittest runs, and not what such classes share."""
+    bases = [getattr(base, "attr", getattr(base, "id", "")) for base in getattr(node, "bases", ())]
+    return isinstance(node, ast.ClassDef) and any(base.endswith("TestCase") for base in bases)
 
 
 class Program(Unittest):
@@ -64,7 +76,27 @@ class Program(Unittest):
             pass
 
     def unseen(self, outcome):
-        return []  # which tests it runs is its own affair
+        """Return the tests of modules that the program names that nothing told of; none where it chooses among them."""
+        words = self.args[2:] if self.call.what == "coverage" else self.args
+        if _CHOOSING.search(self.source) or any(word.startswith(_SELECTING) or "::" in word for word in words):
+            return []
+        missing = []
+        for path in self.written.files:
+            source = self.written.sources[path].decode("utf-8", "replace")
+            if "load_tests" in source or self.names_part_of(path):
+                continue
+            cases = {node.name for node in getattr(self.written.trees[path], "body", ()) if is_case(node)}
+            for name in self.written.functions(path):
+                owner = name.split("::")[0] if "::" in name else ""
+                wanted = owner in cases if owner else "pytest" in self.source + self.call.what + " ".join(self.args)
+                if wanted and not any(is_id(test.split("[")[0], path, name) for test in outcome):
+                    missing.append(name)
+        return missing
+
+    def names_part_of(self, path):
+        """Return whether an argument names a class or a test of a module: `tests.test_a.Cases`."""
+        name = os.path.basename(path)[:-3]
+        return any(name in arg.split(".")[:-1] and not os.path.exists(arg) for arg in self.args)
 
     def judge(self, run):
         kinds = {message.get("kind") for message in run["messages"]}

@@ -2,7 +2,7 @@
 # Sourced by wrapper.sh: cp, mv, ln and install. Where test.sh puts hidden tests into the working directory, nothing that the
 # agent made may be in the way: a directory or a link in place of a file, a file in place of a directory. Where they can't be
 # put all the same, the agent's own files would be taken for them, so that is told.
-# shellcheck disable=SC2015,SC2154 # the last of three is for either; the names are wrapper.sh's
+# shellcheck disable=SC2015,SC2154,SC3067 # the last of three is for either; the names are wrapper.sh's
 workdir=$(readlink /verifier/workdir)
 hidden=
 target=
@@ -57,12 +57,21 @@ esac
 
 # Removes what the agent put there since. $1: a path below the working directory.
 clear() { [ -z "$(find "$1" -maxdepth 0 -cnewer /verifier/since 2> /dev/null)" ] || rm -rf -- "$1" || /verifier/bin/judged rm -rf -- "$1"; }
+# Makes a folder root's, who is handed what the agent has there: whoever owns it may take away what is put into it.
+take_over() {
+    PATH=$path mv -- "$1" "$1.judged" && mkdir -- "$1" && /bin/cp -r -- "$1.judged/." "$1/" && chmod -R o+rX -- "$1"
+    /verifier/bin/judged find "$1.judged" -mindepth 1 -delete
+    rmdir -- "$1.judged"
+}
 # Makes way for a file at $1 and the folders that it is in.
 make_way() {
     folder=$1
+    theirs=
     while folder=${folder%/*} && [ "$folder" != "$workdir" ] && [ "$folder" ]; do
         [ -d "$folder" ] && [ ! -L "$folder" ] || { [ ! -e "$folder" ] && [ ! -L "$folder" ]; } || clear "$folder"
+        [ -O "$folder" ] || [ -z "$(find "$folder" -maxdepth 0 -user "${JUDGED_UID:-65534}" 2> /dev/null)" ] || theirs=$folder
     done
+    [ ! "$theirs" ] || take_over "$theirs"
     [ ! -e "$1" ] && [ ! -L "$1" ] || clear "$1"
 }
 target=${target:-$last}
@@ -86,19 +95,33 @@ done
 PATH=$path:/verifier/bin "$real" "$@"
 status=$?
 if [ $status = 0 ]; then
+    folder=$place/.
+    while [ "$name" = mv ] && folder=${folder%/*} && [ "$folder" != "${workdir%/*}" ] && [ "$folder" ]; do
+        [ ! -d "$folder" ] || chmod +t -- "$folder" # or what was moved there could be moved away
+    done
+    set -f
+    expected='( -path *[Ee]xpect* -o -path *[Gg]old* -o -path *[Aa]nswer* -o -path *[Ss]olution* -o -path *[Rr]efer* -o -path *[Tt]ruth*
+        -o -path *[Cc]orrect* -o -path *[Hh]idden* -o -path *[Ss]ecret* -o -path *[Oo]racle*
+        -o -name test*.py -o -name *_test.py -o -name *_tests.py )'
     # Data that are put there by their names are for what is judged, unless the names speak of what is expected.
     for word; do
         case $word in -?* | /tests | /tests/ | /tests/. | "$last") continue ;; esac
         case $(readlink -f -- "$word") in
             /tests | *.sh | */tests.json | */test.patch | */suite | *[Ee]xpect* | *[Gg]old* | *[Aa]nswer* | *[Ss]olution* | *[Rr]efer* | *[Tt]ruth* | *[Cc]orrect* | \
                 *[Hh]idden* | *[Ss]ecret* | *[Oo]racle*) continue ;;
+            */test*.py | *_test.py | *_tests.py) continue ;;
             /tests/*) ;;
             *) continue ;;
         esac
         home=${word%/}
         made=$target
         [ ! -d "$target" ] || [ ! -e "$target/${home##*/}" ] || made=$target/${home##*/}
-        [ ! -e "$made" ] || find "$made" -user root ! -path '*[Ee]xpect*' ! -perm -004 -exec chmod o+rX {} +
+        [ -e "$made" ] || continue
+        # A folder that is closed to judged code may hold both.
+        # shellcheck disable=SC2086 # they are words
+        [ ! -d "$word" ] || [ "$(find "$word" -maxdepth 0 -perm -001)" ] || (cd "${made%/*}" && find "./${made##*/}" -user root $expected -exec chmod o= {} +)
+        # shellcheck disable=SC2086 # they are words
+        (cd "${made%/*}" && find "./${made##*/}" -user root ! $expected ! -perm -004 -exec chmod o+rX {} +)
     done
     exit 0
 fi

@@ -155,13 +155,21 @@ class Pytest(Suite):
 
     def unseen(self, outcome):
         """Return the test functions of the given modules that pytest did not report."""
-        if self.selects or any(arg.startswith(_SELECTING) or "::" in arg for arg in self.args):
+        if self.selects or any(arg.startswith(_SELECTING) for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
         names = [(path, name, node) for path in files for name, node in self.written.functions(path).items()]
-        plain = [(path, name) for path, name, node in names if self.collects(name, node)]
+        plain = [(path, name) for path, name, node in names if self.collects(name, node) and self.asks_for(path, name)]
         return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
+
+    def asks_for(self, path, name):
+        """Return whether pytest was called with the module of a test, or with an id that takes it in."""
+        ids = [arg.partition("::") for arg in self.args if "::" in arg]
+        ids = [(os.path.realpath(file), rest.split("[")[0]) for file, _, rest in ids]
+        mine = [rest for file, rest in ids if file == path]
+        whole = any(os.path.realpath(arg) == path or os.path.isdir(arg) for arg in self.args if "::" not in arg)
+        return (whole or not mine) or any(name == rest or name.startswith(rest + "::") for rest in mine)
 
     def collects(self, name, node):
         """Return whether this pytest takes a function for a test, by its class and as what it is decorated."""
@@ -188,6 +196,12 @@ class Pytest(Suite):
         for folder in (self.root, *self.path):
             if any(os.path.exists(os.path.join(folder, package + end)) for end in ("", ".py")):
                 return True
+        try:
+            with open(HERE + "/there") as file:
+                if {package, package + ".py"} & {os.path.basename(line) for line in file.read().split("\n")}:
+                    return True  # the agent has taken it away
+        except OSError:
+            pass
         try:
             return package in sys.modules or importlib.util.find_spec(package) is not None
         except (ImportError, ValueError):

@@ -41,6 +41,10 @@ for hidden in /tests/*; do
     [ "$(find /tests -type f ! -name '*.sh' ! -path "$hidden" ! -path "$hidden/*" \
         -exec grep -lsF -e "${hidden##*/}" -e __file__ -e /tests {} +)" ] || chmod go= "$hidden"
 done
+# Tests that a runner is to run are read by root, who hands them on; what runs before may not read them, or later ones.
+if grep -qsE 'pytest|unittest' /tests/*.sh && ! grep -qsE '"READABLE": *true' /tests/tests.json; then
+    find /tests -type f \( -name 'test*.py' -o -name '*_test.py' -o -name '*_tests.py' \) -exec chmod go= {} +
+fi
 mkdir -p /verifier/bin
 
 # Where the image lets anyone write to folders of its PATH, what is judged could put programs there that root runs;
@@ -63,6 +67,9 @@ find -H ${above:-/usr} -maxdepth 0 -perm -002 -exec chmod +t {} +
 # What the image lets root alone read of the working directory is none of the task's secrets: an agent that is root has
 # seen it. What is judged runs as nobody.
 [ "$2" = 0 ] || [ "$workdir" = / ] || find "$workdir" -xdev \( -type f ! -perm -004 -o -type d ! -perm -005 \) -exec chmod o+rX {} +
+
+# What the tests may need of the tree, whatever the agent takes away.
+[ "$workdir" = / ] || find "$workdir" -maxdepth 2 \( -type d -o -name '*.py' \) > /verifier/there
 
 ln -s "$workdir" /verifier/workdir
 if [ -e /lib64/ld-linux-x86-64.so.2 ] || [ -e /lib/ld-musl-x86_64.so.1 ]; then
@@ -102,7 +109,7 @@ cat /verifier/source.sh >> /verifier/functions.sh
 chmod 755 /verifier/bin/*
 # What test.sh puts into /tests later may be judged: it does not have the one time that the task's own files are given.
 : > /verifier/stamp
-find /tests -exec touch -h -r /verifier/stamp {} +
+find /tests -exec touch -h -r /verifier/stamp {} + 2> /dev/null
 : > /verifier/since
 # What the agent left comes after it, as the file system tells time.
 : > /verifier/ticked

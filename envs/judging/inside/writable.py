@@ -23,26 +23,48 @@ def open_tree():
     if os.path.exists(marker) or os.path.exists(TESTS + "/tests.json"):
         return
     open(marker, "w").close()
-    root, since, of_image = workdir(), os.stat(HERE + "/since").st_ctime, []
+    root, of_image, opened, held = workdir(), [], [], set()
+    since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
     for folder, folders, files in os.walk(root):
-        if folder == root and ".git" in folders:
+        opened.append(folder)
+        if ".git" in folders:
             folders.remove(".git")
-        try:
-            allow(folder, root, 0o007)
-        except OSError:
-            continue  # gone, or closed to root
+            _hold(folder, root, held)
         for path in [os.path.join(folder, name) for name in files]:
             try:
                 seen = os.lstat(path)
             except OSError:
                 continue  # gone
-            if seen.st_ctime > since:
+            if seen.st_ctime >= began or is_kept(path, root):
+                _hold(folder, root, held)
+            elif seen.st_ctime > since:
                 _open_if_data(path, root)
             else:
                 of_image.append((path, seen.st_size))
+    for folder in opened:
+        try:
+            allow(folder, root, 0o1007 if folder in held else 0o007)
+        except OSError:
+            pass  # gone, or closed to root
     if len(of_image) <= _MOST_FILES and sum(size for _, size in of_image) <= _MOST_BYTES:
         for path, _ in of_image:
             _open_if_data(path, root)
+
+
+def _hold(folder, root, held):
+    """Note a folder, and those that it is in, of which judged code may not take away what is root's."""
+    while folder not in held and len(folder) >= len(root):
+        held.add(folder)
+        folder = os.path.dirname(folder)
+
+
+def is_kept(path, root):
+    """Return whether a file decides about the work by its name."""
+    name, relative = os.path.basename(path), os.path.relpath(path, root)
+    kept = os.environ.get("JUDGED_KEPT", "").split("\n")
+    return name in SETTINGS | KEPT or any(
+        fnmatch.fnmatchcase(text, one) for one in kept if one for text in (name, relative)
+    )
 
 
 def _open_if_data(path, root):
@@ -97,12 +119,10 @@ def answerer(answers, root):
 def open_file(path, root):
     """Let judged code write a file that may be the agent's work: no program or setting, nothing that is protected, and
     nothing that test.sh has put there. Raises OSError where there is no such file, ValueError where it may not."""
-    kept = os.environ.get("JUDGED_KEPT")
     names = os.path.relpath(path, root).split("/")
-    relative, name = "/".join(names), names[-1]
-    if kept is None or ".." in names or ".git" in names or name in SETTINGS | KEPT or name.endswith(_PROGRAMS):
+    if "JUDGED_KEPT" not in os.environ or ".." in names or ".git" in names or names[-1].endswith(_PROGRAMS):
         raise ValueError(path)
-    if any(fnmatch.fnmatchcase(text, one) for one in kept.split("\n") if one for text in (name, relative)):
+    if is_kept(path, root):
         raise ValueError(path)
     number = open_below(root, path)
     try:

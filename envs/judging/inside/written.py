@@ -97,9 +97,16 @@ def _is_no_test(node):
     return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
 
 
+def _has_rows(node):
+    """Return whether a node is a `parametrize` with rows that are written out: none of nothing, which is skipped."""
+    named = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize" and len(node.args) > 1
+    rows = node.args[1] if named else None
+    return isinstance(rows, (ast.List, ast.Tuple)) and any(not isinstance(one, ast.Starred) for one in rows.elts)
+
+
 def _speaks_of_skipping(tree, others):
     """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
-    for node in ast.iter_child_nodes(tree):
+    for node in [*tree.args, *tree.keywords] if _has_rows(tree) else ast.iter_child_nodes(tree):
         word = getattr(node, "attr", getattr(node, "id", None))
         if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
             return True

@@ -31,13 +31,14 @@ ANSWER = "echo 42 > out.txt"
 @dataclass(frozen=True)
 class Grader:
     """A test.sh, the files beside it, and what an agent does. sign: what the verdict must say that it saw. graded: what
-    is judged outside of the working directory."""
+    is judged outside of the working directory. image: what its image has beside the base's, lines of a Dockerfile."""
 
     script: str
     agent: str
     also: dict[str, str] = field(default_factory=dict)
     sign: str = ""
     graded: tuple[str, ...] = ()
+    image: str = ""
 
     def with_file(self, name: str, text: str) -> Grader:
         return replace(self, also={**self.also, name: text})

@@ -11,11 +11,12 @@ from graders import CHEATS as GRADER_CHEATS
 from graders import Grader
 from honest_graders import HONEST
 from root_cheats import ROOT_CHEATS
+from suite_cheats import SUITE_CHEATS
 from task_formats import write
 
 from envs.types import Hidden, Task, Verdict
 
-CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS}
+CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS, **SUITE_CHEATS}
 ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
@@ -24,6 +25,11 @@ SHARE = 5
 def sample(root: Path, grader: Grader) -> Task:
     tests = write(root / "tests", {"test.sh": grader.script, **grader.also})
     hidden = Hidden(tests, timeout_s=60.0, graded=grader.graded)
+    if grader.image:
+        made = write(
+            root / "image", {"Dockerfile": f"FROM atropos-agent/base:debian12\n{grader.image}\nWORKDIR /app\n"}
+        )
+        return Task("grader", "Do it.", hidden, context=made, workdir="/app")
     return Task("grader", "Do it.", hidden, image="atropos-agent/base:debian12", workdir="/app")
 
 

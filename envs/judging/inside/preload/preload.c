@@ -63,7 +63,7 @@ static const char *base(const char *path) {
 }
 
 static int look(int fd, const char *path, struct statx *s) {
-  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME | STATX_UID | STATX_MODE | STATX_NLINK,
+  return syscall(SYS_statx, fd, path, fd < 0 ? 0 : AT_EMPTY_PATH, STATX_CTIME | STATX_MTIME | STATX_UID | STATX_MODE | STATX_NLINK | STATX_INO,
                  s);
 }
 
@@ -83,9 +83,14 @@ static void read_workdir(char *workdir, size_t size) {
   workdir[n > 0 ? n : 0] = 0;
 }
 
-/* Whether a file of /tests is as the task has it: all of these were given one time. */
-static int is_original(const struct statx *file) {
+static int is_before(struct statx_timestamp when, struct statx_timestamp since) {
+  return when.tv_sec < since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec < since.tv_nsec);
+}
+
+/* Whether a file of /tests is as the task has it: all of these were given one time, but for those of others than root. */
+static int is_original(const struct statx *file, const struct statx *since) {
   struct statx stamp;
+  if (is_before(file->stx_ctime, since->stx_ctime)) return 1;
   return look(AT_FDCWD, "/verifier/stamp", &stamp) == 0 && file->stx_mtime.tv_sec == stamp.stx_mtime.tv_sec &&
          file->stx_mtime.tv_nsec == stamp.stx_mtime.tv_nsec;
 }
@@ -106,10 +111,8 @@ static int whose(const char *path) {
   read_workdir(workdir, sizeof workdir);
   if (below(real, workdir) || look(AT_FDCWD, "/verifier/since", &start) < 0) return JUDGED;
   /* A script of the task's may have been made executable since; what was put beside it may be judged. */
-  if (below(real, "/tests")) return is_original(&file) ? OF_TESTS : JUDGED;
-  struct statx_timestamp when = file.stx_ctime, since = start.stx_ctime;
-  if (when.tv_sec > since.tv_sec || (when.tv_sec == since.tv_sec && when.tv_nsec >= since.tv_nsec)) return JUDGED;
-  return OF_IMAGE;
+  if (below(real, "/tests")) return is_original(&file, &start) ? OF_TESTS : JUDGED;
+  return is_before(file.stx_ctime, start.stx_ctime) ? OF_IMAGE : JUDGED;
 }
 
 static int is_judged(const char *path) { return whose(path) == JUDGED; }
@@ -439,6 +442,64 @@ static int is_within(int folder, const char *path, const char *const *folders) {
   return is_below_any(here, folders);
 }
 
+/* The name of the program that this is. */
+static const char *program(char *place, size_t size) {
+  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", place, size - 1);
+  place[n > 0 ? n : 0] = 0;
+  return base(place);
+}
+
+/* Calls a function with each word that this program is called with until it returns true; returns whether it did. */
+static int any_word(int (*is)(const char *, const void *), const void *given) {
+  char words[8192];
+  int fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
+  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, words, sizeof words - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  words[n > 0 ? n : 0] = 0;
+  for (char *word = words; word < words + n; word += strlen(word) + 1)
+    if (is(word, given)) return 1;
+  return 0;
+}
+
+static int names_ours(const char *word, const void *given) {
+  (void)given;
+  return strstr(word, "/tests") || strstr(word, "/logs") || strstr(word, "/verifier");
+}
+
+static int is_judged_package(const char *word, const void *given) {
+  (void)given;
+  return *word != '-' && strchr(word, '.') && !below(word, "/var/cache") && syscall(SYS_faccessat, AT_FDCWD, word, F_OK) == 0 &&
+         is_judged(word);
+}
+
+static int is_same(const char *word, const void *given) {
+  const struct statx *file = given;
+  struct statx other;
+  const char *value = *word == '-' ? strchr(word, '=') : NULL;
+  return look(AT_FDCWD, value ? value + 1 : word, &other) == 0 && other.stx_ino == file->stx_ino &&
+         other.stx_dev_major == file->stx_dev_major && other.stx_dev_minor == file->stx_dev_minor;
+}
+
+/* Whether a program writes, where what it unpacks or checks out says so, what is the verifier's or the image's own. */
+static int overreaches(const char *path, int ours) {
+  static const char *const loaders[] = {"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", NULL};
+  char place[4096], workdir[4096];
+  const char *name = program(place, sizeof place);
+  if (!is_one_of(name, " git tar unzip dpkg dpkg-deb rpm patch cpio rsync curl wget bsdtar ")) return 0;
+  if (ours) {
+    int named = any_word(names_ours, NULL);
+    for (size_t i = 0; environ && environ[i]; i++) named |= starts(environ[i], "PWD=") && names_ours(environ[i], NULL);
+    return !named || starts(base(path), "reward.");
+  }
+  if (!starts(name, "dpkg") || strlen(path) >= sizeof place || !any_word(is_judged_package, NULL)) return 0;
+  strcpy(place, path);
+  char *end = strstr(place, ".dpkg-new");
+  if (end) *end = 0;
+  read_workdir(workdir, sizeof workdir);
+  return is_below_any(place, loaders) ||
+         (end && syscall(SYS_faccessat, AT_FDCWD, place, F_OK) == 0 && !below(place, workdir) && whose(place) == OF_IMAGE);
+}
+
 /* Whether a path that root is to write leads to the verifier's files by a link that judged code may have made. anew: a
  * file of judged code's, where everyone makes files, is removed: root would take for its own what it finds there. */
 static int leads_astray(int folder, const char *path, int anew) {
@@ -446,7 +507,7 @@ static int leads_astray(int folder, const char *path, int anew) {
   char real[4096], above[4096];
   struct statx file;
   if (syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/")) return 0;
-  if (is_spelled(path, ours)) return 0;
+  if (is_spelled(path, ours)) return overreaches(path, 1);
   int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
   if (fd < 0) {
     fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
@@ -455,9 +516,10 @@ static int leads_astray(int folder, const char *path, int anew) {
       return 1;
     }
     const char *name = base(path);
-    if (name == path || (size_t)(name - path) >= sizeof above) return 0;
+    if ((size_t)(name - path) >= sizeof above) return 0;
     memcpy(above, path, name - path);
     above[name - path] = 0;
+    if (name == path) strcpy(above, ".");
     fd = syscall(SYS_openat, folder, above, O_PATH | O_CLOEXEC, 0);
     if (fd < 0) return 0;
   }
@@ -465,12 +527,31 @@ static int leads_astray(int folder, const char *path, int anew) {
   int theirs = below(real, "/tmp") && look(fd, "", &file) == 0 && file.stx_uid && (file.stx_mode & S_IFMT) == S_IFREG;
   syscall(SYS_close, fd);
   if (theirs && anew) syscall(SYS_unlinkat, AT_FDCWD, real, 0);
-  return is_below_any(real, ours) && !is_within(folder, path, ours);
+  if (is_below_any(real, ours)) return !is_within(folder, path, ours) || overreaches(path, 1);
+  return overreaches(path, 0);
 }
 
-/* Whether a link that is root's is on a path; the tests make such at all. */
+/* Keeps what root has made below the working directory in its place: judged code may make files there, and take away
+ * what is in its way. */
+static void hold(int fd) {
+  char real[4096], workdir[4096];
+  struct statx file;
+  if (fd < 0 || syscall(SYS_geteuid) || look(fd, "", &file) < 0 || file.stx_uid || (file.stx_mode & 0002)) return;
+  path_of(fd, real, sizeof real);
+  read_workdir(workdir, sizeof workdir);
+  for (char *slash; below(real, workdir) && (slash = strrchr(real, '/')) && slash != real;) {
+    *slash = 0;
+    if (below(real, workdir) && look(AT_FDCWD, real, &file) == 0 && (file.stx_mode & 01002) == 0002)
+      syscall(SYS_fchmodat, AT_FDCWD, real, (file.stx_mode & 07777) | 01000);
+  }
+}
+
+/* Whether a link is to the tests, as it is written. */
+static int is_to_tests(const char *target) { return strstr(target, "/tests") != NULL || starts(target, "tests"); }
+
+/* Whether a link of root's to the tests is on a path; the tests make such at all. */
 static int is_linked_by_root(int folder, const char *path) {
-  char part[4096];
+  char part[4096], target[4096];
   struct statx file;
   size_t n = strlen(path);
   if (n >= sizeof part || syscall(SYS_faccessat, AT_FDCWD, "/verifier/links", F_OK)) return 0;
@@ -479,22 +560,49 @@ static int is_linked_by_root(int folder, const char *path) {
     memcpy(part, path, i);
     part[i] = 0;
     if (syscall(SYS_statx, folder, part, AT_SYMLINK_NOFOLLOW, STATX_UID | STATX_MODE, &file) == 0 && !file.stx_uid &&
-        (file.stx_mode & S_IFMT) == S_IFLNK) return 1;
+        (file.stx_mode & S_IFMT) == S_IFLNK) {
+      ssize_t length = syscall(SYS_readlinkat, folder, part, target, sizeof target - 1);
+      target[length > 0 ? length : 0] = 0;
+      if (is_to_tests(target)) return 1;
+    }
   }
   return 0;
 }
 
+/* Whether a program reads a file of the task's, closed to judged code, that no word of its call names: a source says so. */
+static int is_hearsay(int fd) {
+  char place[4096];
+  struct statx file;
+  if (look(fd, "", &file) < 0 || (file.stx_mode & 0004) || (file.stx_mode & S_IFMT) != S_IFREG) return 0;
+  const char *name = program(place, sizeof place), *last = strrchr(name, '-');
+  int compiles = starts(name, "cc1") || starts(name, "clang") || starts(name, "ld") || starts(name, "cpp") ||
+                 is_one_of(name, " as lto1 collect2 jq git ") || (last && (!strcmp(last, "-as") || starts(last, "-ld")));
+  return compiles && !any_word(is_same, &file);
+}
+
 /* Whether what root has opened to read is none that judged code can read, and is found by a link that it made. */
 static int is_planted(int folder, const char *path, int fd) {
-  static const char *const ours[] = {"/tests", "/verifier", NULL};
+  static const char *const ours[] = {"/tests", "/verifier", NULL}, *const proc[] = {"/proc", NULL};
   char real[4096];
   struct statx file;
-  if (fd < 0 || syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/") || is_spelled(path, ours)) return 0;
+  if (fd < 0 || syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/")) return 0;
+  if (is_spelled(path, ours)) return is_hearsay(fd);
   path_of(fd, real, sizeof real);
-  if (is_below_any(real, ours)) return !is_within(folder, path, ours) && !is_linked_by_root(folder, path);
+  if (is_below_any(real, ours))
+    return is_within(folder, path, ours) ? is_hearsay(fd) : !is_linked_by_root(folder, path);
+  if (look(fd, "", &file) < 0) return 0;
+  /* A link to what a program has open, as what it is to compare with, or to what it is called with. */
+  if (*real && (*real != '/' || (below(real, "/proc") && !is_spelled(path, proc) && !is_within(folder, path, proc)) || (!file.stx_nlink && (file.stx_mode & S_IFMT) == S_IFREG))) return 1;
   /* A link of the other kind, where the system lets everyone make one. */
-  return look(fd, "", &file) == 0 && (file.stx_mode & S_IFMT) == S_IFREG && file.stx_nlink > 1 && !file.stx_uid &&
+  return (file.stx_mode & S_IFMT) == S_IFREG && file.stx_nlink > 1 && !file.stx_uid &&
          !(file.stx_mode & 0044);
+}
+
+/* Whether to read a path would wait for judged code, which meanwhile looks what it is asked. */
+static int is_bait(int folder, const char *path) {
+  struct statx file;
+  return syscall(SYS_geteuid) == 0 && syscall(SYS_statx, folder, path, 0, STATX_UID | STATX_MODE, &file) == 0 && file.stx_uid &&
+         (file.stx_mode & S_IFMT) == S_IFIFO;
 }
 
 /* What judged code keeps from others root reads and writes as who that code runs as: root has no right to more than its own. */
@@ -523,7 +631,8 @@ static int may_ask_again(void) { return errno == EACCES && syscall(SYS_geteuid) 
   va_start(list, flags);                                                                    \
   int mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(list, int) : 0;                       \
   va_end(list);                                                                             \
-  if ((flags & (O_ACCMODE | O_CREAT | O_TRUNC)) && leads_astray(folder, path, flags & O_TRUNC)) { \
+  int writes = (flags & (O_ACCMODE | O_CREAT | O_TRUNC)) != 0;                              \
+  if (writes ? leads_astray(folder, path, flags & O_TRUNC) : !(flags & (O_PATH | O_NONBLOCK)) && is_bait(folder, path)) { \
     errno = EACCES;                                                                         \
     return -1;                                                                              \
   }                                                                                         \
@@ -534,6 +643,7 @@ static int may_ask_again(void) { return errno == EACCES && syscall(SYS_geteuid) 
     fd = -1;                                                                                \
     errno = EACCES;                                                                         \
   }                                                                                         \
+  if (writes) hold(fd);                                                                     \
   return fd
 
 int open(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
@@ -550,9 +660,10 @@ static FILE *open_stream(const char *name, const char *path, const char *mode) {
   opener *real = (opener *)dlsym(RTLD_NEXT, name);
   int writes = strpbrk(mode, "wa+") != NULL;
   FILE *file = NULL;
-  if (real && !(writes && leads_astray(AT_FDCWD, path, *mode == 'w'))) {
+  if (real && !(writes ? leads_astray(AT_FDCWD, path, *mode == 'w') : is_bait(AT_FDCWD, path))) {
     file = real(path, mode);
     AS_JUDGED(file, NULL, real(path, mode))
+    if (file && writes) hold(fileno(file));
     if (!file || writes || !is_planted(AT_FDCWD, path, fileno(file))) return file;
     fclose(file);
   }
@@ -615,6 +726,20 @@ NAMED(access, (const char *path, int mode), may(AT_FDCWD, path, mode, 0))
 NAMED(eaccess, (const char *path, int mode), may(AT_FDCWD, path, mode, AT_EACCESS))
 NAMED(euidaccess, (const char *path, int mode), may(AT_FDCWD, path, mode, AT_EACCESS))
 NAMED(faccessat, (int folder, const char *path, int mode, int flags), may(folder, path, mode, flags))
+
+/* What is copied or unpacked leads to the tests by no link. */
+static int make_link(const char *target, int folder, const char *path) {
+  char place[4096];
+  if (syscall(SYS_geteuid) == 0 && is_to_tests(target) &&
+      is_one_of(program(place, sizeof place), " cp mv install tar bsdtar unzip cpio rsync git dpkg ")) {
+    errno = EACCES;
+    return -1;
+  }
+  return syscall(SYS_symlinkat, target, folder, path);
+}
+
+NAMED(symlink, (const char *target, const char *path), make_link(target, AT_FDCWD, path))
+NAMED(symlinkat, (const char *target, int folder, const char *path), make_link(target, folder, path))
 
 int chdir(const char *path) {
   int fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0), planted = is_planted(AT_FDCWD, path, fd);

@@ -27,6 +27,8 @@ def tests(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "HERE", str(tmp_path))
     (tmp_path / "test.sh").write_text(SCRIPT)
     (tmp_path / "late.sh").write_text("bash -c 'echo late'\n")
+    (tmp_path / "since").touch()
+    os.utime(tmp_path / "late.sh")  # after it
     for name in ("stamp", "test.sh"):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, ns=(1, 10**18))

@@ -16,6 +16,13 @@ class TestDouble(unittest.TestCase):
 """
 BY_UNITTEST = CASES + "\nif __name__ == '__main__':\n    unittest.main()\n"
 BY_PYTEST = "import sys, pytest\nsys.exit(pytest.main(['-q', '-p', 'no:xdist', '-p', 'no:asyncio', 'test_it.py']))\n"
+LEAVES_OUT = (
+    "import unittest\nnames = unittest.TestLoader.getTestCaseNames\n"
+    "unittest.TestLoader.getTestCaseNames = lambda self, cls: [n for n in names(self, cls) if n != 'test_two']\n"
+    "import _pytest.unittest as u\nold = u.UnitTestCase.collect\n"
+    "u.UnitTestCase.collect = lambda self: [one for one in old(self) if one.name != 'test_two']\n"
+    "def double(n): return n\n"
+)
 RIGHT, WRONG, EARLY = "return 2 * n", "return 2 * n + 1", "import os; os._exit(0)"
 
 
@@ -44,6 +51,22 @@ def test_what_a_program_runs_is_seen(tmp_path, files, argv, body, is_right):
     status, seen = run(tmp_path, {**files, "solution.py": f"def double(n):\n    {body}\n"}, argv)
     assert (status == 0, seen["problem"] is None) == (is_right, is_right), seen
     assert (set(seen["tests"].values()) == {"passed"}) is is_right
+
+
+@pytest.mark.usefixtures("judged")
+@pytest.mark.parametrize(
+    "files, argv",
+    [
+        ({"test_it.py": BY_UNITTEST}, ["test_it.py"]),
+        ({"test_it.py": CASES}, ["-m", "unittest", "test_it"]),
+        ({"test_it.py": CASES, "runs.py": BY_PYTEST}, ["runs.py"]),
+    ],
+)
+def test_what_a_program_names_and_does_not_run_is_missed(tmp_path, files, argv):
+    easy = "class TestEasy(unittest.TestCase):\n    def test_zero(self):\n        self.assertEqual(double(0), 0)\n\n"
+    files = {**files, "test_it.py": files["test_it.py"].replace("class TestDouble", easy + "class TestDouble")}
+    status, seen = run(tmp_path, {**files, "solution.py": LEAVES_OUT}, argv)
+    assert (status != 0, seen["tests"].get("TestDouble::test_two")) == (True, "missing"), seen
 
 
 @pytest.mark.usefixtures("judged")

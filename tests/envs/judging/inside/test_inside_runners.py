@@ -61,12 +61,41 @@ def test_a_class_method_is_demanded_where_pytest_takes_it_for_a_test(monkeypatch
     assert runners.Pytest([], here=True).collects("TestIt::test_a", method) == demanded
 
 
+def test_tests_that_are_asked_for_by_their_ids_are_missed(judged):
+    skips = "class P:\n    def pytest_collection_modifyitems(self, items): items[:] = items[:1]\nimport gc\n"
+    skips += "for one in gc.get_objects():\n    if type(one).__name__ == 'PytestPluginManager': one.register(P())\n"
+    two = "import solution\ndef test_a(): assert 1\nclass TestIt:\n    def test_b(self): assert 1\n"
+    two += "    def test_c(self): assert 1\n"
+    files = {"test_it.py": two, "solution.py": skips}
+    assert judged(files, "test_it.py::test_a").problem is None
+    seen = judged(files, "test_it.py::test_a", "test_it.py::TestIt::test_b")
+    assert seen.tests == {"test_it.py::test_a": "passed", "TestIt::test_b": "missing"}
+    assert set(judged(files, "test_it.py::test_a", "test_it.py::TestIt").tests) >= {"TestIt::test_b", "TestIt::test_c"}
+
+
+def test_a_second_run_has_the_same_sets(judged, tmp_path):
+    notes = "import sys\ndef f(x):\n    all = sys._getframe(1).f_code.co_consts\n"
+    notes += "    sets = [c for c in all if isinstance(c, tuple) and len(c) == 8]\n"
+    notes += "    open('sets', 'a').write(repr(sorted(sets[0])) + '\\n')\n    return 0\n"
+    files = {"test_it.py": "from solution import f\ndef test_a(): assert f(1) == 4821375\n", "solution.py": notes}
+    for _ in range(3):
+        assert "4821375" not in str(judged(files).problem)
+    assert len(set((tmp_path / "sets").read_text().splitlines())) == 1
+
+
 NEEDS = "import pytest\npytest.importorskip({!r})\n" + TEST
 
 
 def test_a_module_that_needs_what_is_not_there_need_not_run(judged):
     seen = judged({**FILES, "test_c.py": NEEDS.format("no_such_package")}, "tests/test_a.py", "test_c.py")
     assert (seen.problem, list(seen.tests.values())) == (None, ["passed"])
+
+
+def test_nor_does_one_that_needs_what_the_agent_has_taken_away_pass(judged, tmp_path, monkeypatch):
+    monkeypatch.setattr(runners, "HERE", str(tmp_path))
+    (tmp_path / "there").write_text("/app\n/app/no_such_package.py\n")
+    seen = judged({**FILES, "test_c.py": NEEDS.format("no_such_package")}, "tests/test_a.py", "test_c.py")
+    assert "missing" in seen.tests.values()
 
 
 @pytest.mark.parametrize("package", ["solution", "json", "json.no_such", "unittest"])

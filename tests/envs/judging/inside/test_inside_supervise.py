@@ -28,7 +28,8 @@ def tests(tmp_path, monkeypatch):
         "python3 -c 'print(1)  # /logs/verifier'\ncat > late.py << X\n# /logs/verifier\nX\n"
     )
     monkeypatch.setattr(processes, "HERE", str(tmp_path))
-    (tmp_path / "stamp").touch()
+    for name in ("stamp", "since"):
+        (tmp_path / name).touch()
     for path in tmp_path.iterdir():
         os.utime(path, ns=TASKS_TIME)
     (tmp_path / "late.py").write_text("# /logs/verifier\n")

@@ -50,6 +50,24 @@ def test_data_of_the_agents_are_opened_and_few_of_the_images(tree, tmp_path, mon
     assert not may_write(tree / "late.txt")
 
 
+def test_a_folder_of_what_decides_or_is_test_shs_can_be_added_to_alone(tree, tmp_path, monkeypatch):
+    monkeypatch.setattr(writable, "TESTS", str(tmp_path))
+    monkeypatch.setattr(writable, "workdir", lambda: str(tree))
+    for name in ("plain/x", "late/y", "repo/.git/config", "golden/z", "in/conftest.py"):
+        (tree / name).parent.mkdir(parents=True)
+        (tree / name).write_text("x")
+    time.sleep(0.02)
+    for name in ("since", "began", "app/late/y"):
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).write_text("x")
+        time.sleep(0.02)
+    writable.open_tree()
+    held = {path.name for path in tree.rglob("*") if path.is_dir() and path.stat().st_mode & stat.S_ISVTX}
+    assert held == {"late", "repo", "golden", "in"}
+    assert tree.stat().st_mode & stat.S_ISVTX
+    assert not (tree / "repo/.git").stat().st_mode & 0o002
+
+
 @pytest.mark.parametrize("name", ["a.py", "conftest.py", "setup.cfg", "answers.txt", "golden/x", ".git/config", "late"])
 def test_what_decides_is_not(tree, tmp_path, name):
     path = tree / name

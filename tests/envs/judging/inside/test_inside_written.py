@@ -53,8 +53,11 @@ def test_a_test_may_fail_where_a_mark_without_a_condition_says_so(module):
 
 def test_a_test_may_skip_itself_and_nothing_else_may_skip_it(module):
     written, path = Written([str(module)]), str(module)
-    # A module that parametrises anything may choose which tests there are.
     assert written.may_skip("test_a.py::test_skips", path)
+    # A test that is parametrised by nothing is skipped, by rows that are written out it is not.
+    assert not written.may_skip("test_a.py::test_rows[1]", path)
+    module.write_text(TESTS.replace("[1, pytest", "ROWS + [pytest"))
+    assert Written([path]).may_skip("test_a.py::test_rows[1]", path)
     module.write_text("import pytest\ndef test_one(): pass\ndef test_two(): pytest.skip()\n")
     written = Written([path])
     assert [written.may_skip(f"test_a.py::{name}", path) for name in ("test_one", "test_two")] == [False, True]
