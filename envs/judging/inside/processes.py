@@ -191,6 +191,7 @@ def become_judged():
         del env[name]
     if libraries:
         env["LD_LIBRARY_PATH"] = libraries
+    env.setdefault("SHELL", "/bin/sh")  # that of nobody runs nothing
     env.update(PATH=path, HOME="/tmp", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=import_path)
     if not import_path:
         del env["PYTHONPATH"]
