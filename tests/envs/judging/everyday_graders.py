@@ -111,6 +111,13 @@ EVERYDAY: dict[str, Grader] = {
         "    pathlib.Path(d, 'data.txt').write_text('42\\n')\n    subprocess.run(['/app/run', d], cwd=d, check=True)\n"
         "    assert pathlib.Path(d, 'result.txt').read_text() == pathlib.Path(d, 'r').read_text() == '42\\n'\n",
     ),
+    "data that is changed in place": by_shell(
+        "cp /tests/in.txt messy.txt; ./run messy.txt; grep -qx 42 messy.txt; d=$(mktemp -d); cp /tests/in.txt $d/; ./run $d/in.txt; "
+        "grep -qx 42 $d/in.txt; cp /tests/in.txt kept.sh; ./run kept.sh || grep -qx 21 kept.sh; cp /tests/in.txt expected.txt; "
+        "./run expected.txt || grep -qx 21 expected.txt",
+        planted("run", "#!/bin/sh\nread x < $1; echo $((x * 2)) > $1"),
+        in__txt="21\n",
+    ),
     # Graders
     "a grader on stdin": by_grader("python3 - < /tests/grade.py", grade=GRADE),
     "a grader through a pipe": by_grader("cat /tests/grade.py | python3", grade=GRADE),
