@@ -139,6 +139,14 @@ EVERYDAY: dict[str, Grader] = {
         grade="from lib.where import WHERE\n" + TOLD.format("WHERE"),
         lib__where="WHERE = '/logs/verifier/reward.txt'\n",
     ),
+    "a grader that test.sh writes": by_grader(f"cat > /tmp/grade.py << 'E'\n{GRADE}E\npython3 /tmp/grade.py"),
+    "a script that test.sh writes": Grader(
+        f"cat > /tmp/check.sh << 'E'\ngrep -qx 42 /app/out.txt\n{OK}E\nbash /tmp/check.sh\n", ANSWER
+    ),
+    "a log that a variable names": by_shell(
+        'export LOG=$(mktemp); cat out.txt > $LOG; printf \'import os; assert open(os.environ["LOG"]).read() == "42\\\\n"\' > /parse.py; '
+        "python3 /parse.py",
+    ),
     "commands that the agent has written down too": by_shell(
         'check() { got=$(eval "$1"); [ "$got" = "$2" ]; }\ncheck "python3 solve.py 21" 42\ncheck \'python3 solve.py -- 3\' 6',
         planted("solve.py", "import sys; print(2 * int(sys.argv[-1]))")
