@@ -208,7 +208,11 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
         deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
         dropped=tuple(sorted(scan.dropped | quiet)),
         withheld=tuple(sorted((stay | carried_merged) - quiet)),
-        private=tuple(path for path in carried if any(scan.tree[one].private for one in (path, *parents(path)))),
+        private=tuple(
+            path
+            for path in carried
+            if any(scan.tree[one].private for one in (path, *parents(path)) if one in scan.tree)
+        ),
     )
 
 
