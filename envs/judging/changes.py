@@ -38,7 +38,7 @@ class Changes:
     archive: tar of everything added or changed, names relative to the working directory.
     dropped: paths that exist and are not carried (devices, links that lead out of the tree, ...).
     withheld: added, changed or deleted paths that decide about the work, and stay as they were.
-    private: paths that are carried and that other users than their owner can't read.
+    private: paths that are carried and that other users than their owner can't read, or come to.
     elsewhere: what was changed outside of the working directory, by the folder to which its names are relative.
     problem: why nothing can be judged (too big, the tree is gone); None normally.
     """
@@ -208,7 +208,11 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
         deleted=tuple(sorted(path for path in going if path not in scan.tree and not _holds(stay, path))),
         dropped=tuple(sorted(scan.dropped | quiet)),
         withheld=tuple(sorted((stay | carried_merged) - quiet)),
-        private=tuple(path for path in carried if scan.tree[path].private),
+        private=tuple(
+            path
+            for path in carried
+            if any(scan.tree[one].private for one in (path, *parents(path)) if one in scan.tree)
+        ),
     )
 
 

@@ -12,6 +12,7 @@ import tarfile
 from dataclasses import replace
 
 from envs.judging.archives import owned_by, regular_files
+from envs.judging.areas import graded_paths
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
@@ -120,6 +121,7 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
                 **task.hidden.test_env,
                 "JUDGED_UID": str(prepared.judged_uid),
                 "JUDGED_KEPT": "\n".join(task.hidden.protected),
+                "JUDGED_GRADED": "\n".join(graded_paths(task.hidden, sandbox.workdir)),
             },
             user=prepared.user,
             max_output=_MAX_REPORT_BYTES,

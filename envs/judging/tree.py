@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import stat
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +26,8 @@ _MAX_STEPS = 1_000_000
 MAX_DATA_BYTES = 2**20
 KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
 """Names of files that may hold options of the tests among others, so that their contents are compared."""
+_PYTHON = re.compile(r"python[0-9.]*")
+_SYSTEMS_PYTHON = re.compile(r"/usr/(local/)?bin/python[0-9.]*")
 _CACHES = frozenset({"__pycache__", ".pytest_cache"})
 
 
@@ -144,6 +147,7 @@ class Scan:
 
     def _drop_escaping_links(self, root: str) -> None:
         links = {path: entry.content for path, entry in self.tree.items() if entry.kind == "link"}
+        links = {path: target for path, target in links.items() if not _is_interpreter(path, target)}
         escaping, steps = [], 0
         for path in links:
             inside, taken = _follow(path, links, root)
@@ -165,6 +169,11 @@ class Scan:
 
 
 _DIR = Entry("dir")
+
+
+def _is_interpreter(path: str, target: str) -> bool:
+    """Return whether a link is a virtual environment's Python, which is the system's."""
+    return _PYTHON.fullmatch(path.rpartition("/")[2]) is not None and _SYSTEMS_PYTHON.fullmatch(target) is not None
 
 
 def parents(path: str) -> Iterator[str]:

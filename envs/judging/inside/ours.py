@@ -1,6 +1,7 @@
 """Tell whether code that root is asked to run is of /tests, or stands in a script there: `ours.py KIND`, code on stdin.
 
 KIND: `argument` of an option, `stdin`, or what a shell has `evaluated`, which may be put together of several strings.
+With `script` stdin has its path.
 
 A shell has put the values of variables into it: each stands for a few characters that can't be code of their own.
 """
@@ -9,7 +10,7 @@ import os
 import re
 import sys
 
-from processes import TESTS, is_original
+from processes import TESTS, is_original, is_roots, within, workdir
 
 _MAX_BYTES = 4 * 2**20
 _VALUE = r"[\w./:,@%+=-]*"
@@ -37,17 +38,24 @@ def is_ours(code, kind):
     )
 
 
+def is_script_of_roots(path):
+    """Return whether a script is one that test.sh has written, where judged code can't put another in its place."""
+    path = os.path.abspath(path)
+    if os.path.realpath(path) != path or not os.path.isfile(path) or within(path, workdir()):
+        return False
+    if os.lstat(path).st_uid != os.geteuid() or not is_roots(os.path.dirname(path)):
+        return False
+    with open(path, errors="replace") as file:
+        return is_ours(file.read(), "stdin")
+
+
 def texts(ends=("",)):
     """Yield the texts that the task has in /tests. ends: of the names of files."""
     for folder, _, names in os.walk(TESTS):
-        for name in names:
-            path = os.path.join(folder, name)
-            if (
-                name.endswith(ends)
-                and is_original(path)
-                and os.path.isfile(path)
-                and os.path.getsize(path) <= _MAX_BYTES
-            ):
+        for path in [os.path.join(folder, name) for name in names if name.endswith(ends)]:
+            if os.path.islink(path) or not os.path.isfile(path) or not is_original(path):
+                continue
+            if os.path.getsize(path) <= _MAX_BYTES:
                 with open(path, errors="replace") as file:
                     yield file.read()
 
@@ -153,4 +161,5 @@ def same(code, written, plain):
 
 
 if __name__ == "__main__":
-    sys.exit(not is_ours(sys.stdin.read(), sys.argv[1]))
+    told = sys.stdin.read()
+    sys.exit(not (is_script_of_roots(told) if sys.argv[1] == "script" else is_ours(told, sys.argv[1])))

@@ -6,7 +6,8 @@ original() {
     [ -z "$(find -L "$1" -maxdepth 0 -cnewer /verifier/since)" ]
 }
 # ours KIND CODE: whether the task itself has written the code that root is asked to run. KIND: `argument` of -c in a
-# script of /tests, `stdin` that is a here-document there, or `part` of such a script.
+# script of /tests, `stdin` that is a here-document there, or `part` of such a script; `script`, the path of one that was
+# written from there.
 ours() {
     quote="'"
     for file in /tests/*; do

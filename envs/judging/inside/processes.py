@@ -1,10 +1,12 @@
 """Processes of judged code: who they run as, what they may write, how they are heard and ended."""
 
+import fnmatch
 import json
 import os
 import re
 import select
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -43,6 +45,12 @@ SETTINGS = frozenset(
 )
 _EXPECTED = re.compile("expect|gold|answer|solution|refer|truth|correct|hidden|secret|oracle|want", re.IGNORECASE)
 """How names speak of what is expected; see `put.sh`."""
+_CODE = re.compile(
+    r"\.(py\w?|pth|so|sh|bash|bats|[cm]?[jt]sx?|rb|p[lm]|t|go|rs|java|kt|[ch]|cc|[ch]pp|cs|lua|php|r|jl|mk|cmake|gradle|lock)$"
+    r"|^(Makefile|makefile|GNUmakefile|Dockerfile)$",
+    re.IGNORECASE,
+)
+"""Names of files that programs or builds run."""
 MAX_PIPE_BYTES = 64 * 2**20
 
 
@@ -104,13 +112,13 @@ def hand_over(args):
     """Let judged code use what test.sh names to it, of what is root's: files in /tests, /tmp and /logs, and folders in
     /tmp and below the working directory, with the current one.
 
-    A file that is there may be read; one that is not there yet is made, for it to be written. In a folder files may be
-    made; in one in /tmp what is root's stays as it is.
+    A file that is there may be read, and data may be written over; one that is not there yet is made, for it to be
+    written. In a folder files may be made; in one in /tmp what is root's stays as it is.
     """
     paths = [_path_in(arg) for arg in args]
     for path in [os.getcwd(), *paths] if os.path.exists(HERE + "/opened") else []:
         try:
-            _let_make_files(path)
+            _let_write(path)
         except OSError:
             pass  # behind a link, or gone
     for path in paths:
@@ -129,9 +137,12 @@ def hand_over(args):
             pass  # not root's, or nowhere
 
 
-def _let_make_files(path):
-    """Let judged code make files in a folder, or where a file in /tmp is to be. Raises OSError."""
+def _let_write(path):
+    """Let judged code make files in a folder, or where a file in /tmp is to be, and write over data. Raises OSError."""
     root = workdir()
+    for place in (root, TEMPORARY):
+        if path.startswith(place + "/") and _is_data(path, place):
+            allow(path, place, 0o006)
     if path.startswith(root + "/") and os.path.isdir(path):
         allow(path, root, 0o007, also=0o1000)
     folder = path if os.path.isdir(path) else os.path.dirname(path)
@@ -142,6 +153,18 @@ def _let_make_files(path):
     for name in os.listdir(folder):
         if not _EXPECTED.search(name) and not os.path.isdir(os.path.join(folder, name)):
             allow(os.path.join(folder, name), TEMPORARY, 0o004)
+
+
+def _is_data(path, root):
+    """Return whether a file is data that a program may be meant to change: no code, and nothing kept or expected."""
+    name, relative = os.path.basename(path), os.path.relpath(path, root)
+    if not os.path.isfile(path) or name in SETTINGS | KEPT or _CODE.search(name) or _EXPECTED.search(relative):
+        return False
+    with open(path, "rb") as file:
+        if file.read(2) == b"#!":
+            return False
+    kept = os.environ.get("JUDGED_KEPT", "").split("\n")
+    return not any(fnmatch.fnmatchcase(text, one) for one in kept if one for text in (name, relative))
 
 
 def _path_in(arg):
@@ -212,6 +235,22 @@ def open_below(root, path):
     return opened
 
 
+def is_roots(folder):
+    """Return whether judged code can't rename what root makes in a folder, or put anything in its way."""
+    while True:
+        try:
+            seen = os.lstat(folder)
+        except FileNotFoundError:
+            pass  # to be made
+        else:
+            shared = seen.st_mode & 0o022 and not seen.st_mode & stat.S_ISVTX
+            if seen.st_uid != os.geteuid() or shared or not stat.S_ISDIR(seen.st_mode):
+                return False
+        if folder == "/":
+            return True
+        folder = os.path.dirname(folder)
+
+
 def become_judged():
     """Give up all rights, and the way back through the wrappers."""
     user = judged_user()
@@ -227,6 +266,7 @@ def become_judged():
         del env[name]
     if libraries:
         env["LD_LIBRARY_PATH"] = libraries
+    env.setdefault("SHELL", "/bin/sh")  # that of nobody runs nothing
     env.update(PATH=path, HOME="/tmp", PYTHONDONTWRITEBYTECODE="1", PYTHONPATH=import_path)
     if not import_path:
         del env["PYTHONPATH"]

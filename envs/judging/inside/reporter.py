@@ -10,6 +10,7 @@ import importlib.util
 import json
 import marshal
 import os
+import site
 import sys
 
 from probe import PROBE, Probe, Want, writer
@@ -47,9 +48,12 @@ class Reporter:
     def begin(self):
         """Note what tests rely on. Called before judged code is loaded."""
         # What lies in the tree can't pass itself off as a part of the runner.
-        at = next((i for i, part in enumerate(sys.path) if part.endswith("-packages")), len(sys.path))
-        sys.path[at:at] = [part for part in self.call.path if part not in sys.path]
+        add_path(self.call.path)
         self._before = trusted(self._names)
+        site.USER_BASE = site.USER_SITE = None  # root's
+        user = site.getusersitepackages()
+        if os.path.isdir(user):  # where judged code's `pip install` puts what it installs
+            site.addsitedir(user)
 
     def begins(self, node_id):
         """Tell that a test has begun, whose sites tell from now on."""
@@ -127,6 +131,12 @@ class PytestReporter(Reporter):
 
     def pytest_sessionfinish(self, session, exitstatus):
         self.finish(int(exitstatus))
+
+
+def add_path(parts):
+    """Add folders to the import path, behind the standard library and before what is installed."""
+    at = next((i for i, part in enumerate(sys.path) if part.endswith("-packages")), len(sys.path))
+    sys.path[at:at] = [part for part in parts if part not in sys.path]
 
 
 def selects(config):
@@ -238,6 +248,10 @@ class Finder:
 
     def get_source(self, name):
         return None
+
+    def get_data(self, path):
+        with open(path, "rb") as file:  # what lies beside a module
+            return file.read()
 
 
 class Modules:

@@ -6,7 +6,7 @@ Runs in the verifier's sandbox, on any Python from 3.6.
 import os
 import re
 
-from ours import is_ours
+from ours import is_ours, is_script_of_roots
 from processes import LOGS, TESTS, is_original, workdir
 
 _IMPORT = re.compile(
@@ -44,7 +44,7 @@ def is_grader(call, source, program, runs):
     if LOGS in source or (not runs and _STARTS_TESTS.search(source)):
         if program or call.kind in ("code", "stdin"):
             return is_original(program) or is_ours(source, "argument" if call.kind == "code" else "stdin")
-        return False
+        return call.kind == "script" and is_script_of_roots(call.what)
     return bool(program) and not runs and is_original(program) and speaks_of_reward(program, call.args)
 
 

@@ -11,7 +11,7 @@ import types
 from literals import constant
 from node_ids import is_id, is_test_module
 from probe import PROBE
-from processes import HERE, TESTS, judged_user
+from processes import HERE, LOGS, TESTS, hand_over, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
 
@@ -139,6 +139,9 @@ class Pytest(Suite):
 
     def load(self):
         import pytest  # noqa: F401 - for the processes that are forked from here
+
+        # Reports that plugins write: `--cov-report=xml:/logs/verifier/cov.xml`.
+        hand_over([arg[arg.index(LOGS + "/") :] for arg in self.args if LOGS + "/" in arg])
 
     def execute(self, modules, pipe):
         import pytest

@@ -32,12 +32,18 @@ for hidden in test.sh tests.json test.patch suite; do
     [ ! -e "/tests/$hidden" ] || chmod go= "/tests/$hidden"
 done
 # Data that scripts alone speak of is none of what tests read, who run as nobody: what is judged may not look it up.
+grep -rqsF --include=conftest.py pytest_collect_file /tests && collects=1 || collects=
 for hidden in /tests/*; do
-    case $hidden in *.py | *.sh | *.js | *.ts | *.rb | *.go | *.rs | *.java | *.[ch] | *.cpp | *.toml | *.cfg | *.ini | *.pl | *.lock) continue ;; esac
+    case $hidden in *.py | *.sh | *.js | *.ts | *.rb | *.go | *.rs | *.java | *.[ch] | *.cpp | *.toml | *.cfg | *.ini | *.pl | *.lock | \
+        *.bash | *.bats | *.t | *.pm | *.lua | *.php | *.mjs | *.cjs | *.jsx | *.tsx | *.cc | *.hpp) continue ;; esac
+    # Documents that are tests, and what a conftest.py collects by its kind.
+    case $hidden in *.md | *.rst | *.txt) ! grep -rqsF -e --doctest-glob /tests || continue ;; esac
+    [ "$collects" ] && continue
     first=
     [ ! -f "$hidden" ] || IFS= read -r first < "$hidden"
     case $first in '#!'*) continue ;; esac
-    [ -z "$(find "$hidden" -name '*.py' 2> /dev/null)" ] || continue
+    [ -z "$(find "$hidden" -name '*.py' -o -name '*.p[lm]' -o -name '*.t' -o -name '*.ba[ts]*' -o -name '*.[jt]s' -o -name '*.rb' \
+        -o -name '*.lua' 2> /dev/null)" ] || continue
     [ "$(find /tests -type f ! -name '*.sh' ! -path "$hidden" ! -path "$hidden/*" \
         -exec grep -lsF -e "${hidden##*/}" -e __file__ -e /tests {} +)" ] || chmod go= "$hidden"
 done

@@ -24,6 +24,8 @@ case $how in
             /tests/*)
                 original "$code" || { [ -f "$code" ] && ours stdin "$(cat "$code")" && export VERIFIER_OWN_CALL=read; } || as_judged "$@"
                 as_root "$@" ;;
+            "$(readlink /verifier/workdir)"/*) ;;
+            *) ! ours script "$code" || as_root "$@" ;;
         esac ;;
     argument)
         ours argument "$code" && as_root "$@" ;;

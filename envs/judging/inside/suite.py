@@ -13,6 +13,7 @@ import sys
 import tempfile
 import traceback
 
+import compiled
 import reports
 from demands import Demands
 from evidence import Evidence
@@ -31,7 +32,7 @@ from processes import (
     status_of,
     within,
 )
-from reporter import Modules
+from reporter import Modules, add_path
 from verdict import Told, verdict
 from writable import answerer, ask, open_tree
 from written import Written
@@ -202,7 +203,10 @@ class Suite:
         """Yield what is handed on: the program, then the modules of the tests."""
         yield marshal.dumps(self.program())
         spared, readable = self.demands.spared(self.written), bool(lists().get("READABLE"))
-        yield from handed_on(self.written, self.key, self.root, self.args, spared, readable, HERE + "/decoys")
+        codes = handed_on(self.written, self.key, self.root, self.args, spared, readable, HERE + "/decoys")
+        for code, path in zip(codes, self.written.files):  # in this order `codes` comes to its end
+            compiled.leave(path, self.written.sources[path], code)
+            yield code
 
     def program(self):
         """Return the compiled program that runs the tests; None where there is none."""
@@ -216,6 +220,7 @@ class Suite:
         for name, module in list(sys.modules.items()):
             if name != "__main__" and (getattr(module, "__file__", None) or "").startswith(HERE + "/"):
                 del sys.modules[name]  # what is judged may have modules of these names
+        add_path([part for part in self.path if (os.path.realpath(part) + "/").startswith(TESTS + "/")])
         reporter, code = self.execute(Modules(waiting, file), writer)
         reporter.end(code)
         try:

@@ -15,7 +15,7 @@ class Told:
     """
 
     def __init__(self, run, written):
-        self.status = run["status"]
+        self.status, self.written = run["status"], written
         seen = collections.defaultdict(list)
         self.titles = collections.defaultdict(set)
         self.errors, self.skipped = set(), set()
@@ -25,7 +25,8 @@ class Told:
             if kind == "test":
                 name, outcome = str(message.get("id")), str(message.get("outcome"))
                 seen[name].append(outcome)
-                self.titles[str(message.get("title"))].add(name)
+                if "title" in message:
+                    self.titles[str(message["title"])].add(name)
                 if message.get("error"):
                     self.errors.add(name)
                 if outcome == "skipped" and written.may_skip(name, message.get("where")):
@@ -34,15 +35,20 @@ class Told:
                 self.finish = message.get("status")
             elif kind == "end":
                 self.end = message
-        self.outcomes = {name: found[0] if len(found) == 1 else "other" for name, found in seen.items()}
+        # unittest may have several tests of one name, as `load_tests` makes them.
+        named = {name for names in self.titles.values() for name in names}
+        self.outcomes = {
+            name: found[0] if len(found) == 1 or (name in named and set(found) == {"passed"}) else "other"
+            for name, found in seen.items()
+        }
 
     def forced(self):
         """Return (why the run says nothing, the sign of cheating in that); None where it came to its end."""
         if self.finish is None or self.end is None or self.status != self.end.get("status"):
             return "the tests did not come to their end (exit status %d)" % self.status, "ended its tests early"
-        if self.end.get("tampered"):
-            replaced = ", ".join(self.end["tampered"][:5])
-            return "the judged code replaced %s" % replaced, "changed what tests rely on"
+        tampered = [name for name in self.end.get("tampered") or () if not self.written.replaces(name)]
+        if tampered:
+            return "the judged code replaced %s" % ", ".join(tampered[:5]), "changed what tests rely on"
         return None
 
 

@@ -4,6 +4,7 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 """
 
 import ast
+import re
 
 from literals import dotted
 from names import FUNCTIONS, is_fixture
@@ -50,6 +51,13 @@ class Written:
         base = name.split("[")[0]
         others = {id(node) for found, node in self.functions(where).items() if not is_id(base, where, found)}
         return _speaks_of_skipping(tree, others)
+
+    def replaces(self, name):
+        """Return whether the tests themselves put something in place of what others rely on, such as `time.time`."""
+        module, _, attribute = (part.encode() for part in name.rpartition("."))
+        told = rb"\b%s\.%s\s*=[^=]|setattr\(\s*['\"]?%s\b.{0,9}\b%s\b" % (module, attribute, module, attribute)
+        frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
+        return any(re.search(told + frozen, source) for source in self.sources.values())
 
     def _function(self, test):
         """Return the syntax of a test; None where it isn't found."""

@@ -3,7 +3,7 @@ the reward goes."""
 
 from __future__ import annotations
 
-from graders import ANSWER, RIGHT, TESTS, Grader, planted
+from graders import ANSWER, BY_STATUS, RIGHT, TESTS, Grader, planted, tests
 from honest_graders import OK, by_shell
 
 DOUBLE = planted("run", "#!/bin/sh\nread x; echo $((x * 2))")
@@ -48,8 +48,12 @@ EVERYDAY: dict[str, Grader] = {
         f"python3 server.py & pid=$!\n{READY}kill -HUP $pid; sleep 0.5; grep -qx again log.txt; kill $pid; wait $pid",
         ENDS_WELL,
     ),
-    "SIGINT by timeout": by_shell(
-        "timeout -s INT --preserve-status 4 python3 server.py; grep -qx bye log.txt", ENDS_WELL
+    "SIGINT by a grader": by_shell(
+        "python3 /tests/grade.py",
+        ENDS_WELL,
+        grade__py="import os, signal, subprocess, time\nprint('/logs/verifier')\n"
+        "server = subprocess.Popen(['python3', '/app/server.py'])\nwhile not os.path.exists('/app/ready'): time.sleep(0.1)\n"
+        "server.send_signal(signal.SIGINT)\nassert server.wait() == 0 and open('/app/log.txt').read() == 'bye\\n'\n",
     ),
     "a group of processes is ended": by_shell(
         f"set -m; ./serve & pid=$!\n{READY}kill -- -$pid; wait $pid || true; sleep 0.3; grep -qx bye log.txt",
@@ -61,12 +65,12 @@ EVERYDAY: dict[str, Grader] = {
         grade__py="import subprocess\nprint('/logs/verifier')\nassert subprocess.run(['/app/run']).returncode == -6\n",
     ),
     "a program without end into head": by_shell(
-        "set +o pipefail; timeout 20 ./run | head -2 | grep -qx y",
+        "set +o pipefail; timeout 50 ./run | head -2 | grep -qx y",
         planted("run", "#!/bin/sh\nwhile :; do echo y; done"),
     ),
-    "a program that waits for all its children": by_shell("timeout 20 ./run | grep -qx 42", WAITS),
+    "a program that waits for all its children": by_shell("timeout 50 ./run | grep -qx 42", WAITS),
     "a terminal of its own": by_shell(
-        "timeout 20 script -qec ./run /tmp/typescript <<< 21 > /dev/null; grep -q 42 /tmp/typescript", DOUBLE
+        "timeout 50 script -qec ./run /tmp/typescript <<< 21 > /dev/null; grep -q 42 /tmp/typescript", DOUBLE
     ),
     # Folders outside of the tree
     "run in a folder of mktemp": by_shell(
@@ -107,6 +111,13 @@ EVERYDAY: dict[str, Grader] = {
         "    pathlib.Path(d, 'data.txt').write_text('42\\n')\n    subprocess.run(['/app/run', d], cwd=d, check=True)\n"
         "    assert pathlib.Path(d, 'result.txt').read_text() == pathlib.Path(d, 'r').read_text() == '42\\n'\n",
     ),
+    "data that is changed in place": by_shell(
+        "cp /tests/in.txt messy.txt; ./run messy.txt; grep -qx 42 messy.txt; d=$(mktemp -d); cp /tests/in.txt $d/; ./run $d/in.txt; "
+        "grep -qx 42 $d/in.txt; cp /tests/in.txt kept.sh; ./run kept.sh || grep -qx 21 kept.sh; cp /tests/in.txt expected.txt; "
+        "./run expected.txt || grep -qx 21 expected.txt",
+        planted("run", "#!/bin/sh\nread x < $1; echo $((x * 2)) > $1"),
+        in__txt="21\n",
+    ),
     # Graders
     "a grader on stdin": by_grader("python3 - < /tests/grade.py", grade=GRADE),
     "a grader through a pipe": by_grader("cat /tests/grade.py | python3", grade=GRADE),
@@ -128,12 +139,85 @@ EVERYDAY: dict[str, Grader] = {
         grade="from lib.where import WHERE\n" + TOLD.format("WHERE"),
         lib__where="WHERE = '/logs/verifier/reward.txt'\n",
     ),
+    "a grader that test.sh writes": by_grader(f"cat > /tmp/grade.py << 'E'\n{GRADE}E\npython3 /tmp/grade.py"),
+    "a script that test.sh writes": Grader(
+        f"cat > /tmp/check.sh << 'E'\ngrep -qx 42 /app/out.txt\n{OK}E\nbash /tmp/check.sh\n", ANSWER
+    ),
+    "a log that a variable names": by_shell(
+        'export LOG=$(mktemp); cat out.txt > $LOG; printf \'import os; assert open(os.environ["LOG"]).read() == "42\\\\n"\' > /parse.py; '
+        "python3 /parse.py",
+    ),
     "commands that the agent has written down too": by_shell(
         'check() { got=$(eval "$1"); [ "$got" = "$2" ]; }\ncheck "python3 solve.py 21" 42\ncheck \'python3 solve.py -- 3\' 6',
         planted("solve.py", "import sys; print(2 * int(sys.argv[-1]))")
         + "printf 'Try:\\n\\n    python3 solve.py 21\\n    python3 solve.py -- 3\\n' > README.md",
     ),
+    "a way up and down again": by_shell(
+        "cmp out.txt ../tests/want.txt; cat ../tests/*.txt; cd sub; diff ../out.txt ../../tests/want.txt; [ -f ../../tests/want.txt ]",
+        ANSWER + "; mkdir sub",
+        want__txt="42\n",
+    ),
+    "a library of hidden tests in Perl": by_shell(
+        "prove -I/tests/lib /tests/t",
+        **{
+            "t/a.t": "use Test::More tests => 1;\nuse Answer;\nopen(F, '<', '/app/out.txt'); is(<F>, Answer::WANT, 'it');\n",
+            "lib/Answer.pm": 'package Answer; use constant WANT => "42\\n"; 1;\n',
+        },
+    ),
+    "a virtual environment in the tree": by_shell(
+        "test $(.venv/bin/python -c 'import sys; print(sys.prefix)') = /app/.venv; .venv/bin/python solve.py | grep -qx 42",
+        planted("solve.py", "print(42)") + "python3 -m venv --without-pip .venv",
+    ),
     # Runners of tests
+    "a plugin beside the tests": Grader(
+        f"export PYTHONPATH=/app:/tests\npython3 -m pytest -q -p plugin /tests/test_out.py\n{BY_STATUS}",
+        RIGHT,
+        {
+            "plugin.py": "import pytest\n@pytest.fixture\ndef answer(): return 42\n",
+            "test_out.py": "from solution import double\ndef test_a(answer):\n    assert double(21) == answer\n",
+        },
+    ),
+    "data beside the tests": tests("python3 -m pytest -q /tests/test_out.py", RIGHT)
+    .with_file("data.txt", "42\n")
+    .with_file(
+        "test_out.py",
+        "import pkgutil\nfrom solution import double\ndef test_a():\n    assert int(pkgutil.get_data(__name__, 'data.txt')) == double(21)\n",
+    ),
+    "processes that import the tests": tests("python3 -m pytest -q /tests/test_out.py", RIGHT).with_file(
+        "test_out.py",
+        "import multiprocessing as mp\nfrom concurrent.futures import ProcessPoolExecutor\nimport pytest\nfrom solution import double\n"
+        "def work(x):\n    assert double(1) == 2\n    return double(x)\n@pytest.mark.parametrize('how', ['spawn', 'forkserver'])\n"
+        "def test_a(how):\n    with ProcessPoolExecutor(1, mp_context=mp.get_context(how)) as pool:\n"
+        "        assert list(pool.map(work, [1, 2])) == [2, 4]\n",
+    ),
+    "builtins that the tests replace": tests("python3 -m pytest -q /tests/test_out.py", RIGHT).with_file(
+        "test_out.py",
+        "import builtins, time\nfrom solution import double\nbuiltins.input = lambda *a: '21'\ntime.time = lambda: 21.0\n"
+        "def test_a():\n    assert double(int(input())) == 42\n    assert double(time.time()) == 42.0\n",
+    ),
+    "cases that a conftest collects": tests("python3 -m pytest -q /tests/cases.json /tests/test_it.py", RIGHT)
+    .with_file("cases.json", '{"one": [1, 2], "text": ["a", "aa"]}')
+    .with_file(
+        "conftest.py",
+        "import json, pytest\ndef pytest_collect_file(parent, file_path):\n    if file_path.suffix == '.json':\n"
+        "        return Cases.from_parent(parent, path=file_path)\nclass Cases(pytest.File):\n    def collect(self):\n"
+        "        for name, case in json.loads(self.path.read_text()).items():\n            one = Case.from_parent(self, name=name)\n"
+        "            one.case = case\n            yield one\nclass Case(pytest.Item):\n    def runtest(self):\n"
+        "        from solution import double\n        assert double(self.case[0]) == self.case[1]\n",
+    ),
+    "documents that are tests": tests(
+        "python3 -m pytest -q --doctest-glob='*.md' /tests/use.md /tests/test_it.py", RIGHT
+    ).with_file("use.md", "# Use\n\n>>> from solution import double\n>>> double(2)\n4\n"),
+    "reports of plugins in the logs": tests(
+        "python3 -m pytest -q --log-file=/logs/verifier/log /tests/test_it.py", RIGHT
+    ),
+    "several tests of one name": tests("python3 /tests/test_load.py", RIGHT).with_file(
+        "test_load.py",
+        "import unittest\nfrom solution import double\nclass A(unittest.TestCase):\n    x = want = 0\n    def run_one(self):\n"
+        "        self.assertEqual(double(self.x), self.want)\ndef load_tests(loader, tests, pattern):\n    found = unittest.TestSuite()\n"
+        "    for x, want in (1, 2), ('a', 'aa'):\n        one = A('run_one')\n        one.x, one.want = x, want\n        found.addTest(one)\n"
+        "    return found\nif __name__ == '__main__':\n    unittest.main()\n",
+    ),
     "tests that are counted first": Grader(
         "export PYTHONPATH=/app\npytest --markers > /dev/null; pytest --fixtures /tests/test_it.py | head -3\n"
         f"[ $(pytest --collect-only -q /tests/test_it.py | grep -c ::) = 2 ] && pytest -q /tests/test_it.py && {OK}",

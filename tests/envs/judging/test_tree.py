@@ -54,6 +54,24 @@ def test_links_that_lead_out_are_dropped(links):
     assert "a" not in carried(changes)
 
 
+def test_a_virtual_environments_links_to_the_systems_python_are_kept():
+    links = {
+        "bin/python3": "/usr/bin/python3",
+        "bin/python": "python3",
+        "bin/sh": "/bin/sh",
+        "bin/cat": "/usr/bin/python3",
+    }
+    links |= {"bin/python3.9": "/usr/bin/../../tests/python3", "bin/python4": "/home/python4"}
+    changes = compare({}, archive(folder("bin"), *(symlink(*link) for link in links.items())), ROOT)
+    assert set(changes.added) == {"bin", "bin/python", "bin/python3"}
+    assert set(changes.dropped) == {"bin/sh", "bin/cat", "bin/python3.9", "bin/python4"}
+
+
+def test_what_lies_in_a_private_folder_is_private():
+    tree = [folder("d", 0o700), member("d/a", b"1"), folder("d/e"), member("d/e/b", b"1"), member("c", b"1")]
+    assert set(compare({}, archive(*tree), ROOT).private) == {"d", "d/a", "d/e", "d/e/b"}
+
+
 def test_chains_of_long_links_are_followed_a_while():
     links = [symlink(f"l{n}", "d/../" * 800 + f"l{n + 1}") for n in range(1_000)]
     began = time.process_time()

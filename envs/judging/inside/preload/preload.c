@@ -580,6 +580,45 @@ static int is_hearsay(int fd) {
   return compiles && !any_word(is_same, &file);
 }
 
+/* Whether a path leads to where it reads as if it did: no link is on the way. real: where it leads. */
+static int is_plain(int folder, const char *path, const char *real) {
+  char full[4096];
+  size_t n = 0;
+  full[0] = 0;
+  if (path[0] != '/' && folder != AT_FDCWD) path_of(folder, full, sizeof full);
+  else if (path[0] != '/' && syscall(SYS_getcwd, full, sizeof full) <= 0) full[0] = 0;
+  n = strlen(full);
+  if (n == 1) n = 0; /* the root directory */
+  for (const char *part = path; *part;) {
+    size_t length = strcspn(part, "/");
+    if (length == 2 && !strncmp(part, "..", 2)) {
+      while (n && full[--n] != '/') {}
+    } else if (length && !(length == 1 && *part == '.')) {
+      if (n + length + 2 > sizeof full) return 0;
+      full[n++] = '/';
+      memcpy(full + n, part, length);
+      n += length;
+    }
+    part += length + (part[length] == '/');
+  }
+  full[n] = 0;
+  return !strcmp(full, real);
+}
+
+/* Whether others than root can make files, and so links, where a path is. */
+static int is_shared(int folder, const char *path) {
+  char above[4096];
+  struct statx where;
+  size_t n = base(path) - path;
+  if (n >= sizeof above) return 1;
+  memcpy(above, path, n);
+  strcpy(above + n, ".");
+  int fd = syscall(SYS_openat, folder, above, O_PATH | O_CLOEXEC, 0);
+  int known = fd >= 0 && look(fd, "", &where) == 0;
+  if (fd >= 0) syscall(SYS_close, fd);
+  return !known || where.stx_uid || (where.stx_mode & 0022);
+}
+
 /* Whether what root has opened to read is none that judged code can read, and is found by a link that it made. */
 static int is_planted(int folder, const char *path, int fd) {
   static const char *const ours[] = {"/tests", "/verifier", NULL}, *const proc[] = {"/proc", NULL};
@@ -589,13 +628,13 @@ static int is_planted(int folder, const char *path, int fd) {
   if (is_spelled(path, ours)) return is_hearsay(fd);
   path_of(fd, real, sizeof real);
   if (is_below_any(real, ours))
-    return is_within(folder, path, ours) ? is_hearsay(fd) : !is_linked_by_root(folder, path);
+    return is_within(folder, path, ours) || is_plain(folder, path, real) ? is_hearsay(fd) : !is_linked_by_root(folder, path);
   if (look(fd, "", &file) < 0) return 0;
   /* A link to what a program has open, as what it is to compare with, or to what it is called with. */
   if (*real && (*real != '/' || (below(real, "/proc") && !is_spelled(path, proc) && !is_within(folder, path, proc)) || (!file.stx_nlink && (file.stx_mode & S_IFMT) == S_IFREG))) return 1;
   /* A link of the other kind, where the system lets everyone make one. */
   return (file.stx_mode & S_IFMT) == S_IFREG && file.stx_nlink > 1 && !file.stx_uid &&
-         !(file.stx_mode & 0044);
+         !(file.stx_mode & 0044) && is_shared(folder, path);
 }
 
 /* Whether to read a path would wait for judged code, which meanwhile looks what it is asked. */

@@ -19,7 +19,8 @@ TASKS_TIME = (1, 10**18)
 def tests(tmp_path, monkeypatch):
     for module in (supervise, ours, rewarding):
         monkeypatch.setattr(module, "TESTS", str(tmp_path))
-    monkeypatch.setattr(rewarding, "workdir", lambda: str(tmp_path / "app"))
+    for module in (ours, rewarding):
+        monkeypatch.setattr(module, "workdir", lambda: str(tmp_path / "app"))
     (tmp_path / "grade.py").write_text("# /logs/verifier\n")
     (tmp_path / "run.py").write_text("import pytest\npytest.main()\n")
     (tmp_path / "start.py").write_text("import subprocess\nsubprocess.run(['pytest'])\n")
@@ -121,7 +122,7 @@ def test_a_program_that_is_told_where_the_reward_goes_is_a_grader(tests, monkeyp
 
 def test_no_script_outside_of_the_tests_is_a_grader(tests, tmp_path_factory):
     other = tmp_path_factory.mktemp("app") / "grade.py"
-    other.write_text("# /logs/verifier\n")
+    other.write_text("# another /logs/verifier\n")
     (tests / "link.py").symlink_to(other)
     for path in (other, tests / "link.py"):
         assert supervise.kind_of(PythonCall([str(path)]), str(path)) == "other"

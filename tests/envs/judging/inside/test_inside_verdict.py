@@ -47,6 +47,35 @@ def test_a_test_that_is_reported_twice_has_not_passed(listed):
     assert call.judge(run(("test_one", "passed"), ("test_one", "passed")))[0] == {"test_a.py::test_one": "other"}
 
 
+def test_unittest_may_have_several_tests_of_one_name(listed):
+    call = listed()
+    twice = run(("test_one", "passed"), ("test_one", "passed"), ("test_two", "passed"))
+    for message in twice["messages"][:2]:
+        message["title"] = ""
+    assert call.judge(twice)[1] is None
+    twice["messages"][1]["outcome"] = "failed"
+    assert call.judge(twice)[0]["test_a.py::test_one"] == "other"
+
+
+@pytest.mark.parametrize(
+    "line, name, good",
+    [
+        ("builtins.input = lambda: '3'", "builtins.input", True),
+        ("setattr(builtins, 'input', None)", "builtins.input", True),
+        ("assert builtins.input == 3", "builtins.input", False),
+        ("builtins.input = None", "builtins.len", False),
+        ("freeze_time('2020-01-01').start()", "time.monotonic", True),
+        ("freeze_time('2020-01-01').start()", "builtins.len", False),
+    ],
+)
+def test_what_the_tests_themselves_replace_is_no_sign(listed, tmp_path, line, name, good):
+    call = listed()
+    (tmp_path / "test_a.py").write_text(f"def test_one():\n    {line}\n")
+    call.read()
+    end = [END[0], {**END[1], "tampered": [name]}]
+    assert (call.judge(run(("test_one", "passed"), end=end))[2] is None) is good
+
+
 def test_a_test_that_expects_its_own_failure_may_be_kept(listed):
     call = listed(FAIL_TO_PASS=["test_a.py::test_one"], PASS_TO_PASS=["test_a.py::test_two"])
     assert call.judge(run(("test_one", "passed"), ("test_two", "skipped")))[1] is None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import time
 
@@ -30,6 +31,18 @@ def may_write(path):
 def test_a_file_of_the_tree_is_opened(tree):
     writable.open_file(str(tree / "data/out.txt"), str(tree))
     assert may_write(tree / "data/out.txt")
+
+
+@pytest.mark.parametrize("system", ["/tmp/", "/nowhere/"])
+def test_what_is_graded_elsewhere_can_be_come_to_and_written_but_in_the_systems_folders(tmp_path, monkeypatch, system):
+    monkeypatch.setattr(writable, "_SYSTEM", re.compile(system))
+    shut, written = tmp_path / "shut", tmp_path / "shut/out"
+    written.mkdir(parents=True)
+    (written / "log").touch(0o600)
+    shut.chmod(0o700)
+    writable._open_graded(str(written / "log"))
+    assert shut.stat().st_mode & 0o001
+    assert may_write(written) == may_write(written / "log") == (system == "/nowhere/")
 
 
 @pytest.mark.parametrize("most, opened", [(200, {"image.txt", "agent.txt"}), (0, {"agent.txt"})])
