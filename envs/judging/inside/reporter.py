@@ -13,6 +13,7 @@ import os
 import site
 import sys
 
+from chosen import SETTINGS
 from probe import PROBE, Probe, Want, writer
 
 # What tests rely on, as it was before judged code was loaded.
@@ -86,7 +87,7 @@ class PytestReporter(Reporter):
         self.outcomes = {}
 
     def pytest_load_initial_conftests(self, early_config):
-        self.send(kind="settings", select=selects(early_config))
+        self.send(kind="settings", **choice(early_config))
         self.begin()  # plugins are loaded by now
 
     def pytest_configure(self, config):
@@ -139,15 +140,13 @@ def add_path(parts):
     sys.path[at:at] = [part for part in parts if part not in sys.path]
 
 
-def selects(config):
-    """Return whether options or settings say which tests are run, as `-m` does. Asked before judged code is loaded."""
+def choice(config):
+    """Return what says which tests are run: whether options do, as `-m` does, and the settings by their names. Asked
+    before judged code is loaded."""
     options = vars(config.known_args_namespace)
-    if any(
-        options.get(name) for name in ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
-    ):
-        return True
-    names = ("python_files", "python_functions", "python_classes", "testpaths", "norecursedirs")
-    return any(name in config.inicfg for name in names)
+    names = ("keyword", "markexpr", "deselect", "ignore", "ignore_glob", "lf", "stepwise")
+    settings = {name: [str(one) for one in config.getini(name)] for name in SETTINGS}
+    return dict(settings, select=any(options.get(name) for name in names))
 
 
 class UnittestReporter(Reporter):

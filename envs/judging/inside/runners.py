@@ -8,6 +8,7 @@ import sys
 import traceback
 import types
 
+from chosen import Chosen
 from literals import constant
 from node_ids import is_id, is_test_module
 from probe import PROBE
@@ -103,13 +104,13 @@ class Pytest(Suite):
     implied = frozenset()
     """Modules that nobody named, and that pytest may not look into."""
 
-    selects = False
-    """Whether settings say which tests are run."""
+    chosen = Chosen({})
+    """What options and settings say of which tests are run."""
 
     def judge(self, run):
         # What is told first is told before judged code is loaded.
         first = run["messages"][0] if run["messages"] else {}
-        self.selects = first.get("kind") == "settings" and bool(first.get("select"))
+        self.chosen = Chosen(first if first.get("kind") == "settings" else {})
         return Suite.judge(self, run)
 
     @property
@@ -158,10 +159,13 @@ class Pytest(Suite):
 
     def unseen(self, outcome):
         """Return the test functions of the given modules that pytest did not report."""
-        if self.selects or any(arg.startswith(_SELECTING) for arg in self.args):
+        if self.chosen.by_options or any(arg.startswith(_SELECTING) for arg in self.args):
             return []
         reported = {test.split("[")[0] for test in outcome}
+        given = [arg.partition("::")[0] for arg in self.args if not arg.startswith("-")]
+        named, whole = {os.path.realpath(arg) for arg in given}, any(os.path.exists(arg) for arg in given)
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
+        files = [path for path in files if path in named or self.chosen.takes_file(path, self.root, whole)]
         names = [(path, name, node) for path in files for name, node in self.written.functions(path).items()]
         plain = [(path, name) for path, name, node in names if self.collects(name, node) and self.asks_for(path, name)]
         return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
@@ -179,8 +183,9 @@ class Pytest(Suite):
         if any(getattr(decorator, "id", "") == "classmethod" for decorator in node.decorator_list):
             import pytest
 
-            return getattr(pytest, "version_tuple", (0,)) >= (8, 2)
-        return "::" not in name or name.split("::")[0].startswith("Test")
+            if getattr(pytest, "version_tuple", (0,)) < (8, 2):
+                return False
+        return self.chosen.takes_test(name)
 
     def needs_absent(self, path):
         """Return whether a module is skipped as a whole since it needs a package (`importorskip`) that neither the
