@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
@@ -11,12 +13,15 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from envs.running.database import RunDirectoryError
 from envs.viewer import journal, search
 from envs.viewer.frame import Frame, NotThere, number_in
 from envs.viewer.opened import opened
 from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
 from envs.viewer.runs import ShownRun
-from envs.viewer.tokens import PAGE, token_page
+from envs.viewer.tokens import PAGE, NoRow, token_page
+
+logger = logging.getLogger(__name__)
 
 
 class RolloutPages:
@@ -56,20 +61,21 @@ class RolloutPages:
         """Show one rollout as a conversation."""
         run, place = self._frame.run(request), request.path_params["place"]
         filters = search.Filters.of(request.query_params)
-        rollout = read_rollout(run.directory, place)
         with run.index.reading() as db:
             newer, older = search.neighbours(db, filters, place)
-        number = rollout.seat.group
-        return self._frame.page(
-            request,
-            "rollout.html.j2",
-            run,
-            shown=opened(rollout, None if number is None else journal.group(run.directory, number), place),
-            place=place,
-            filters=filters,
-            newer=newer,
-            older=older,
-        )
+        with _as_saved(place):
+            rollout = read_rollout(run.directory, place)
+            number = rollout.seat.group
+            return self._frame.page(
+                request,
+                "rollout.html.j2",
+                run,
+                shown=opened(rollout, None if number is None else journal.group(run.directory, number), place),
+                place=place,
+                filters=filters,
+                newer=newer,
+                older=older,
+            )
 
     def tokens(self, request: Request) -> Response:
         """Show a page of a row's tokens."""
@@ -77,22 +83,21 @@ class RolloutPages:
         row, at = number_in(request, "row"), number_in(request, "at")
         if (page := number_in(request, "page")) > 0:
             at = (page - 1) * PAGE
-        document = read_document(run.directory, place)
-        seat = document["extra"]["atropos_agent"].get("seat") or {}
-        group = None if seat.get("group") is None else journal.group(run.directory, seat["group"])
-        rewards = group.rewards if group is not None and group.state != "working" else None
-        shown = token_page(document, run.decode, row=row, at=at, rewards=rewards)
-        task = document["extra"]["atropos_agent"]["task"]["id"]
-        return self._frame.page(
-            request,
-            "tokens.html.j2",
-            run,
-            shown=shown,
-            place=place,
-            task=task,
-            decoded=run.decode is not None,
-            size=PAGE,
-        )
+        with _as_saved(place):
+            document = read_document(run.directory, place)
+            seat = document["extra"]["atropos_agent"].get("seat") or {}
+            group = None if seat.get("group") is None else journal.group(run.directory, seat["group"])
+            rewards = group.rewards if group is not None and group.state != "working" else None
+            return self._frame.page(
+                request,
+                "tokens.html.j2",
+                run,
+                shown=token_page(document, run.decode, row=row, at=at, rewards=rewards),
+                place=place,
+                task=document["extra"]["atropos_agent"]["task"]["id"],
+                decoded=run.decode is not None,
+                size=PAGE,
+            )
 
     def raw(self, request: Request) -> Response:
         """Give a rollout as it is saved, as a file."""
@@ -109,6 +114,21 @@ class RolloutPages:
         if found is None:
             raise NotThere(f"no rollout {name} is indexed in this run yet")
         return RedirectResponse(f"{self._frame.base}/{run.number}/rollouts/{found[0]}")
+
+
+@contextmanager
+def _as_saved(place: int) -> Iterator[None]:
+    """Raise NoRollout for whatever can't be shown of what is saved at a place: anything may have been written there."""
+    try:
+        yield
+    except (NoRollout, NoRow, RunDirectoryError):
+        raise
+    except Exception as error:
+        logger.warning("the rollout at byte %d can't be shown", place, exc_info=True)
+        raise NoRollout(
+            f"what is saved at byte {place} can't be shown, since a value is not what it should be "
+            f"({type(error).__name__}: {error}); .../rollouts/{place}/raw gives it as it is"
+        ) from error
 
 
 def _snippets(run: ShownRun, rows: Sequence[sqlite3.Row], words: Sequence[str]) -> Mapping[int, Any]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import pytest
 from elements import places, shown
+from starlette.testclient import TestClient
 
 from envs.records.atif import KEY
+from envs.viewer import reading, rollout_pages
+from envs.viewer.filling import Filling
+from envs.viewer.pages import Pages
+from envs.viewer.reading import read_document
+from envs.viewer.runs import open_runs
 
 
 def test_a_rollout_says_why_it_has_its_score(client):
@@ -94,3 +101,38 @@ def test_a_line_of_ten_megabytes_is_shown_and_cut(client):
     answer = client.get(f"/1/rollouts/{place}")
     assert "characters are not shown" in answer.text
     assert len(answer.content) < 200_000
+
+
+def places_of(value, path=()):
+    """Yield the ways to all values of a document."""
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    for key, one in inner:
+        yield from places_of(one, (*path, key))
+
+
+def spoilt(document, path, by):
+    """A document with another value in one place."""
+    if not path:
+        return by
+    made = copy.copy(document)
+    made[path[0]] = spoilt(document[path[0]], path[1:], by)
+    return made
+
+
+@pytest.mark.long(5)
+def test_a_rollout_with_a_spoilt_value_is_shown_or_called_damaged(run_dir, tmp_path, monkeypatch):
+    place = 0
+    document = read_document(run_dir, place)
+    with Filling([]) as filling, TestClient(Pages(open_runs([run_dir]), filling, "KEY").app()) as client:
+        seen = set()
+        for number, path in enumerate(places_of(document)):
+            by = (True, 7, {"a": None}, [None], "x", None)[number % 6]
+            made = spoilt(document, path, by)
+            monkeypatch.setattr(rollout_pages, "read_document", lambda *_, made=made: made)
+            monkeypatch.setattr(reading, "read_document", lambda *_, made=made: made)
+            for page in ("", "/tokens"):
+                answer = client.get(f"/KEY/0/rollouts/{place}{page}")
+                assert answer.status_code in (200, 404) and "content-security-policy" in answer.headers, (path, by)
+                seen.add(answer.status_code)
+        assert seen == {200, 404}
