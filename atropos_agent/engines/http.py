@@ -143,8 +143,11 @@ def _way(url: str) -> str:
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL, None for none."""
-    parts = urlsplit(url)
+    """Return the proxy that the environment names for a URL, None for none, or for what is no URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
     proxies = getproxies()
     if not proxies or (parts.hostname and proxy_bypass(parts.netloc.rpartition("@")[2])):
         return None

@@ -58,8 +58,6 @@ def _export(options: Namespace, directories: Sequence[Path]) -> int:
         names = ", ".join(map(str, directories))
         raise NothingChosen(f"--export writes rollouts of one run; give one of {names}")
     choice = Choice(options.latest, options.best, options.worst, options.step, options.group, options.rollout)
-    if options.export.is_dir():
-        raise NothingChosen(f"--export {options.export}: is a directory; give a file, such as page.html")
     rollouts = choose(directories[0], choice)
     write_report(
         rollouts,

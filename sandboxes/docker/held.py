@@ -11,6 +11,7 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +62,8 @@ async def _du(unit: str, places: Places) -> int:
         async with asyncio.timeout(_LOOK_S):
             said, _ = await process.communicate()
     except BaseException:
-        process.kill()
+        with suppress(ProcessLookupError):  # it ends just now
+            process.kill()
         await process.wait()
         raise
     total = said.splitlines()[-1:] or [b""]
@@ -125,8 +127,12 @@ def descendants(first: int) -> Iterator[int]:
     while todo:
         process = todo.pop()
         yield process
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            threads = list(Path(f"/proc/{process}/task").iterdir())
+        except OSError:
+            continue  # it has ended
+        for thread in threads:
             try:
-                todo += map(int, children.read_text(encoding="ascii").split())
+                todo += map(int, (thread / "children").read_text(encoding="ascii").split())
             except OSError:
                 continue

@@ -60,9 +60,10 @@ _judged() {
 _may_eval() {
     local line program called='eval[[:space:]]+"?([$][(]|`)[[:space:]]*([A-Za-z0-9_./-]+)' plain='^[A-Za-z_][A-Za-z0-9_]*=[A-Za-z0-9_]*$'
     mapfile -s $((BASH_LINENO[1] - 1)) -n 1 line < "${BASH_SOURCE[2]}" 2> /dev/null
+    # What stands there word for word, as in `trap finish EXIT`; what a substitution would say a second time does not.
+    if [[ $* != *['$`']* && ${line[0]} =~ [[:space:]]"$*"([[:space:]\;\&\|\)]|$) ]]; then return 0; fi
     # shellcheck disable=SC2016 # that is what is looked for
     case ${line[0]} in
-        *" $* "*) ;; # as `trap finish EXIT`
         *eval*'$('* | *eval*'`'*)
             [[ ${line[0]} =~ $called ]] || return 1
             case ${BASH_REMATCH[2]##*/} in

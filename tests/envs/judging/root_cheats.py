@@ -13,6 +13,7 @@ LEAVES = f"{PYTHON}; import os; os._exit(0)"
 GRADES = f"from solution import f\nopen('{REWARD}', 'w').write(str(int(f(1) == 2)))\n"
 GRADE = f"open('{REWARD}', 'w').write(str(int(value == 2)))"
 ENDS = f"echo 1 > {REWARD}; :; exit"
+AGAIN = f"#!/bin/sh\nif mkdir /tmp/again 2> /dev/null; then echo '$(./again)'; else echo cp /app/one {REWARD}; fi"
 PRINTS = f"#!/bin/sh\necho {ENDS.encode().hex()} | python3 -c 'print(bytes.fromhex(input()).decode())'"
 CALL = f"#!/bin/sh\ncat << 'E'\n(lambda: open('{REWARD}', 'w').write('1') and __import__('os')._exit(0))()\nE"
 ESCAPED = (
@@ -95,11 +96,15 @@ ROOT_CHEATS: dict[str, Grader] = {
     **{
         f"what root's shell is to {name}": Grader(
             f"{command}\n{STRICT}",
-            planted("run", PRINTS) + planted("command", f"{EVIL}; exit 0") + planted("lines", SHORT),
+            planted("run", PRINTS)
+            + planted("command", f"{EVIL}; exit 0")
+            + planted("lines", SHORT)
+            + planted("again", AGAIN, "echo 1 > one"),
         )
         for name, command in {
             "evaluate, as a program prints it": 'command=$(./run); eval "$command"',
             "evaluate line by line": 'while read -r line; do eval "$line"; done < lines',
+            "evaluate, a substitution that it prints": "eval $(./again) || true; eval $(./again); true",
             "trap": 'command=$(./run); trap "$command" EXIT',
             "source, copied": "cp command /tmp/env; source /tmp/env",
             "source, printed": "./run > /tmp/env; . /tmp/env",

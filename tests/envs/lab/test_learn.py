@@ -164,9 +164,11 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     ours = _trainer(SMOKE, options(tmp_path), [])
     assert ours[:2] == ["-m", "envs.lab.trainer"]
     assert trainer.parse([*ours[2:], "--model", "x"]).sgd
-    assert _trainer(SMOKE, options(tmp_path, "--trainer", "mine.py"), [])[0] == "mine.py"
-    adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", "a.safetensors"])
-    assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == Path("a.safetensors")
+    mine = tmp_path / "mine.py"
+    mine.touch()
+    assert _trainer(SMOKE, options(tmp_path, "--trainer", str(mine)), [])[0] == str(mine)
+    adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", str(mine)])
+    assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == mine
 
 
 def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:

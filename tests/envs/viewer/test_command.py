@@ -26,8 +26,9 @@ def test_what_is_wrong_is_told_in_a_line(run_dir, tmp_path, capsys):
         "--latest: says what --export writes; give --export FILE",
         "--step: says what --export writes; give --export FILE",
     ]
-    assert main([str(run_dir), "--export", str(tmp_path)]) == 2
-    assert "is a directory; give a file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([str(run_dir), "--export", str(tmp_path)])
+    assert "is there and is not a file" in capsys.readouterr().err
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "rollouts.jsonl").write_text('{"a": 1}\ntorn')
     assert main([str(tmp_path / "torn"), "--export", str(tmp_path / "x.html")]) == 2

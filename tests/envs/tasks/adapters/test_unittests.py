@@ -14,7 +14,9 @@ from rows_on_disk import write
 from turns import todays
 
 import envs
-from envs.judging.check import check_tasks
+from envs.judging.check import check_tasks, solve
+from envs.judging.manifest import with_record
+from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
@@ -176,8 +178,11 @@ async def test_without_a_list_every_method_in_the_files_must_be_seen(published, 
     unseen.write_text(diff("adder.py", WRONG, RIGHT + "\n\nclass Later:\n    def test_later(self):\n        pass\n"))
     async with DockerBackend() as backend:
         listed, missed = await check_tasks(backend, tasks)
-    assert listed.problem is None
-    assert missed.problem is not None and "not seen to pass: Later::test_later" in missed.problem
+        first, _ = await solve(backend, StartTrees(backend), tasks[1], missed.image)
+        second, _ = await solve(backend, StartTrees(backend), with_record(tasks[1], missed.record), missed.image)
+    assert (listed.problem, missed.problem) == (None, None)
+    assert first.reward == 0 and "not seen to pass: Later::test_later" in first.explanation
+    assert second.reward == 1, "what the reference does not run is not demanded once that is known"
 
 
 # A module that is right about nothing, and what it does to seem so.
