@@ -51,7 +51,7 @@ _SAID = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
     "file name too long": errno.ENAMETOOLONG,
-    "processing tar file.*no such file": errno.ENOENT,
+    "(processing tar file|copier: put).*no such file": errno.ENOENT,  # the latter in Podman's words
 }
 """What the Docker daemon says of a path in a container, in lower case."""
 _FULL = 0.97

@@ -152,13 +152,13 @@ class TestDaemonsElsewhere:
 
 class TestTrouble:
     async def test_a_daemon_that_hangs_during_a_start_is_given_up(self, base_image):
-        async with Relay() as relay, DockerBackend(url=relay.url, start_timeout_s=1) as backend:
+        async with Relay() as relay, DockerBackend(url=relay.url, start_timeout_s=4) as backend:
             relay.silent = True
             start = time.monotonic()
             with pytest.raises(SandboxTimeout):
                 async with asyncio.timeout(20):
                     task = asyncio.create_task(backend.open(SandboxSpec(base_image)).__aenter__())
-                    await asyncio.sleep(2)
+                    await asyncio.sleep(5)
                     relay.silent = False  # what was begun is then removed
                     await task
             assert time.monotonic() - start < 20

@@ -10,9 +10,11 @@ import errno
 import io
 import os
 import posixpath
+import secrets
 import stat
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from sandboxes.docker.crun.kernel import open_in
@@ -97,15 +99,31 @@ class _Unpacking:
         try:
             self._create(member, parent, name)
         except FileExistsError:
-            there = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
-            if stat.S_ISDIR(there) and member.isdir():
-                self._dress(member, parent, name)
-                return
-            if stat.S_ISDIR(there):
-                remove_tree(Path(f"/proc/{os.getpid()}/fd/{parent}", name))
+            if member.isdir():
+                self._make_folder(member, parent, name)
             else:
-                os.unlink(name, dir_fd=parent)
+                self._replace(member, parent, name)
+
+    def _make_folder(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            self._dress(member, parent, name)
+        else:
+            os.unlink(name, dir_fd=parent)
             self._create(member, parent, name)
+
+    def _replace(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        """Make it under another name first: what runs inside might put something there again and again."""
+        made = f".{secrets.token_hex(8)}"
+        self._create(member, parent, made)
+        try:
+            try:
+                os.rename(made, name, src_dir_fd=parent, dst_dir_fd=parent)
+            except IsADirectoryError:
+                remove_tree(Path(f"/proc/{os.getpid()}/fd/{parent}", name))
+                os.rename(made, name, src_dir_fd=parent, dst_dir_fd=parent)
+        finally:  # it is there still where it failed, or both were one file before
+            with suppress(FileNotFoundError):
+                os.unlink(made, dir_fd=parent)
 
     def _create(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
         """Raise FileExistsError where something is there."""
