@@ -10,19 +10,18 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 class TokenServer(APIServer):  # type: ignore[misc]  # atroposlib is untyped
     """An `APIServer` with one way in, `tokens_and_logprobs_completion`, which a subclass defines.
 
-    Chat and text completions are abstract in atroposlib, so they must be there. They raise
-    NotImplementedError, because a text that the server encodes for itself makes no row that can be trusted.
+    Chat and text completions are abstract in atroposlib, so they must be there; they refuse.
     """
 
     async def check_server_status_task(self, chat_completion: bool = True) -> None:
         """Do nothing: a request finds out by itself."""
 
     async def _chat_completion_wrapper(self, **kwargs: Any) -> Any:
-        # For good: see the class.
+        # For good: a text that the server encodes for itself makes no row that can be trusted.
         raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
 
     async def _completion_wrapper(self, **kwargs: Any) -> Any:
-        # For good: see the class.
+        # For good: a text that the server encodes for itself makes no row that can be trusted.
         raise NotImplementedError("our servers work by token ids; see tokens_and_logprobs_completion")
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Any:

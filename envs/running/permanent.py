@@ -20,6 +20,7 @@ _PASSING = (OSError, MemoryError, DaemonError, StorageFull)
 _PERMANENT = (
     *(Refused, TokenMismatch, SandboxError),
     *(ValueError, TypeError, LookupError, AttributeError, NameError, ImportError),
+    # The first is what a backend says that can't do what is asked (`NotSupported`), however often.
     *(NotImplementedError, AssertionError, ArithmeticError),
 )
 """What comes again with the same input: a refusal, or a mistake in a program."""
