@@ -41,7 +41,7 @@ _in_path() {
 _is_ours() {
     [ -f "$1" ] || return 1
     [ "$(find -L "$1" -maxdepth 0 -cnewer /verifier/since)" ] || return 0
-    case $(readlink -f -- "$1") in /tests/*) if [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi ;; esac
+    case $(readlink -f -- "$1") in /tests/*) if [ -O "$1" ] && [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi ;; esac
     _have_written stdin "$(cat -- "$1")"
 }
 # Whether code is written in a file of /tests. $1: as `ours.py` takes it.
