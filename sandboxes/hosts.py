@@ -7,45 +7,80 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_ENTRY = re.compile(r"(\[[0-9a-f:.]+\]|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", re.IGNORECASE)
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_ENTRY = re.compile(r"(\[[^\]]+\]|[^:\[\]]+)(?::(\d{1,5}))?")
+_NAME = re.compile(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _PORTS = (80, 443)
 
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """Names of hosts with a port each; None stands for 80 and 443. "*.name" is every host below a name."""
+    """Names of hosts, and ranges of addresses, with a port each; None stands for 80 and 443. "*.name" is every host
+    below a name. A single address is a range of one."""
 
-    entries: tuple[tuple[str, int | None], ...]
+    names: tuple[tuple[str, int | None], ...]
+    ranges: tuple[tuple[Network, int | None], ...]
 
     @classmethod
     def of(cls, hosts: Sequence[str]) -> AllowList:
-        """Parse entries such as "host.org", "*.host.org", "host:8080", "10.1.2.3:80". Raises ValueError."""
-        entries = []
+        """Parse entries such as "host.org", "*.host.org", "host:8080", "10.1.2.3:80", "10.1.0.0/16", "2001:db8::1" and
+        "[2001:db8::1]:80". Raises ValueError."""
+        names, ranges = [], []
         for host in hosts:
-            match = _ENTRY.fullmatch(host)
-            if match is None:
-                raise ValueError(f'{host!r} is no host; write for example "host.org", "*.host.org" or "host.org:8443"')
-            name = f"[{ipaddress.IPv6Address(match[1][1:-1])}]" if match[1].startswith("[") else match[1].lower()
-            entries.append((name, int(match[2]) if match[2] else None))
-        return cls(tuple(entries))
+            entry = host.strip().lower()
+            match = _ENTRY.fullmatch(entry) if (network := _network(entry)) is None else None
+            port = int(match[2]) if match and match[2] else None
+            network = network or (_network(match[1].strip("[]")) if match else None)
+            if network is not None:
+                ranges.append((network, port))
+            elif match and _NAME.fullmatch(name := match[1].rstrip(".")):
+                names.append((name, port))
+            else:
+                raise ValueError(
+                    f'{host!r} is no host; write for example "host.org", "*.host.org", "host.org:8443" or "10.1.0.0/16"'
+                )
+        return cls(tuple(names), tuple(ranges))
 
     def has(self, host: str, port: int) -> bool:
-        """Return whether a host may be reached by that name, or by that address."""
+        """Return whether a host may be reached by that name, or by that address (IPv6: with or without brackets)."""
+        if (network := _network(host.strip("[]"))) is not None:
+            return self._listed(network.network_address, port)
         return any(
-            (host == name or (name.startswith("*.") and host.endswith(name[1:])))
-            and (port == only if only is not None else port in _PORTS)
-            for name, only in self.entries
+            (host == name or (name.startswith("*.") and host.endswith(name[1:]))) and _is(port, only)
+            for name, only in self.names
         )
 
     def has_address(self, address: str, port: int) -> bool:
         """Return whether an address may be connected to: a public one, or one that is listed as such, not by a name."""
         ip = ipaddress.ip_address(address)
-        return self.has(f"[{ip}]" if ip.version == 6 else str(ip), port) or (
-            ip.is_global and not ip.is_multicast and not _leads_elsewhere(ip)
+        return _is_public(ip) or self._listed(ip, port)
+
+    def _listed(self, ip: Address, port: int) -> bool:
+        """Return whether a range holds an address. One of the internet's (0.0.0.0/0) doesn't hold what is private."""
+        return any(
+            ip in network and _is(port, only) and (network.num_addresses == 1 or network.is_private or _is_public(ip))
+            for network, only in self.ranges
         )
 
 
-def _leads_elsewhere(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text) if "%" not in text else None
+    except ValueError:
+        return None
+
+
+def _is(port: int, only: int | None) -> bool:
+    return port == only if only is not None else port in _PORTS
+
+
+def _is_public(ip: Address) -> bool:
+    return ip.is_global and not ip.is_multicast and not _leads_elsewhere(ip)
+
+
+def _leads_elsewhere(ip: Address) -> bool:
     """Return whether an IPv6 address stands for an IPv4 one, or for a network that translates it to one."""
     return isinstance(ip, ipaddress.IPv6Address) and bool(
         ip.ipv4_mapped or ip.sixtofour or ip.teredo or ip not in ipaddress.ip_network("2000::/3")
