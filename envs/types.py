@@ -117,7 +117,8 @@ class Step:
 class Task:
     """One problem: what the model is told, where it works, and, apart, what judges it.
 
-    image: an image to use as it is; context: a directory with a Dockerfile to build otherwise.
+    image: an image to use as it is; context: a directory with a Dockerfile to build otherwise, or with files for the
+    image's working directory.
     workdir: the source tree that the agent changes and that is judged; None takes the image's.
     timeout_s: wall time for the agent; None for the environment's own limit.
     digest: sha256 of everything that defines the task; "" when its adapter makes none.

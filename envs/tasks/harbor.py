@@ -1,7 +1,7 @@
 """The Harbor task directory, read as a `Task`.
 
 A task directory holds `task.toml`, `instruction.md`, `environment/Dockerfile` (or an image named
-in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Whatever Harbor 0.25
+in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Whatever Harbor 0.26
 reads is read, of every schema and with old field names. Field by field:
 
 | task.toml | becomes |
@@ -17,7 +17,7 @@ reads is read, of every schema and with old field names. Field by field:
 | with `tests/Dockerfile`, or `[verifier.environment] docker_image` | `Hidden.own`, and only the artifacts are judged |
 | `[[verifier.collect]]` | `Hidden.collect` |
 | `[solution] env` | `Hidden.solution_env` |
-| `[environment] docker_image` | `Task.image`; the `environment` directory with a Dockerfile is `Task.context` |
+| `[environment] docker_image` | `Task.image`; `environment/`, with a Dockerfile or as files for it, is `Task.context` |
 | `[environment] cpus, memory_mb, storage_mb`, old `memory = "2G"`, `storage` | `Task.limits` |
 | `[environment] env, workdir` | `Task.env`, `Task.workdir` |
 | `[environment] network_mode`, old `allow_internet` | `Task.limits.network`; silent means none (Harbor: public) |
@@ -44,11 +44,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from envs.tasks.compose import NAMES
 from envs.tasks.harbor_source import LAYOUT, Source, hidden, limits, read_text
 from envs.tasks.harbor_steps import read_steps, together
 from envs.tasks.task_toml import parse_config
-from envs.types import BadTask, BadTasks, Hidden, Step, Task
+from envs.types import BadTask, BadTasks, Hidden, Task
 from sandboxes.base import Limits
 
 logger = logging.getLogger(__name__)
@@ -124,13 +123,15 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
     container = source.container()
     steps = read_steps(source)
-    built = _built(source, steps)
+    for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
+        if (source.directory / path).exists():
+            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
     task = Task(
         id=directory.name,
         instruction="\n\n".join(step.instruction for step in steps) if steps else source.instruction(),
         hidden=together(steps) if steps else _hidden(source),
         image=config.environment.docker_image,
-        context=directory / "environment" if built else None,
+        context=source.context(),
         workdir=config.environment.workdir or container.workdir,
         user=config.agent.user,
         env={**container.env, **source.filled("environment", config.environment.env)},
@@ -143,26 +144,6 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
         last_counts=config.multi_step_reward_strategy == "final",
     )
     return task, [*config.ignored(), *_files_left_out(source)]
-
-
-def _built(source: Source, steps: Sequence[Step]) -> bool:
-    """Return whether the image is built from `environment/`. Raises BadTask for files that would change the task."""
-    for path in (_PRIOR, *(f"steps/{step.name}/{_PRIOR}" for step in steps)):
-        if (source.directory / path).exists():
-            raise source.bad(f"{path}: a prior conversation isn't supported; remove it or skip this task")
-    context = source.directory / "environment"
-    if (context / "Dockerfile").is_file():
-        return True
-    if source.config.environment.docker_image is None:
-        raise source.bad(
-            "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
-            "[environment] docker_image"
-        )
-    if context.is_dir() and any(one.name not in NAMES for one in context.iterdir()):
-        raise source.bad(
-            "environment/ has files and no Dockerfile; add one: FROM the image that task.toml names, and COPY . ."
-        )
-    return False
 
 
 def _hidden(source: Source) -> Hidden:

@@ -52,6 +52,26 @@ class Source:
             raise self.bad(f"{path} is empty; write there what the agent is told")
         return "\n".join(lines)
 
+    def context(self) -> Path | None:
+        """Return the directory that makes the image, by its Dockerfile or as files for the image that task.toml names;
+        None for that image as it is. Raises BadTask."""
+        context, environment = self.directory / "environment", self.config.environment
+        if (context / "Dockerfile").is_file():
+            return context
+        if environment.docker_image is None:
+            raise self.bad(
+                "there is nothing to run it in; add environment/Dockerfile, or name an image in task.toml under "
+                "[environment] docker_image"
+            )
+        if not context.is_dir() or any((context / name).is_file() for name in NAMES) or not any(context.iterdir()):
+            return None
+        if environment.workdir is not None:
+            raise self.bad(
+                "environment/ has files, no Dockerfile, and [environment] workdir says where they go; add one: "
+                f"FROM {environment.docker_image}, and COPY . {environment.workdir}"
+            )
+        return context
+
     def container(self) -> OneContainer:
         """Return what the environment's docker-compose.yaml says. Raises BadTask."""
         return one_container(self.directory / "environment", self.name)
@@ -167,11 +187,10 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
     if environment is None:
         return None, True
     own = source.config.environment
-    context = source.directory / "environment"
     return replace(
         made,
         image=own.docker_image,
-        context=context if (context / "Dockerfile").is_file() else None,
+        context=source.context(),
         workdir=environment.workdir or own.workdir,
         holds_tests=False,
     ), True

@@ -19,6 +19,8 @@ _UNSUPPORTED_FIELDS = {
     "tpu": "TPUs aren't supported; skip this task",
     "mcp_servers": "MCP servers aren't supported, and the agent is told to use them; skip this task",
 }
+_DAY_S = 86_400.0
+"""What an infinite time stands for: nothing waits for ever."""
 _NOT_FOLLOWED = {
     "healthcheck": "is not waited for",
     "skills_dir": "is not shown to the agent",
@@ -75,7 +77,7 @@ def _texts(value: object) -> object:
 User = Annotated[str | None, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
 NetworkMode = Annotated[str | None, BeforeValidator(_known_network)]
 Hosts = Annotated[list[str], AfterValidator(_hosts)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(gt=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
 Megabytes = Annotated[int, Field(ge=0), BeforeValidator(_megabytes)]
 Reach = tuple[bool, tuple[str, ...]]
 """Whether there is a network, and the hosts that can be reached without one."""
@@ -155,7 +157,7 @@ class Environment(Networked):
     gpu_types: list[str] | None = None
     tpu: dict[str, Any] | None = None
     env: dict[str, str] = {}
-    workdir: Annotated[str, Field(pattern="^/")] | None = None
+    workdir: Annotated[Annotated[str, Field(pattern="^/")] | None, BeforeValidator(lambda path: path or None)] = None
     healthcheck: dict[str, Any] | None = None
     mcp_servers: list[Any] = []
     skills_dir: str | None = None

@@ -23,6 +23,7 @@ from sandboxes.trees import pack
 logger = logging.getLogger(__name__)
 
 _OURS = "atropos-task"
+_FILES = "files"
 _PROGRESS_S = 5.0
 _CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
 _FROM = re.compile(r"^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", re.IGNORECASE | re.MULTILINE)
@@ -52,13 +53,16 @@ class ImageStore:
                 if not await self.present(name):
                     await self._with_room(lambda: self._pull(name))
             return name
-        archive, digest = await asyncio.to_thread(pack_context, context, self._base_image)
+        files_alone = name is not None and not (context / "Dockerfile").is_file()
+        archive, digest = await asyncio.to_thread(pack_context, context, self._base_image, name)
         tag = f"{_OURS}:{digest}"
         self._used.add(tag)
         async with self._lock(tag):
-            if name is not None and await self.present(name):
+            if name is not None and not files_alone and await self.present(name):
                 return name
             if not await self.present(tag):
+                if files_alone:
+                    await self.ensure(name, None)
                 await self._with_room(lambda: self._build(tag, archive, context))
         return tag
 
@@ -135,7 +139,8 @@ class ImageStore:
                 if "no space left" in text.lower():
                     raise StorageFull(text) from error
                 if _CANNOT_PULL.search(str(error.message)):
-                    raise ImageMissing(f"{text}\n{remedy(_last_image(context))}") from error
+                    image = _FROM.findall((context / "Dockerfile").read_text(encoding="utf-8"))[-1][1]
+                    raise ImageMissing(f"{text}\n{remedy(image)}") from error
                 raise SandboxError(text) from error
         progress.ended()
 
@@ -166,16 +171,22 @@ def remedy(name: str) -> str:
     )
 
 
-def pack_context(context: Path, base_image: str | None) -> tuple[bytes, str]:
-    """Return the build context as a tar archive, and a digest of its names, modes, links and contents."""
+def pack_context(context: Path, base_image: str | None, image: str | None = None) -> tuple[bytes, str]:
+    """Return the build context as a tar archive, and a digest of its names, modes, links and contents.
+
+    image: into whose working directory the files are copied where there is no Dockerfile; None where that is a mistake.
+    """
     dockerfile = context / "Dockerfile"
-    if not dockerfile.is_file():
+    if dockerfile.is_file():
+        text = dockerfile.read_text(encoding="utf-8")
+        archive = pack(context, only=_not_ignored(context))
+        if base_image is not None:
+            archive = _with(archive, "Dockerfile", with_base(text, base_image))
+    elif image is not None:
+        text = f"FROM {image}\nCOPY {_FILES}/ ./\n"
+        archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
+    else:
         raise SandboxError(f"{context} has no Dockerfile")
-    archive = pack(context, only=_not_ignored(context))
-    if base_image is not None:
-        archive = _replace(
-            archive, "Dockerfile", with_base(dockerfile.read_text(encoding="utf-8"), base_image).encode()
-        )
     digest = hashlib.sha256()
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
@@ -204,16 +215,17 @@ def with_base(dockerfile: str, base_image: str) -> str:
     return dockerfile[:start] + base_image + dockerfile[end:]
 
 
-def _last_image(context: Path) -> str:
-    return str(_FROM.findall((context / "Dockerfile").read_text(encoding="utf-8"))[-1][1])
-
-
-def _replace(archive: bytes, name: str, data: bytes) -> bytes:
+def _with(archive: bytes, name: str, text: str, below: str = "") -> bytes:
+    """Return an archive with another file of that name, and all else below a folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(archive)) as source, tarfile.open(fileobj=buffer, mode="w") as target:
         for member in source:
-            content = source.extractfile(member) if member.isreg() else None
-            if member.name == name:
-                member.size, content = len(data), io.BytesIO(data)
-            target.addfile(member, content)
+            member.name = below + member.name
+            if member.islnk():
+                member.linkname = below + member.linkname
+            if member.name != name:
+                target.addfile(member, source.extractfile(member) if member.isreg() else None)
+        made = tarfile.TarInfo(name)
+        made.size = len(text.encode())
+        target.addfile(made, io.BytesIO(text.encode()))
     return buffer.getvalue()

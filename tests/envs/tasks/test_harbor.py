@@ -69,11 +69,28 @@ def test_an_image_alone_is_enough(tmp_path):
     assert load_task(directory).context is None
 
 
-def test_files_that_no_dockerfile_puts_into_the_image_are_refused(tmp_path):
+def test_files_without_a_dockerfile_are_for_the_image_that_is_named(tmp_path):
     directory = make_task(tmp_path, '[environment]\ndocker_image = "busybox"\n')
     (directory / "environment/Dockerfile").rename(directory / "environment/data")
-    with pytest.raises(BadTask, match="environment/ has files and no Dockerfile"):
+    task = load_task(directory)
+    assert (task.image, task.context) == ("busybox", directory / "environment")
+    (directory / "environment/docker-compose.yaml").write_text("services: {main: {}}\n")
+    assert load_task(directory).context is None  # as Harbor
+    (directory / "environment/docker-compose.yaml").unlink()
+    (directory / "task.toml").write_text('[environment]\ndocker_image = "busybox"\nworkdir = "/srv"\n')
+    with pytest.raises(BadTask, match=r"add one: FROM busybox, and COPY \. /srv"):
         load_task(directory)
+
+
+def test_a_time_without_end_is_a_day(tmp_path):
+    task = load_task(make_task(tmp_path, "[agent]\ntimeout_sec = inf\n[verifier]\ntimeout_sec = 1e9\n"))
+    assert (task.timeout_s, task.hidden.timeout_s) == (86_400, 86_400)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1", "-inf"])
+def test_a_time_in_which_nothing_can_be_done_is_refused(tmp_path, seconds):
+    with pytest.raises(BadTask, match=r"\[verifier\] timeout_sec: .*greater than 0"):
+        load_task(make_task(tmp_path, f"[verifier]\ntimeout_sec = {seconds}\n"))
 
 
 def test_the_digest_tells_every_change(tmp_path):

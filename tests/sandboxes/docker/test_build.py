@@ -114,6 +114,22 @@ class TestImages:
             assert await box.read_file("/data") == b"two"
         await remove_images(daemon, first, second)
 
+    async def test_files_without_a_dockerfile_come_into_the_images_directory(self, docker_backend, daemon, tmp_path):
+        inner = _context(tmp_path, "WORKDIR /srv/here\nUSER games")
+        named = await docker_backend.ensure_image(None, inner)
+        files = tmp_path / "files"
+        (files / "sub").mkdir(parents=True)
+        (files / "sub/data").write_text("one")
+        (files / "again").hardlink_to(files / "sub/data")
+        image = await docker_backend.ensure_image(named, files)
+        async with docker_backend.open(SandboxSpec(image)) as box:
+            assert (await box.exec("pwd; id -un; find . -type f | sort; cat again")).output == (
+                "/srv/here\ngames\n./again\n./sub/data\none"
+            )
+        with pytest.raises(ImageMissing, match="no/such"):
+            await docker_backend.ensure_image("localhost:1/no/such:1", files)
+        await remove_images(daemon, image, named)
+
     async def test_a_links_target_stays_out_of_the_context(self, docker_backend, daemon, tmp_path):
         context = _context(tmp_path, "COPY . /all")
         (tmp_path / "secret").write_text("host")
