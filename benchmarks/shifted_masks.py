@@ -15,10 +15,9 @@ _rows_of = trainer.rows_of
 
 
 def shifted(row: trainer.Row) -> trainer.Row:
-    masked = [IGNORED] + [
-        token if before != IGNORED else IGNORED
-        for token, before in zip(row.tokens[1:], row.masked_tokens, strict=False)
-    ]
+    """Return what an off-by-one in the mask makes of a row."""
+    pairs = zip(row.tokens[1:], row.masked_tokens[:-1], strict=True)
+    masked = [IGNORED, *(token if label != IGNORED else IGNORED for token, label in pairs)]
     trained = sum(label != IGNORED for label in masked)  # the last place has none after it
     return replace(row, masked_tokens=masked, logprobs=row.logprobs[:trained], advantages=row.advantages[:trained])
 

@@ -6,9 +6,9 @@ import argparse
 import asyncio
 import copy
 import random
+import runpy
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +37,8 @@ from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts
 from envs.lab.presets import PRESETS
 from envs.swe.environment import SWEEnv
+
+shift = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks/shifted_masks.py"))["shifted"]
 
 pytestmark = [
     pytest.mark.engine,
@@ -266,13 +268,6 @@ def check_that_it_learnt(steps: Sequence[dict[str, Any]], spoilt: bool) -> None:
     else:
         assert found.last > found.first and found.p_value < 0.05, found
         assert fresh and max(fresh) < 1e-3
-
-
-def shift(row: Any) -> Any:
-    """What an off-by-one in the mask makes of a row: the places after the sampled ones are trained."""
-    masked = [-100, *(row.tokens[i] if row.masked_tokens[i - 1] != -100 else -100 for i in range(1, len(row.tokens)))]
-    trained = sum(label != -100 for label in masked)  # the last place has none after it
-    return replace(row, masked_tokens=masked, logprobs=row.logprobs[:trained], advantages=row.advantages[:trained])
 
 
 def drop_logprobs(groups: Any) -> Any:
