@@ -63,7 +63,7 @@ class ImageStore:
             if not await self.present(tag):
                 if files_alone:
                     await self.ensure(name, None)
-                await self._with_room(lambda: self._build(tag, archive, context))
+                await self._with_room(lambda: self._build(tag, archive, context, name))
         return tag
 
     async def present(self, name: str) -> bool:
@@ -122,7 +122,7 @@ class ImageStore:
             raise ImageMissing(f"{error}\n{remedy(name)}") from error
         progress.ended()
 
-    async def _build(self, tag: str, archive: bytes, context: Path) -> None:
+    async def _build(self, tag: str, archive: bytes, context: Path, name: str | None) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")
         log: list[str] = []
         async with daemon_errors(f"build image {tag} from {context}"):
@@ -139,7 +139,7 @@ class ImageStore:
                 if "no space left" in text.lower():
                     raise StorageFull(text) from error
                 if _CANNOT_PULL.search(str(error.message)):
-                    image = _FROM.findall((context / "Dockerfile").read_text(encoding="utf-8"))[-1][1]
+                    image = _FROM.findall(_dockerfile(context, name))[-1][1]
                     raise ImageMissing(f"{text}\n{remedy(image)}") from error
                 raise SandboxError(text) from error
         progress.ended()
@@ -176,17 +176,13 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
 
     image: into whose working directory the files are copied where there is no Dockerfile; None where that is a mistake.
     """
-    dockerfile = context / "Dockerfile"
-    if dockerfile.is_file():
-        text = dockerfile.read_text(encoding="utf-8")
+    text = _dockerfile(context, image)
+    if not (context / "Dockerfile").is_file():
+        archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
+    else:
         archive = pack(context, only=_not_ignored(context))
         if base_image is not None:
             archive = _with(archive, "Dockerfile", with_base(text, base_image))
-    elif image is not None:
-        text = f"FROM {image}\nCOPY {_FILES}/ ./\n"
-        archive = _with(pack(context), "Dockerfile", text, below=f"{_FILES}/")
-    else:
-        raise SandboxError(f"{context} has no Dockerfile")
     digest = hashlib.sha256()
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
@@ -195,6 +191,16 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
             if file := tar.extractfile(member) if member.isreg() else None:
                 digest.update(file.read())
     return archive, digest.hexdigest()
+
+
+def _dockerfile(context: Path, image: str | None) -> str:
+    """Return a context's Dockerfile, or one that copies its files into the working directory of `image`."""
+    dockerfile = context / "Dockerfile"
+    if dockerfile.is_file():
+        return dockerfile.read_text(encoding="utf-8")
+    if image is None:
+        raise SandboxError(f"{context} has no Dockerfile")
+    return f"FROM {image}\nCOPY {_FILES}/ ./\n"
 
 
 def _not_ignored(context: Path) -> set[str] | None:
