@@ -30,12 +30,13 @@ class AllowList:
         names, ranges = [], []
         for host in hosts:
             entry = host.strip().lower()
-            match = _ENTRY.fullmatch(entry) if (network := _network(entry)) is None else None
+            # An IPv6 address without brackets is full of colons, and has no port.
+            match = _ENTRY.fullmatch(entry) if _network(entry) is None else None
+            name = match[1] if match else entry
             port = int(match[2]) if match and match[2] else None
-            network = network or (_network(match[1].strip("[]")) if match else None)
-            if network is not None:
+            if (network := _network(name.strip("[]"))) is not None:
                 ranges.append((network, port))
-            elif match and _NAME.fullmatch(name := match[1].rstrip(".")):
+            elif _NAME.fullmatch(name := name.rstrip(".")):
                 names.append((name, port))
             else:
                 raise ValueError(
@@ -46,7 +47,7 @@ class AllowList:
     def has(self, host: str, port: int) -> bool:
         """Return whether a host may be reached by that name, or by that address (IPv6: with or without brackets)."""
         if (network := _network(host.strip("[]"))) is not None:
-            return self._listed(network.network_address, port)
+            return network.num_addresses == 1 and self._listed(network.network_address, port)
         return any(
             (host == name or (name.startswith("*.") and host.endswith(name[1:]))) and _is(port, only)
             for name, only in self.names
