@@ -143,6 +143,8 @@ class DaemonMachine(Machine):
                 if "freeze" not in str(error.message):
                     return
                 logger.debug("%s can't be paused: %r", self.name, error)
+                if "not configured" in str(error.message):  # an engine without control groups has no freezer
+                    break
         await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
         await self.answers()
 
