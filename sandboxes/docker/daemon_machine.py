@@ -52,6 +52,7 @@ _SAID = {
     "not a directory": errno.ENOTDIR,
     "file name too long": errno.ENAMETOOLONG,
     "(processing tar file|copier: put).*no such file": errno.ENOENT,  # the latter in Podman's words
+    "copier: put.*file exists": errno.EEXIST,
 }
 """What the Docker daemon says of a path in a container, in lower case."""
 _FULL = 0.97
