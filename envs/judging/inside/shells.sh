@@ -25,7 +25,7 @@ case $how in
                 original "$code" || { [ -f "$code" ] && ours stdin "$(cat "$code")" && export VERIFIER_OWN_CALL=read; } || as_judged "$@"
                 as_root "$@" ;;
             "$(readlink /verifier/workdir)"/*) ;;
-            *) ! ours script "$code" || as_root "$@" ;;
+            *) ! ours script "$code" || { export VERIFIER_OWN_CALL=read; as_root "$@"; } ;;
         esac ;;
     argument)
         ours argument "$code" && as_root "$@" ;;
