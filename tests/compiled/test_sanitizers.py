@@ -7,6 +7,7 @@ import random
 import shutil
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 
 ROOT = Path(__file__).parent.parent.parent
 EXECUTOR = ROOT / "sandboxes/docker/executor"
-PRELOAD = ROOT / "envs/judging/inside/preload/preload.c"
+PRELOAD = sorted((ROOT / "envs/judging/inside/preload").glob("*.c"))
 SANITIZE = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer"]
 STRICT = ["-std=gnu11", "-Wall", "-Wextra", "-Werror"]
 OPTIONS = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=0", "UBSAN_OPTIONS": "exitcode=99:print_stacktrace=1"}
@@ -293,9 +294,14 @@ def test_frames_with_errors_in_them_do_no_harm(executor: Path, tmp_path: Path) -
 
 def test_the_preload_library_takes_every_call(tmp_path: Path) -> None:
     driver = Path(__file__).parent / "preload_calls.c"
-    program = compiled(tmp_path / "calls", "-fno-builtin", "-Wno-nonnull", driver, PRELOAD, "-ldl")
+    program = compiled(tmp_path / "calls", "-fno-builtin", "-Wno-nonnull", driver, *PRELOAD, "-ldl")
     for name, text in {"script": "#!/usr/bin/env -S sh\ntrue\n", "plain": "true\n", "long": "#!" + "x" * 5000}.items():
         (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    head = Path(sys.executable).resolve().read_bytes()[:64]
+    far, many = head[:32] + b"\xff" * 8 + head[40:], head[:56] + b"\xff" * 8
+    for name, data in {"cut": head, "far": far, "many": many}.items():
+        (tmp_path / name).write_bytes(data)
         (tmp_path / name).chmod(0o755)
     names = [
         "/bin/true",
@@ -308,6 +314,9 @@ def test_the_preload_library_takes_every_call(tmp_path: Path) -> None:
         "./script",
         "./plain",
         "./long",
+        "./cut",
+        "./far",
+        "./many",
         "x" * 5000,
         "./" + "y" * 300,
     ]

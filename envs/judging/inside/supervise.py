@@ -37,6 +37,8 @@ _RUNS_TESTS = re.compile(
     r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
 )
 """How Python code speaks of running tests in its own process."""
+HIDDEN = b"VERIFIER_ARGUMENT"
+"""The variables that have what a program of root's is called with (see preload/arguments.c)."""
 _ASKS = frozenset({"--version", "-V", "-VV", "--help", "-h"})
 """Options of a runner that runs no tests then."""
 _HANDED_ON = (
@@ -160,10 +162,11 @@ def answer(caller):
     with open(caller + "/environ", "rb") as file:
         pairs = [item.split(b"=", 1) for item in file.read().split(b"\0") if b"=" in item]
     os.environb.clear()
-    os.environb.update(pairs)
+    os.environb.update(pair for pair in pairs if pair[0] != HIDDEN)
     os.chdir(os.readlink(caller + "/cwd"))
     with open(caller + "/cmdline", "rb") as file:
         _, path, *args = map(os.fsdecode, file.read().split(b"\0")[:-1])
+    args = [os.fsdecode(value) for name, value in pairs if name == HIDDEN] or args
     if args[:1] == ["/verifier/call"]:
         args = args[2:]
     folders = os.environ.get("PATH", "").split(":")

@@ -47,6 +47,16 @@ while time.time() < end:
             open('out.txt', 'wb').write(words[2] + b'\\n')
             os._exit(0)
 """
+SPIES = """\
+#!/usr/bin/python3
+import glob, re, time
+end, found = time.time() + 3, None
+while not found and time.time() < end:
+    for path in glob.glob('/proc/[0-9]*/cmdline'):
+        try: found = re.search('secret-[0-9]+', open(path).read()) or found
+        except OSError: pass
+print(found and found[0])
+"""
 PROGRAMS = "mkdir -p /tmp/venv/bin; for name in python python3 pytest; do cp evil /tmp/venv/bin/$name; done"
 
 ROOT_CHEATS: dict[str, Grader] = {
@@ -171,6 +181,23 @@ ROOT_CHEATS: dict[str, Grader] = {
             "cmp out.txt <<< 42": "/dev/stdin",
             "grep -q 42 out.txt": "/proc/self/cmdline",
         }.items()
+    },
+    **{
+        f"what is expected is read in /proc, beside {command}": Grader(
+            f"{command} && echo 1 > {REWARD} || echo 0 > {REWARD}\n",
+            planted("run", SPIES),
+            {"check.sh": '[ "$(/app/run)" = "$1" ]\n'},
+        )
+        for command in (
+            "./run | grep -qx secret-42",
+            "timeout 9 ./run | env grep -qx secret-42",
+            """./run | awk '$1 == "secret-42" { found = 1 } END { exit !found }'""",
+            "./run | sed '/^secret-42$/d; s/.*/no/' | cmp - /dev/null",
+            "./run | xargs -I {} expr {} : secret-42",
+            """bash -c '[ "$(./run)" = secret-42 ]'""",
+            "bash /tests/check.sh secret-42",
+            f"""python3 -c "import subprocess; open('{REWARD}', 'w').write(str(int(subprocess.check_output('./run') == b'secret-42\\n')))"; exit""",
+        )
     },
     "a pipe at which root waits while its call is read": Grader(
         f"judged ./run; grep -qx 42 out.txt && echo 1 > {REWARD}\n", planted("run", WAITS)

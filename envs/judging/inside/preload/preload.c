@@ -25,6 +25,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arguments.h"
+
 #define SELF "/verifier/preload.so"
 #define BIN "/verifier/bin/"
 #define FUNCTIONS "BASH_ENV=/verifier/functions.sh"
@@ -154,10 +156,10 @@ static void interpreter(const char *path, char *name, size_t size) {
   }
 }
 
-/* A call of exec and what becomes of it: room for three more arguments and one more variable. */
+/* A call of exec and what becomes of it: room for three more arguments, three more variables, and the arguments as such. */
 struct call {
   const char *path, **argv, **env;
-  char place[256], libraries[4096];
+  char place[256], libraries[4096], *room;
 };
 
 static size_t length(char *const list[]) {
@@ -218,7 +220,7 @@ static int standard(const char *name, char *place, size_t size) {
 static int is_setting(const char *variable) {
   static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
     "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
-    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", OWN_CALL};
+    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", OWN_CALL, HIDDEN};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (starts(variable, names[i])) return 1;
   return 0;
@@ -269,6 +271,15 @@ static const char *as_judged(struct call *c, const char *path, char *const argv[
   return from == OF_TESTS || (is_one_of(name, INERT) && !has_planted_option(argv)) ? path : BIN "judged";
 }
 
+/* Whether what a program of root's is called with may say what is expected. `pkill -f` finds the others, as servers. */
+static int is_secretive(const char *path, const char *const *argv) {
+  const char *name = base(path);
+  if (is_one_of(name, INERT) || is_one_of(name, ACTING) || is_shell(name)) return 1;
+  for (size_t i = 1; argv[i]; i++)
+    if (!strcmp(argv[i], "-c") && argv[i + 1] && strpbrk(argv[i + 1], " (;\n") && strcmp(path, BIN "judged")) return 1;
+  return whose(path) == OF_TESTS && !starts(path, BIN);
+}
+
 static void decide(struct call *c, const char *path, char *const argv[], char *const envp[]) {
   size_t n = 0, kept = 0;
   int root = syscall(SYS_geteuid) == 0;
@@ -293,12 +304,15 @@ static void decide(struct call *c, const char *path, char *const argv[], char *c
   }
   while (*argv) c->argv[n++] = *argv++;
   c->argv[n] = NULL;
+  if (root && there && c->room && is_secretive(c->path, c->argv)) hide(c->path, c->argv, c->env, kept, c->room);
 }
 
 #define DECIDE(c, path, argv, envp)                                                         \
   struct call c;                                                                            \
-  c.argv = alloca((length(argv) + 4) * sizeof *c.argv);                                     \
-  c.env = alloca((length(envp) + 3) * sizeof *c.env);                                       \
+  size_t words_n = length(argv), room = room_for(argv);                                     \
+  c.argv = alloca((words_n + 4) * sizeof *c.argv);                                          \
+  c.env = alloca((length(envp) + words_n + 6) * sizeof *c.env);                             \
+  c.room = room ? alloca(room + 64 + strlen(path)) : NULL;                             \
   decide(&c, path, argv, envp)
 
 int execve(const char *path, char *const argv[], char *const envp[]) {
@@ -451,13 +465,8 @@ static const char *program(char *place, size_t size) {
 
 /* Calls a function with each word that this program is called with until it returns true; returns whether it did. */
 static int any_word(int (*is)(const char *, const void *), const void *given) {
-  char words[8192];
-  int fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, words, sizeof words - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  words[n > 0 ? n : 0] = 0;
-  for (char *word = words; word < words + n; word += strlen(word) + 1)
-    if (is(word, given)) return 1;
+  for (size_t i = 0; i < word_count; i++)
+    if (is(words[i], given)) return 1;
   return 0;
 }
 
