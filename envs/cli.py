@@ -28,6 +28,7 @@ from envs.options import Options, UsageError
 from envs.reading import read_options
 from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
+from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 
 WRONG_USE = 2
 """The exit status of a command that was told something that can't be right."""
+_WRONG_USE = (UsageError, BadTask, ModelNotServed, NotThisServer, RunDirectoryError)
 
 COMMANDS = {
     "serve": "make groups for a trainer that is registered with the Atropos API",
@@ -137,7 +139,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
     except Exception as error:
         logger.debug("stopped by", exc_info=error)
         print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
-        return WRONG_USE if isinstance(error, UsageError | BadTask | ModelNotServed | NotThisServer) else 1
+        return WRONG_USE if isinstance(error, _WRONG_USE) else 1
 
 
 def doctor(program: Program, argv: Sequence[str]) -> int:

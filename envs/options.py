@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +13,11 @@ from pydantic import Field, field_validator
 
 from envs.config import Told
 from sandboxes.arguments import web_address
+
+logger = logging.getLogger(__name__)
+
+LATE_S = 5.0
+"""Seconds after which it is said that a tokenizer is still being looked for: a hub that can't be reached takes 45."""
 
 
 class UsageError(ValueError):
@@ -108,6 +115,10 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     given: whether the options name it; else the inference server does."""
     from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
 
+    said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
+    late = threading.Timer(LATE_S, logger.warning, (said, name))
+    late.daemon = True
+    late.start()
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
@@ -121,3 +132,5 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
             f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
             "give the folder or the hub name of the model that the inference server serves"
         ) from error
+    finally:
+        late.cancel()

@@ -33,6 +33,8 @@ from envs.viewer.live import live_page
 
 logger = logging.getLogger(__name__)
 
+WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
+"""Endings of what is written into a run's directory."""
 LOOK_S = 1.0
 """Seconds between two looks at an inference server that is waited for."""
 LOADED_AFTER = 60
@@ -103,8 +105,17 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
                 directory.mkdir(parents=True, exist_ok=True)
                 (directory / ".writable").write_bytes(b"")
                 (directory / ".writable").unlink()
+                in_the_way = [
+                    path.name for path in directory.iterdir() if path.suffix in WRITTEN and not path.is_file()
+                ]
             except OSError as error:
                 raise UsageError(f"--env.run_dir {directory} can't be written ({error}); give another") from error
+            if in_the_way:
+                named = ", ".join(sorted(in_the_way))
+                raise UsageError(
+                    f"--env.run_dir {directory}: where files are written, there is something else ({named}); move it "
+                    "away, or give another directory"
+                )
 
     results = await asyncio.gather(env_cls.preflight(options.env), tokenizer(), run_dir(), return_exceptions=True)
     problems: list[BaseException] = []

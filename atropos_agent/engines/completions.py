@@ -29,7 +29,7 @@ from atropos_agent.engines.errors import (
     said_error,
     unfit,
 )
-from atropos_agent.engines.http import HttpClient, NoAnswer
+from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp
 from atropos_agent.engines.liveness import while_alive
 from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import check_ended, sound
@@ -101,10 +101,7 @@ class CompletionsServer(TokenServer):
                 raise unusable
             response.raise_for_status()
         except NoAnswer as error:
-            raise EngineError(
-                f"no inference server answers at {self.url} ({_cause(error)}); "
-                "start `vllm serve MODEL` there or set --openai.base_url"
-            ) from error
+            raise unreachable(self.url, error, "`vllm serve MODEL`") from error
         try:
             served = {str(model["id"]): model for model in response.json()["data"]}
         except (ValueError, KeyError, TypeError) as error:
@@ -311,7 +308,7 @@ class CompletionsServer(TokenServer):
         try:
             response = await self._client().post(path, json=body, timeout=seconds)
         except NoAnswer as error:
-            raise EngineDown(f"{self.label} did not answer: {_cause(error)}") from error
+            raise EngineDown(f"{self.label} did not answer: {error}") from error
         if response.status_code != 200:
             raise refusal(self.label, response.status_code, response.text, known=self._known)
         try:
@@ -392,7 +389,13 @@ def _label(choice: Mapping[str, Any]) -> Any:
     return choice["weight_version"] if "weight_version" in choice else choice.get("weight_versions")
 
 
-def _cause(error: BaseException) -> str:
-    if isinstance(error, NoAnswer):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
+    """Return what it means that nothing answered at a URL at the start. program: what is to be started there."""
+    if isinstance(error, NotHttp):
+        return NotThisServer(
+            f"what answers at {url} is no inference server that can be talked to ({error}); set --openai.base_url to "
+            "one's address, or SSL_CERT_FILE to who vouches for its certificate"
+        )
+    return EngineError(
+        f"no inference server answers at {url} ({error}); start {program} there or set --openai.base_url"
+    )

@@ -27,6 +27,10 @@ class NoAnswer(Exception):
     """No whole answer came: no connection, one that broke, none in time, or one without end."""
 
 
+class NotHttp(NoAnswer):
+    """What answers speaks another protocol than the address says, or has a certificate that is not trusted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """A whole answer, whatever its status."""
@@ -111,7 +115,8 @@ class HttpClient:
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise NoAnswer(said + _way(self._url)) from error
+            other = isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientSSLError)
+            raise (NotHttp if other else NoAnswer)(said + _way(self._url)) from error
 
     def _open(self) -> aiohttp.ClientSession:
         parts = urlsplit(self._url)

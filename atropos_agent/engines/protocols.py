@@ -13,7 +13,7 @@ from atroposlib.envs.server_handling.server_baseline import APIServer, APIServer
 
 from atropos_agent.engines.anthropic import AnthropicServer
 from atropos_agent.engines.chat import ChatServer
-from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of
+from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of, unreachable
 from atropos_agent.engines.errors import refusal, unfit
 from atropos_agent.engines.http import NoAnswer
 from atropos_agent.engines.replies import check_ended
@@ -124,10 +124,7 @@ class GenerateServer(CompletionsServer):
                 raise unusable
             response.raise_for_status()
         except NoAnswer as error:
-            raise EngineError(
-                f"no inference server answers at {self.url} ({error}); "
-                "start Atropos' example_trainer/vllm_api_server.py there or set --openai.base_url"
-            ) from error
+            raise unreachable(self.url, error, "Atropos' example_trainer/vllm_api_server.py") from error
         self.root = self.config.model_name
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ async def until_room(path: Path, work: Callable[[], T], stopping: Callable[[], b
             return await asyncio.to_thread(work)
         except OSError as error:
             if not may_pass(error):
-                raise
+                raise error if error.filename else OSError(error.errno, error.strerror, str(path)) from error
             if stopping():
                 logger.error("%s: %s; this was not written, because the run ends", path, error)
                 raise

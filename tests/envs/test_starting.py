@@ -1,7 +1,9 @@
 """A plain OpenAI endpoint: evaluate and process work, their rows say that they carry no tokens; serve refuses."""
 
 import asyncio
+import os
 from contextlib import nullcontext
+from pathlib import Path
 
 import orjson
 import pytest
@@ -124,3 +126,11 @@ async def test_beside_a_docker_daemon_that_is_not_there_what_is_wrong_is_told_at
 
     with pytest.raises(UsageError, match=r"2 things are wrong:\n- Start Docker.\n- no task"):
         await starting.check(Boxed, Options(env=AgentEnvConfig(run_dir=tmp_path)))
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+@pytest.mark.parametrize("name", ["run.json", "state.db", "rollouts.jsonl"])
+async def test_what_lies_where_a_run_writes_its_files_is_refused_at_the_start(tmp_path, make, name):
+    make(tmp_path / name)
+    with pytest.raises(UsageError, match=rf"there is something else \({name}\); move it away"):
+        await starting.check(Sums, Options(env=AgentEnvConfig(run_dir=tmp_path)))

@@ -12,6 +12,7 @@ from atropos_agent.engines.completions import CompletionsServer, backoff_s
 from atropos_agent.engines.errors import ContextOverflow, EngineDown, ModelNotServed, NotThisServer, OddAnswer, Refused
 from atropos_agent.engines.http import NoAnswer, Response
 from atropos_agent.engines.load import Load
+from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.replies import UnsoundReply
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
@@ -244,6 +245,24 @@ async def test_what_will_never_be_our_server_is_told_from_one_that_is_not_there_
     with pytest.raises(NotThisServer) as caught:
         await server_with(lambda request: answer).connect()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("server_type", ["vllm", "atropos"])
+async def test_what_speaks_no_http_or_no_tls_will_never_be_our_server(scheme, server_type):
+    async def greet(reader, writer):
+        writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        config = APIServerConfig(base_url=f"{scheme}://127.0.0.1:{port}/v1", model_name="policy")
+        config = config.model_copy(update={"server_type": server_type})
+        async with open_server(config) as server:
+            with pytest.raises(NotThisServer, match=r"is no inference server that can be talked to \(.*set --openai"):
+                await server.connect()
 
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 529])
