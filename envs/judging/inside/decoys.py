@@ -124,9 +124,12 @@ class Decoys:
             family, rare = self._family(leaves[i].value)
             if len(family) > 1 and i not in near:
                 families.append((i, family, rare))
-        # Those of which there are many first: a bool has one other.
+        # Those of which there are many first: a bool has one other. Keys only where values have none: what is equal to
+        # dicts by some of their keys may be equal without one.
         families.sort(key=lambda one: len(one[1]) < WAYS)
-        families = families[: 2 if families and len(families[0][1]) >= WAYS else 6]
+        many = [one for one in families if len(one[1]) >= WAYS]
+        values = [one for one in many if all(field != "keys" for field, _ in leaves[one[0]].path)]
+        families = (values or many)[:2] or families[:6]
         found = [{i: family[0] for i, family, _ in families}]
         other = _mixture(node, leaves, found[0])
         nodes, values = [other], [evaluated(other, names) if other else None]

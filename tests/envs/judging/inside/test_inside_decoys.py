@@ -96,6 +96,14 @@ def test_numbers_that_are_compared_with_a_tolerance_are_far_apart():
     assert choose("approx(100, rel=0.5)") is None
 
 
+def test_dicts_differ_in_their_values_and_in_keys_where_values_can_not():
+    for seed in range(20):
+        shown = [ast.literal_eval(ast.unparse(node)) for node in choose("{'alpha': 1, 'beta': 'x'}", seed).nodes]
+        assert {tuple(one) for one in shown if one} == {("alpha", "beta")}
+        shown = [ast.literal_eval(ast.unparse(node)) for node in choose("{'alpha': True}", seed).nodes]
+        assert len({tuple(one) for one in shown}) > 2
+
+
 def test_a_text_that_is_looked_for_has_decoys_that_are_nowhere():
     assert choose("'abc'", within=True) is None
     choice = choose("'alpha beta'", within=True)
