@@ -24,6 +24,7 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "turns": turn_rows,
     "rows": token_rows,
 }
+_OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -51,6 +52,8 @@ def _export(run: Path, out: Path, form: str) -> int:
         raise ValueError(f"{run} holds no rollouts; name the directory of a run")
     if out.exists():
         raise ValueError(f"{out} is there already; name another place")
+    if form != "triplets" and out.suffix in _OF_FILES:
+        raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
         print(f"{_write_lines(out, _triplets(run))} triplets: {out}")

@@ -51,6 +51,7 @@ async def test_what_can_not_be_is_said(run, tmp_path, capsys):
         ([str(tmp_path / "none"), "x"], "holds no rollouts"),
         ([str(run), str(run)], "is there already"),
         ([str(spans), str(tmp_path / "x")], "takes a run's directory"),
+        ([str(run), str(tmp_path / "rows.jsonl")], "rows.jsonl reads like one file; name a folder"),
         ([str(spans), str(tmp_path / "x"), "--to", "triplets"], "line 1 holds no spans"),
     ):
         assert main(arguments) == 2
