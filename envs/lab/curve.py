@@ -16,7 +16,7 @@ import orjson
 
 from envs.records.atif import parts
 from envs.records.read import read_counts, read_from
-from envs.records.stats import Interval, interval, share_interval
+from envs.records.stats import NO_INTERVAL, Interval, interval, share_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Evaluation:
 
     def __str__(self) -> str:
         """Return the mean with its interval and what stands behind it."""
-        spread = "too few tasks for an interval" if self.interval is None else f"95% interval {self.interval:}"
+        spread = NO_INTERVAL if self.interval is None else f"95% interval {self.interval:}"
         return f"{self.mean:.0%}, {spread} ({len(self.rates)} tasks, {self.samples} samples)"
 
 

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from envs.lab.curve import Curve, Evaluation, gain, rise
 from envs.records.disk import replace_file
+from envs.records.stats import NO_INTERVAL
 
 Points = Sequence[tuple[float, float]]
 
@@ -124,7 +125,7 @@ def findings(curve: Curve) -> list[tuple[str, str]]:
         found.append(("held-out after", str(those[-1])))
     if len(those) > 1:
         difference, spread, tasks = gain(those[0], those[-1])
-        said = "too few tasks for an interval" if spread is None else f"95% interval {spread:+}"
+        said = NO_INTERVAL if spread is None else f"95% interval {spread:+}"
         found.append(("held-out gain", f"{difference:+.0%}, {said} ({tasks} tasks, paired)"))
     if (risen := rise(curve.steps)) is not None:
         found.append(("training reward", f"{risen.first:.2f} to {risen.last:.2f}"))

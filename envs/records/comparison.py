@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from envs.records.stats import Interval, interval, percent
+from envs.records.stats import NO_INTERVAL, Interval, interval, percent
 
 
 class NoEvaluation(ValueError):
@@ -60,7 +60,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return it in words, with how much stands behind it."""
-        spread = "too few tasks for an interval" if self.interval is None else f"95% interval {self.interval:+}"
+        spread = NO_INTERVAL if self.interval is None else f"95% interval {self.interval:+}"
         text = (
             f"difference {percent(self.difference, '+')}, {spread}: paired over {self.tasks} tasks "
             f"({self.samples_before} samples before, {self.samples_now} now)"

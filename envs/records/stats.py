@@ -16,6 +16,8 @@ from rich.table import Table
 
 SOLVED = 1.0
 """The reward from which a sample counts as correct."""
+NO_INTERVAL = "no interval (too few tasks, or all alike)"
+"""How a figure is followed whose sample carries no interval."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
