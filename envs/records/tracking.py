@@ -120,8 +120,15 @@ class Trackers:
 
     @classmethod
     def open(cls, names: Sequence[str], tracked: Tracked) -> Trackers:
-        """Open the trackers of these names. Raises what one raises that can't be opened."""
-        return cls({name: TRACKERS[name][1](tracked) for name in dict.fromkeys(names)})
+        """Open the trackers of these names. Raises ValueError where one can't be opened."""
+        opened = {}
+        for name in dict.fromkeys(names):
+            try:
+                opened[name] = TRACKERS[name][1](tracked)
+            except Exception as error:
+                offline = "; WANDB_MODE=offline writes to this machine" if name == "wandb" else ""
+                raise ValueError(f"--env.track {name} can't be opened: {error}{offline}") from error
+        return cls(opened)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`."""

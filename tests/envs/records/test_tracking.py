@@ -87,3 +87,12 @@ def test_each_name_of_the_option_has_a_tracker():
 
     config = AgentEnvConfig(tokenizer_name="x", track=list(TRACKERS), use_wandb=True)
     assert config.trackers == list(TRACKERS)
+
+
+def test_a_tracker_that_can_not_be_opened_is_named_with_its_remedy(tracked, monkeypatch):
+    def refuse(tracked):
+        raise RuntimeError("no key")
+
+    monkeypatch.setattr(tracking, "TRACKERS", {"wandb": ("wandb", refuse)})
+    with pytest.raises(ValueError, match=r"--env.track wandb can't be opened: no key; WANDB_MODE=offline writes"):
+        Trackers.open(["wandb"], tracked)
