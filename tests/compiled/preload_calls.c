@@ -1,4 +1,4 @@
-/* Calls every function of the preload library in a child, with what may stress it; linked with preload.c and sanitizers.
+/* Calls every function of the preload library in a child, with what may stress it; linked with the library's sources and sanitizers.
  * As root nothing is there to hand programs to, so that most calls fail; the exit status says whether one crashed. */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,4 +1,7 @@
 /* What root's programs are called with, kept from who looks into /proc. */
+#ifndef ARGUMENTS_H
+#define ARGUMENTS_H
+
 #include <stddef.h>
 
 #define HIDDEN "VERIFIER_ARGUMENT=" /* a variable for each argument; supervise.py reads them as well */
@@ -17,3 +20,4 @@ size_t room_for(char *const argv[]);
 size_t hide(const char *path, const char **argv, const char **env, size_t kept, char *room);
 
 #pragma GCC visibility pop
+#endif

@@ -7,6 +7,6 @@ cd "$(dirname "$0")"
 flags="-std=gnu11 -Os -Wall -Wextra -Werror -fPIC -shared -nostdlib -s -fno-builtin -fno-stack-protector
     -U_FORTIFY_SOURCE -fno-asynchronous-unwind-tables -Wl,--build-id=none,--hash-style=both,-z,noseparate-code,-z,norelro"
 # shellcheck disable=SC2086 # they are words
-gcc $flags -o "$target/preload-amd64.so" preload.c arguments.c
+gcc $flags -o "$target/preload-amd64.so" ./*.c
 # shellcheck disable=SC2086 # they are words
-aarch64-linux-gnu-gcc $flags -o "$target/preload-arm64.so" preload.c arguments.c
+aarch64-linux-gnu-gcc $flags -o "$target/preload-arm64.so" ./*.c

@@ -1,0 +1,29 @@
+/* Paths, and whose the files are to which they lead. */
+#ifndef WHOSE_H
+#define WHOSE_H
+
+#include <stddef.h>
+#include <sys/stat.h>
+
+#pragma GCC visibility push(hidden)
+
+int starts(const char *text, const char *with);
+int below(const char *path, const char *folder);
+const char *base(const char *path);
+int is_one_of(const char *word, const char *words); /* words: a space before and behind each */
+
+/* Status of a path, or of a descriptor that is not negative; 0 where there is one. */
+int look(int fd, const char *path, struct statx *s);
+
+/* The path behind a file descriptor; "" where there is none. */
+void path_of(int fd, char *real, size_t size);
+void read_workdir(char *workdir, size_t size);
+
+enum { OF_IMAGE, OF_TESTS, JUDGED };
+
+/* Whose program or script a file is: JUDGED where judged code may have made it. */
+int whose(const char *path);
+int is_judged(const char *path);
+
+#pragma GCC visibility pop
+#endif
