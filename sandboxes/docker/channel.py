@@ -55,6 +55,9 @@ class Channel:
         self._doors = {} if doors is None else doors
         self.has_run = False
         """Whether a command was given to it, so that something may run inside."""
+        self._moving = asyncio.Event()
+        """Whether requests are made: not while everything is to stand still."""
+        self._moving.set()
 
     async def close(self) -> None:
         await self._connection.close()
@@ -84,6 +87,7 @@ class Channel:
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
+        await self._moving.wait()
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -114,6 +118,27 @@ class Channel:
             _raise_errno(payload, f"port {port}")
         except OSError as error:
             raise SandboxError(f"a door can't be opened: {error}") from error
+
+    async def stand_still(self) -> bool:
+        """Stop every process in the sandbox until `move_again`, and hold requests back; what is still under way goes on
+        when they do. Returns whether they stand; else they go on, and `move_again` lets requests through."""
+        self._moving.clear()
+        try:
+            await self._be_still(True)
+        except TimeoutError:
+            return False
+        return True
+
+    async def move_again(self) -> None:
+        """End `stand_still`."""
+        try:
+            await self._be_still(False)
+        finally:
+            self._moving.set()
+
+    async def _be_still(self, still: bool) -> None:
+        _, payload, _ = await self._asked(b"", (b"B", bytes([still])), _ANSWER_S)
+        _raise_errno(payload, "the processes")
 
     async def kill_everything(self, why: str) -> None:
         """Kill every process in the sandbox; the commands that are under way say why."""
@@ -162,6 +187,12 @@ class Channel:
         _raise_errno(payload, path)
 
     async def _request(
+        self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
+    ) -> tuple[bytes, bytes, bytes]:
+        await self._moving.wait()
+        return await self._asked(data, last, timeout_s, first)
+
+    async def _asked(
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
     ) -> tuple[bytes, bytes, bytes]:
         """Send `first`, the data and `last`; return the answer's type and payload, and the data before it.

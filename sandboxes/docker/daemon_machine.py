@@ -127,27 +127,33 @@ class DaemonMachine(Machine):
         if not self.channel.has_run:
             yield
             return
+        paused = False
         try:
-            await self._pause()
+            paused = await self._pause()
+            if not paused and not await self.channel.stand_still():
+                await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
             yield
         finally:
             with suppress(aiodocker.DockerError):  # it was not paused
                 await finish(self.container.unpause())
+            if not paused:
+                with suppress(SandboxError):
+                    await finish(self.channel.move_again())
 
-    async def _pause(self) -> None:
-        """Pause the container, if it runs and its engine can do that. What can't be frozen is killed."""
+    async def _pause(self) -> bool:
+        """Pause the container, if it runs and its engine can do that. Returns whether its engine can."""
         for _ in range(_FREEZES):
             try:
                 await finish(self.container.pause())
-                return
+                return True
             except aiodocker.DockerError as error:
-                if "freeze" not in str(error.message):
-                    return
+                said = str(error.message).lower()
+                if "freeze" not in said and "cgroup" not in said:
+                    return True  # it has ended
                 logger.debug("%s can't be paused: %r", self.name, error)
-                if "not configured" in str(error.message):  # an engine without control groups has no freezer
+                if "not configured" in said or "cgroup" in said:  # an engine without control groups has no freezer
                     break
-        await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
-        await self.answers()
+        return False
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
         """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
@@ -157,6 +158,50 @@ def test_many_commands_run_at_once_and_can_be_killed(talk: Executor) -> None:
     talk.send(0, b"Q", b"too much was written\0")
     data, code, _, _ = talk.ended(30)
     assert b"too much was written" in data and code != 0
+
+
+def be_still(talk: Executor, number: int, still: bool) -> int:
+    talk.send(number, b"B", bytes([still]))
+    return int.from_bytes(talk.answer(number, b"F")[1], "little")
+
+
+def grows(path: Path, seconds: float) -> bool:
+    size, ends = path.stat().st_size, time.monotonic() + seconds
+    while path.stat().st_size == size and time.monotonic() < ends:
+        time.sleep(0.01)
+    return path.stat().st_size != size
+
+
+def test_everything_stands_still_and_goes_on(talk: Executor, tmp_path: Path) -> None:
+    grown = tmp_path / "grown"
+    grown.touch()
+    script = "import subprocess, sys\nwhile True: subprocess.run(['true']); open(sys.argv[1], 'a').write('x')"
+    talk.send(1, b"E", command(sys.executable, "-c", script, str(grown)))
+    talk.send(2, b"E", command("/bin/sh", "-c", f"while :; do echo >> {grown}; (:) & done"))
+    assert talk.run(3, "/bin/sh", "-c", "sh -c 'kill -STOP $$' &")[1] == 0
+    assert grows(grown, 10)
+    for number in range(10, 20):
+        assert be_still(talk, number, True) == 0
+        assert not grows(grown, 0.05)
+        assert be_still(talk, number, False) == 0
+        assert grows(grown, 10)
+    states = talk.run(5, "/bin/sh", "-c", "cat /proc/[0-9]*/stat")[0].decode()
+    assert states.count(") T ") == 1, "who was stopped before stays so, and nobody else"
+    for number in (1, 2):
+        talk.send(number, b"K")
+    assert {talk.receive()[0], talk.receive()[0]} == {1, 2}
+
+
+def test_what_can_not_stand_still_is_told_and_goes_on(talk: Executor, tmp_path: Path) -> None:
+    source = tmp_path / "vfork.c"
+    source.write_text("#include <unistd.h>\nint main(void) { if (!vfork()) for (;;) pause(); }\n")
+    subprocess.run(["gcc", "-w", "-o", str(tmp_path / "vfork"), str(source)], check=True)
+    talk.send(1, b"E", command(str(tmp_path / "vfork")))
+    assert talk.run(2, "/bin/sh", "-c", "until grep -q vfork /proc/[0-9]*/comm; do :; done; sleep 0.1")[1] == 0
+    assert be_still(talk, 3, True) == errno.ETIMEDOUT
+    assert talk.run(4, "/bin/echo", "more")[0] == b"more\n"
+    talk.send(1, b"K")
+    assert talk.ended(1)[1] != 0
 
 
 def test_files_are_written_and_read(talk: Executor, tmp_path: Path) -> None:

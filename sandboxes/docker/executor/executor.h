@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 6,
+  VERSION = 7,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -123,10 +123,18 @@ int act_as(const struct who *who);
 void close_what_is_shared(void);
 
 /* kill.c */
+struct process { pid_t pid, parent; int64_t started; char dead, stopped, ours; };
+size_t list_processes(struct process **list);
+int any_thread(pid_t pid, const char *name, int (*is)(char *text));
 void begin_kill(struct job *j);
 size_t kill_round(struct job *j);
 void remember_processes(struct job *j);
 void kill_everything(const char *why);
+
+/* still.c */
+void stand_still(uint32_t id);
+void move_again(void);
+int64_t go_on_standing(void);
 
 /* files.c */
 void begin_write(struct job *j, const struct who *who, uint32_t mode, char *path);

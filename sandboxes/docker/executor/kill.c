@@ -8,11 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-struct process { pid_t pid, parent; int64_t started; char dead, ours; };
-
 /* `text` is what follows the name in /proc/PID/stat: " S PPID ...". One whose first thread has ended is "Z" as well. */
 static struct process parse(pid_t pid, const char *text) {
-  struct process p = {pid, atoi(text + 3), 0, text[1] == 'Z' || text[1] == 'X', 0};
+  struct process p = {pid, atoi(text + 3), 0, text[1] == 'Z' || text[1] == 'X', text[1] == 'T', 0};
   for (int i = 0; i < 19 && text; i++) {
     if (i == 17 && atoi(text) > 1) p.dead = 0; /* its threads */
     text = strchr(text + 1, ' ');
@@ -21,7 +19,7 @@ static struct process parse(pid_t pid, const char *text) {
   return p;
 }
 
-static size_t list_processes(struct process **list) {
+size_t list_processes(struct process **list) {
   size_t n = 0, cap = 0;
   DIR *dir = opendir("/proc");
   struct dirent *e;
@@ -83,26 +81,35 @@ static size_t mark(struct job *j, struct process *list, size_t n) {
   return alive;
 }
 
-/* Kills whoever traces one that was killed: it can hold that at its end for as long as it likes. */
-static void kill_tracers(pid_t pid) {
+/* Calls a function with what the system says of each thread of a process, until it returns true; returns whether it did.
+ * name: of the file that says it, with a slash before it. */
+int any_thread(pid_t pid, const char *name, int (*is)(char *text)) {
   char number[12], *first = number + sizeof number - 1, folder[32], path[64], text[512];
-  const char *key = "\nTracerPid:\t"; /* the name before it holds no new line */
   struct dirent *e;
+  int found = 0;
   *first = 0;
   for (; pid; pid /= 10) *--first = '0' + pid % 10;
   join(folder, sizeof folder, "/proc/", first, "/task/", NULL);
   DIR *dir = opendir(folder);
-  while (dir && (e = readdir(dir))) {
-    int fd = join(path, sizeof path, folder, e->d_name, "/status", NULL) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  while (dir && !found && (e = readdir(dir))) {
+    int fd = join(path, sizeof path, folder, e->d_name, name, NULL) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) continue;
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = 0;
-    char *found = strstr(text, key);
-    pid_t tracer = found ? atoi(found + strlen(key)) : 0;
-    if (tracer > 0 && !is_monitor(tracer)) kill(tracer, SIGKILL);
+    found = is(text);
   }
   if (dir) closedir(dir);
+  return found;
+}
+
+/* Whoever traces one that was killed can hold that at its end for as long as it likes. */
+static int kill_tracer(char *text) {
+  const char *key = "\nTracerPid:\t"; /* the name before it holds no new line */
+  char *found = strstr(text, key);
+  pid_t tracer = found ? atoi(found + strlen(key)) : 0;
+  if (tracer > 0 && !is_monitor(tracer)) kill(tracer, SIGKILL);
+  return 0;
 }
 
 static int main_lives(const struct job *j, const struct process *list, size_t n) {
@@ -125,7 +132,7 @@ size_t kill_round(struct job *j) {
     for (size_t k = 0; k < n; k++)
       if (list[k].ours && !list[k].dead) {
         kill(list[k].pid, last ? SIGKILL : SIGSTOP);
-        if (last && late) kill_tracers(list[k].pid);
+        if (last && late) any_thread(list[k].pid, "/status", kill_tracer);
       }
     free(list);
     if (last) break;

@@ -22,6 +22,8 @@
  *        P  pass connections to a port of loopback on, as "tunnels" does: u32 port; its F follows
  *        N  begin anew: u8 whether /dev is new. Every process is killed, every command, session and port forgotten; its F
  *           follows when no process is left
+ *        B  be still: u8 whether every process stands from now on, or goes on. Its F follows: ETIMEDOUT where one does not
+ *           stand, and then all go on
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
  *        O  output of a command, or content of a file
@@ -150,6 +152,12 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
     begin_anew(id, *p);
     return;
   }
+  if (type == 'B' && len == 1) {
+    uint32_t error = 0;
+    if (*p) stand_still(id);
+    else move_again(), send_frame(id, 'F', &error, 4);
+    return;
+  }
   if (type == 'Q' && len && !p[len - 1]) {
     kill_everything(p);
     return;
@@ -184,6 +192,7 @@ static void start_anew(size_t from) {
   for (struct job *j = jobs; j; j = j->next)
     if (j->state != GONE && j->state != BACKGROUND && j->state != SHELL && j->state != KILLING) cancel(j->id);
   end_tunnels();
+  move_again();
   found += sizeof token;
   in.len -= found - in.at;
   memmove(in.at, found, in.len);
@@ -232,9 +241,9 @@ static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   return n + poll_tunnels(*fds + n);
 }
 
-/* Milliseconds until something is due, -1 for never. */
-static int patience(void) {
-  int64_t wake = lease_ms ? last_input + lease_ms : 0;
+/* Milliseconds until something is due, -1 for never. wake: when something else is, 0 for never. */
+static int patience(int64_t wake) {
+  if (lease_ms && (!wake || last_input + lease_ms < wake)) wake = last_input + lease_ms;
   for (struct job *j = jobs; j; j = j->next) {
     int64_t w = next_wake(j);
     if (w && (!wake || w < wake)) wake = w;
@@ -299,13 +308,14 @@ int main(int argc, char **argv) {
   flush_out();
   struct pollfd *fds = NULL;
   struct job **of = NULL;
+  int64_t standing = 0;
   for (;;) {
     size_t tunnels, n = streams(&fds, &of, &tunnels);
     fds[0] = (struct pollfd){0, POLLIN, 0};
     fds[1] = (struct pollfd){1, out_pending() ? POLLOUT : 0, 0};
     fds[2] = (struct pollfd){children, POLLIN, 0};
     fds[3] = (struct pollfd){link_listener(), POLLIN, 0};
-    if (poll(fds, n, patience()) < 0 && errno != EINTR) _exit(71);
+    if (poll(fds, n, patience(standing)) < 0 && errno != EINTR) _exit(71);
 
     if (n > tunnels) serve_tunnels(fds + tunnels, n - tunnels);
     for (size_t i = 4; i < tunnels; i++) { /* of a job its output first, its end last */
@@ -326,6 +336,7 @@ int main(int argc, char **argv) {
     if (fds[3].revents && link_listener() == fds[3].fd && !out_pending() && take_link()) greet();
     if (lease_ms && now_ms() - last_input > lease_ms) _exit(0);
     go_on_anew(port);
+    standing = go_on_standing();
     free_gone();
     flush_out();
   }
