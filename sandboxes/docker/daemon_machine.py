@@ -19,7 +19,7 @@ from typing import Any
 import aiodocker
 import aiodocker.containers
 
-from sandboxes.base import DaemonError, SandboxError
+from sandboxes.base import DaemonError, SandboxDied, SandboxError
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.held import Held, Places
@@ -130,8 +130,8 @@ class DaemonMachine(Machine):
         paused = False
         try:
             paused = await self._pause()
-            if not paused and not await self.channel.stand_still():
-                await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
+            if not paused:
+                await self._stop_processes()
             yield
         finally:
             with suppress(aiodocker.DockerError):  # it was not paused
@@ -139,6 +139,11 @@ class DaemonMachine(Machine):
             if not paused:
                 with suppress(SandboxError):
                     await finish(self.channel.move_again())
+
+    async def _stop_processes(self) -> None:
+        with suppress(SandboxDied):  # then nothing moves
+            if not await self.channel.stand_still():
+                await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
 
     async def _pause(self) -> bool:
         """Pause the container, if it runs and its engine can do that. Returns whether its engine can."""
