@@ -30,6 +30,8 @@ def test_a_mark_without_a_condition_expects_a_failure(decorator, expects):
         ("tests/test_a.py::test_x", "/app/tests/test_a.py", True),
         ("./tests/test_a.py::test_x", "/app/tests/test_a.py", True),
         ("test_x", "/app/tests/test_a.py", True),
+        ("::test_x", "/app/tests/test_a.py", True),
+        ("::test_xy", "/app/tests/test_a.py", False),
         ("a.py::test_x", "/app/tests/test_a.py", False),
         ("tests/test_a.py::test_xy", "/app/tests/test_a.py", False),
         ("tests/test_b.py::test_x", "/app/tests/test_a.py", False),
