@@ -3,9 +3,9 @@
 export HOME=/tmp PATH="${PATH#/verifier/bin:}"
 export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
 [ -z "$JUDGED_LIBRARIES" ] || export LD_LIBRARY_PATH="$JUDGED_LIBRARIES"
-user=${JUDGED_UID:-65534}
+read -r user < /verifier/uid
 [ "$1" != /verifier/call ] || shift
-unset JUDGED_UID JUDGED_LIBRARIES BASH_ENV
+unset JUDGED_LIBRARIES BASH_ENV
 # shellcheck disable=SC2016 # what `su` is given is for the other shell
 if setpriv --reuid="$user" --regid="$user" --clear-groups true 2> /dev/null; then
     exec setpriv --reuid="$user" --regid="$user" --clear-groups --no-new-privs -- "$@"

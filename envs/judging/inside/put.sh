@@ -80,9 +80,10 @@ take_over() {
 make_way() {
     folder=$1
     theirs=
+    read -r judged < /verifier/uid
     while folder=${folder%/*} && [ "$folder" != "$workdir" ] && [ "$folder" ]; do
         [ -d "$folder" ] && [ ! -L "$folder" ] || { [ ! -e "$folder" ] && [ ! -L "$folder" ]; } || clear "$folder"
-        [ -O "$folder" ] || [ -z "$(find "$folder" -maxdepth 0 -user "${JUDGED_UID:-65534}" 2> /dev/null)" ] || theirs=$folder
+        [ -O "$folder" ] || [ -z "$(find "$folder" -maxdepth 0 -user "$judged" 2> /dev/null)" ] || theirs=$folder
     done
     [ ! "$theirs" ] || take_over "$theirs"
     [ ! -e "$1" ] && [ ! -L "$1" ] || clear "$1"

@@ -11,8 +11,13 @@ sort_folder() {
     case $1 in "$workdir" | "$workdir"/* | [!/]* | "") inside=$inside:${1:-.} ;; *) outside=$outside:$1 ;; esac
 }
 each_folder sort_folder
-export JUDGED_WORKDIR="$workdir" PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
+export PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
 case $HOME in "$workdir" | "$workdir"/* | [!/]* | "") export HOME=/root ;; esac
+# Not by variables, which test.sh may take of a file of the agent's (`export $(cat .env)`).
+echo "${JUDGED_UID:-65534}" > /verifier/uid
+printf %s "$JUDGED_KEPT" > /verifier/kept
+printf %s "$JUDGED_GRADED" > /verifier/graded
+unset JUDGED_UID JUDGED_KEPT JUDGED_GRADED
 [ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
 # What test.sh writes comes after what the agent left.
 : > /verifier/applied

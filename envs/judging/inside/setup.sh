@@ -78,6 +78,7 @@ find -H ${above:-/usr} -maxdepth 0 -perm -002 -exec chmod +t {} +
 [ "$workdir" = / ] || find "$workdir" -maxdepth 2 \( -type d -o -name '*.py' \) > /verifier/there
 
 ln -s "$workdir" /verifier/workdir
+printf '%s\n' "$workdir" > /verifier/place
 if [ -e /lib64/ld-linux-x86-64.so.2 ] || [ -e /lib/ld-musl-x86_64.so.1 ]; then
     ln -s preload-amd64.so /verifier/preload.so
 elif [ -e /lib/ld-linux-aarch64.so.1 ] || [ -e /lib/ld-musl-aarch64.so.1 ]; then
@@ -114,6 +115,7 @@ done > /verifier/functions.sh
 cat /verifier/source.sh >> /verifier/functions.sh
 chmod 755 /verifier/bin/*
 # What test.sh puts into /tests later may be judged: it does not have the one time that the task's own files are given.
+cat /proc/sys/kernel/random/uuid > /verifier/own # what wrappers say, which no variable of test.sh's can
 : > /verifier/stamp
 find /tests -exec touch -h -r /verifier/stamp {} + 2> /dev/null
 : > /verifier/since

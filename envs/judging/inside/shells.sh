@@ -22,10 +22,10 @@ case $how in
     script)
         case $(readlink -f -- "$code") in
             /tests/*)
-                original "$code" || { [ -f "$code" ] && ours stdin "$(cat "$code")" && export VERIFIER_OWN_CALL=read; } || as_judged "$@"
+                original "$code" || { [ -f "$code" ] && ours stdin "$(cat "$code")" && export VERIFIER_OWN_CALL="$VERIFIER_OWN_CALL:read"; } || as_judged "$@"
                 as_root "$@" ;;
             "$(readlink /verifier/workdir)"/*) ;;
-            *) ! ours script "$code" || { export VERIFIER_OWN_CALL=read; as_root "$@"; } ;;
+            *) ! ours script "$code" || { export VERIFIER_OWN_CALL="$VERIFIER_OWN_CALL:read"; as_root "$@"; } ;;
         esac ;;
     argument)
         ours argument "$code" && as_root "$@" ;;

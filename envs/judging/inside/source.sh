@@ -1,21 +1,24 @@
 #!/bin/bash
 # What bash itself would run as root: a file that `.` or `source` names, and what `eval` is given. Neither may be judged
 # code. Of a Python's `activate` in the working directory it does what matters to test.sh.
+# Its own names are none that what is sourced may use.
 source() {
-    local file=$1 real
-    case $file in */*) ;; *) file=$(_in_path "$file") ;; esac
-    real=$(readlink -m -- "$file" 2> /dev/null || readlink -f -- "$file")
-    case $real in
-        "$JUDGED_WORKDIR"/*/activate) _activate "$file" ;;
-        "$JUDGED_WORKDIR"/*) _judged "$1" ;;
+    local _file=$1 _named=$1 _real _place
+    shift
+    read -r _place < /verifier/place
+    case $_file in */*) ;; *) _file=$(_in_path "$_file") ;; esac
+    _real=$(readlink -m -- "$_file" 2> /dev/null || readlink -f -- "$_file")
+    case $_real in
+        "$_place"/*/activate) _activate "$_file" ;;
+        "$_place"/*) _judged "$_named" ;;
         *)
-            if [ ! -e "$file" ]; then
-                case $real in */.local/bin/env | */.cargo/env) return 0 ;; esac # what uv's installer would have left
-                builtin source "$file" "${@:2}"
-            elif _is_ours "$file"; then
-                builtin source "$file" "${@:2}"
+            if [ ! -e "$_file" ]; then
+                case $_real in */.local/bin/env | */.cargo/env) return 0 ;; esac # what uv's installer would have left
+                builtin source "$_file" "$@"
+            elif _is_ours "$_file"; then
+                builtin source "$_file" "$@"
             else
-                case $real in */bin/activate) _activate "$file" ;; *) _judged "$1" ;; esac
+                case $_real in */bin/activate) _activate "$_file" ;; *) _judged "$_named" ;; esac
             fi ;;
     esac
 }
@@ -46,10 +49,11 @@ _is_ours() {
 }
 # Whether code is written in a file of /tests. $1: as `ours.py` takes it.
 _have_written() {
-    local python
+    local python own
     [ -e /verifier/python ] || return 1
     read -r python < /verifier/python
-    printf %s "$2" | VERIFIER_OWN_CALL=1 PYTHONPATH='' command "$python" -s -B /verifier/ours.py "$1"
+    read -r own < /verifier/own
+    printf %s "$2" | VERIFIER_OWN_CALL=$own PYTHONPATH='' command "$python" -s -B /verifier/ours.py "$1"
 }
 # shellcheck disable=SC1090 # whatever test.sh names
 .() { source "$@"; }
@@ -69,7 +73,8 @@ _may_eval() {
             case ${BASH_REMATCH[2]##*/} in
                 conda | mamba | micromamba | opam | ssh-agent | dircolors | brew | pyenv | rbenv | nodenv | goenv | fnm | getopt)
                     program=$(type -P -- "${BASH_REMATCH[2]}") || return 0
-                    case $(readlink -f -- "$program") in "$JUDGED_WORKDIR"/*) return 1 ;; esac
+                    read -r place < /verifier/place
+                    case $(readlink -f -- "$program") in "$place"/*) return 1 ;; esac
                     [ -z "$(find -L "$program" -maxdepth 0 -cnewer /verifier/since)" ] ;;
                 *) return 1 ;;
             esac ;;

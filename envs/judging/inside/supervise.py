@@ -26,7 +26,7 @@ import tempfile
 import time
 import traceback
 
-from processes import HERE, TESTS, become_judged, hand_over, is_new, is_roots, status_of, within, workdir
+from processes import HERE, TESTS, become_judged, hand_over, is_new, is_roots, own_call, status_of, within, workdir
 from python_call import PythonCall
 from rewarding import is_grader, program_of_tests
 from writable import open_tree
@@ -107,7 +107,7 @@ def run_python(real, args):
         ]
         words = [option for option in call.options if option not in call.kept] + what + call.args
         again = [sys.executable, "-s", "-B", *call.kept, HERE + "/supervise.py", "python", real, *words]
-        os.execve(sys.executable, again, dict(os.environ, VERIFIER_OWN_CALL="1"))
+        os.execve(sys.executable, again, own_call())
     if kind == "listed":
         from runners import Unittest
 
@@ -126,7 +126,7 @@ def make_environment(path):
     if os.path.lexists(place) or within(place, workdir()) or not is_roots(os.path.dirname(place)):
         return drop(sys.executable, words)
     os.makedirs(place)
-    status = subprocess.call([sys.executable, *words], env=dict(os.environ, VERIFIER_OWN_CALL="1"))
+    status = subprocess.call([sys.executable, *words], env=own_call())
     for name in ("pip", "pip3", "pytest") if status == 0 else ():
         os.symlink(HERE + "/bin/" + name, os.path.join(path, "bin", name))
     return status
@@ -243,7 +243,7 @@ def grade(real, call, file):
         real = sys.executable  # the environment of one that lies there, or was made since, is judged code too
     what = call.what if call.kind == "module" else os.path.abspath(file)
     program = [real, "-s", *call.options, HERE + "/grader.py", call.kind, what, *call.args]
-    os.execve(real, program, dict(os.environ, VERIFIER_OWN_CALL="1"))
+    os.execve(real, program, own_call())
 
 
 def drop(real, args):

@@ -4,7 +4,8 @@
 # task itself has written, and nothing else.
 # shellcheck disable=SC1091,SC2030,SC2031 # it is there when this runs; a PATH of its own is meant for a subshell
 . /verifier/path.sh
-export VERIFIER_OWN_CALL=1 # what this script itself starts is root's
+read -r VERIFIER_OWN_CALL < /verifier/own
+export VERIFIER_OWN_CALL # what this script itself starts is root's
 name=${0##*/}
 called=$name
 path=
@@ -52,15 +53,15 @@ if [ -z "$real" ]; then
     echo "$name: command not found" >&2
     exit 127
 fi
-JUDGED_WORKDIR=${JUDGED_WORKDIR:-$(readlink /verifier/workdir)}
+read -r place < /verifier/place
 case $interpreter in [!/]*) interpreter=$PWD/$interpreter ;; esac
 case $interpreter:$(readlink -f "$interpreter") in
-    "$JUDGED_WORKDIR"/* | *:"$JUDGED_WORKDIR"/* | */env:*) interpreter=$default ;;
+    "$place"/* | *:"$place"/* | */env:*) interpreter=$default ;;
     "$default":*) ;;
     *)
         # One that was made since may be judged code, or load it.
-        place=$(readlink -f "$interpreter")
-        [ "$place" ] && [ -z "$(find "$interpreter" "$place" -maxdepth 0 -cnewer /verifier/since)" ] || interpreter=$default ;;
+        leads=$(readlink -f "$interpreter")
+        [ "$leads" ] && [ -z "$(find "$interpreter" "$leads" -maxdepth 0 -cnewer /verifier/since)" ] || interpreter=$default ;;
 esac
 case "$name $1 $2" in
     pytest* | py.test* | "python"*" -m pytest")

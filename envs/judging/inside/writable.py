@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 
-from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, workdir
+from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, setting, workdir
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
 _SYSTEM = re.compile("/(bin|boot|dev|etc|lib[^/]*|opt|proc|root|run|sbin|sys|tests|tmp|usr|verifier|logs)/")
@@ -48,7 +48,7 @@ def open_tree():
             allow(folder, root, 0o1007 if folder in held else 0o007)
         except OSError:
             pass  # gone, or closed to root
-    for path in filter(None, os.environ.get("JUDGED_GRADED", "").split("\n")):
+    for path in filter(None, setting("graded").split("\n")):
         try:
             _open_graded(path)
         except OSError:
@@ -68,7 +68,7 @@ def _hold(folder, root, held):
 def is_kept(path, root):
     """Return whether a file decides about the work by its name."""
     name, relative = os.path.basename(path), os.path.relpath(path, root)
-    kept = os.environ.get("JUDGED_KEPT", "").split("\n")
+    kept = setting("kept").split("\n")
     return name in SETTINGS | KEPT or any(
         fnmatch.fnmatchcase(text, one) for one in kept if one for text in (name, relative)
     )
@@ -142,7 +142,7 @@ def open_file(path, root):
     """Let judged code write a file that may be the agent's work: no program or setting, nothing that is protected, and
     nothing that test.sh has put there. Raises OSError where there is no such file, ValueError where it may not."""
     names = os.path.relpath(path, root).split("/")
-    if "JUDGED_KEPT" not in os.environ or ".." in names or ".git" in names or names[-1].endswith(_PROGRAMS):
+    if not os.path.exists(HERE + "/kept") or ".." in names or ".git" in names or names[-1].endswith(_PROGRAMS):
         raise ValueError(path)
     if is_kept(path, root):
         raise ValueError(path)

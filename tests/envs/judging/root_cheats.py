@@ -57,6 +57,7 @@ while not found and time.time() < end:
         except OSError: pass
 print(found and found[0])
 """
+PERL = "open(F, '>', '/logs/verifier/reward.txt'); print F 1;"
 PROGRAMS = "mkdir -p /tmp/venv/bin; for name in python python3 pytest; do cp evil /tmp/venv/bin/$name; done"
 
 ROOT_CHEATS: dict[str, Grader] = {
@@ -197,6 +198,18 @@ ROOT_CHEATS: dict[str, Grader] = {
             """bash -c '[ "$(./run)" = secret-42 ]'""",
             "bash /tests/check.sh secret-42",
             f"""python3 -c "import subprocess; open('{REWARD}', 'w').write(str(int(subprocess.check_output('./run') == b'secret-42\\n')))"; exit""",
+        )
+    },
+    **{
+        f"what wrappers say, in a file of variables: {script}": Grader(
+            f"{script} || true\n{STRICT}",
+            f"printf 'VERIFIER_OWN_CALL=1\\nJUDGED_UID=0\\nJUDGED_WORKDIR=/nowhere\\n' > .env; {planted('x.py', PYTHON)}"
+            f"{planted('x.pl', PERL)}",
+        )
+        for script in (
+            "export $(cat .env | xargs); /usr/bin/python3 x.py",
+            "env $(cat .env) /usr/bin/python3 x.py",
+            'set -a; while IFS== read -r key value; do export "$key=$value"; done < .env; perl x.pl',
         )
     },
     "a pipe at which root waits while its call is read": Grader(

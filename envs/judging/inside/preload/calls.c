@@ -23,7 +23,7 @@
 #define SELF "/verifier/preload.so"
 #define BIN "/verifier/bin/"
 #define FUNCTIONS "BASH_ENV=/verifier/functions.sh"
-#define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root */
+#define OWN_CALL "VERIFIER_OWN_CALL=" /* set by a wrapper for the one program that it runs as root, to what root alone can read */
 
 /* Programs that run nothing of what they read, or run it by exec alone. What is not among them is judged. */
 static const char INERT[] =
@@ -192,12 +192,23 @@ static int is_secretive(const char *path, const char *const *argv) {
   return whose(path) == OF_TESTS && !starts(path, BIN);
 }
 
+/* What a wrapper says of the program that it runs as root, "" or ":read"; NULL where no wrapper has said it. */
+static const char *of_wrapper(const char *said) {
+  char own[64];
+  int fd = syscall(SYS_openat, AT_FDCWD, "/verifier/own", O_RDONLY | O_CLOEXEC, 0);
+  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, own, sizeof own - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  if (n < 16) return NULL;
+  own[n - (own[n - 1] == '\n')] = 0;
+  return starts(said, own) ? said + strlen(own) : NULL;
+}
+
 void decide(struct call *c, const char *path, char *const argv[], char *const envp[]) {
   size_t n = 0, kept = 0;
   int root = syscall(SYS_geteuid) == 0;
   const char *own = NULL;
   for (size_t i = 0; envp && envp[i]; i++) {
-    if (starts(envp[i], OWN_CALL)) own = envp[i] + strlen(OWN_CALL);
+    if (starts(envp[i], OWN_CALL)) own = root ? of_wrapper(envp[i] + strlen(OWN_CALL)) : NULL;
     else if (!root && strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
   }
   if (root) kept = keep_harmless(c, envp);
@@ -206,7 +217,7 @@ void decide(struct call *c, const char *path, char *const argv[], char *const en
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */
   if (root && there && !starts(path, "/verifier/")) {
     if (!own) c->path = as_judged(c, path, argv);
-    else if (is_judged(path) || (strcmp(own, "read") && runs_judged(path, argv))) c->path = BIN "judged";
+    else if (is_judged(path) || (strcmp(own, ":read") && runs_judged(path, argv))) c->path = BIN "judged";
   }
   if (starts(c->path, "/verifier/") && c->path != path) {
     c->argv[n++] = c->path;

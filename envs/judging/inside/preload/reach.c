@@ -228,10 +228,12 @@ int is_bait(int folder, const char *path) {
 
 /* What judged code keeps from others root reads and writes as who that code runs as: root has no right to more than its own. */
 int owner_of_judged(void) {
-  int user = 0;
-  for (size_t i = 0; environ && environ[i]; i++)
-    if (starts(environ[i], "JUDGED_UID="))
-      for (const char *digit = environ[i] + 11; *digit >= '0' && *digit <= '9'; digit++) user = user * 10 + *digit - '0';
+  char text[16];
+  int user = 0, fd = syscall(SYS_openat, AT_FDCWD, "/verifier/uid", O_RDONLY | O_CLOEXEC, 0);
+  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, text, sizeof text - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  text[n > 0 ? n : 0] = 0;
+  for (const char *digit = text; *digit >= '0' && *digit <= '9'; digit++) user = user * 10 + *digit - '0';
   return user ? user : 65534;
 }
 

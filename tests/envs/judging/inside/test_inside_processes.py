@@ -42,10 +42,11 @@ def test_a_path_is_within_a_folder_by_where_it_leads(tmp_path, path, inside):
     assert processes.within(path and str(tmp_path / "tree" / path), str(tmp_path / "tree")) is inside
 
 
-def test_judged_code_runs_as_nobody_unless_the_task_says_otherwise(monkeypatch):
-    monkeypatch.delenv("JUDGED_UID", raising=False)
+def test_judged_code_runs_as_nobody_unless_the_task_says_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
+    monkeypatch.setenv("JUDGED_UID", "0")  # which test.sh may have taken of a file of the agent's
     assert processes.judged_user() == 65534
-    monkeypatch.setenv("JUDGED_UID", "1234")
+    (tmp_path / "uid").write_text("1234\n")
     assert processes.judged_user() == 1234
 
 

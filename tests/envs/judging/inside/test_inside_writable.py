@@ -6,6 +6,7 @@ import re
 import stat
 import time
 
+import processes
 import pytest
 import writable
 
@@ -16,8 +17,9 @@ def tree(tmp_path, monkeypatch):
     root = tmp_path / "app"
     (root / "data").mkdir(parents=True)
     (root / "data/out.txt").write_text("old")
-    monkeypatch.setattr(writable, "HERE", str(tmp_path))
-    monkeypatch.setenv("JUDGED_KEPT", "golden/*\nanswers.txt")
+    for module in (writable, processes):
+        monkeypatch.setattr(module, "HERE", str(tmp_path))
+    (tmp_path / "kept").write_text("golden/*\nanswers.txt")
     time.sleep(0.02)  # what the file system tells apart
     (tmp_path / "began").touch()
     time.sleep(0.02)
