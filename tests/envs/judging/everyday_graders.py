@@ -168,7 +168,38 @@ EVERYDAY: dict[str, Grader] = {
         "test $(.venv/bin/python -c 'import sys; print(sys.prefix)') = /app/.venv; .venv/bin/python solve.py | grep -qx 42",
         planted("solve.py", "print(42)") + "python3 -m venv --without-pip .venv",
     ),
+    # What programs leave, which root takes away and makes anew
+    "output folders that are made anew": by_shell(
+        "for i in 1 2; do rm -rf made; mkdir made; ./job; grep -qx 42 made/z; done; ./job; rm -r made; mkdir -p made/a/b; ./job; "
+        "cp out.txt made/a/; mv made/z made/a/b; chmod 600 made/a/b/z; touch -d yesterday made/a/b/z; ls made/a/b | grep -qx z",
+        ANSWER + "; " + planted("job", "#!/bin/sh\nmkdir -p made; echo 42 > made/z"),
+    ),
+    "output folders that a grader removes": by_shell(
+        "python3 /tests/check.py",
+        planted("job", "#!/bin/sh\nmkdir -p made/a; echo 42 > made/z; echo 1 > made/a/b"),
+        check__py="import os, shutil, subprocess\nfor _ in range(2):\n    shutil.rmtree('made', ignore_errors=True)\n"
+        "    subprocess.run(['./job'], check=True)\nos.rename('made/z', 'made/y'); os.chmod('made/y', 0o600)\n"
+        "assert open('made/y').read() == '42\\n'\nprint('/logs/verifier')\n",
+    ),
+    "a daemon's pid in a file": by_shell(
+        "./start; sleep 0.3; pid=$(cat /tmp/d.pid); kill -0 $pid; kill $pid; sleep 0.3; ! kill -0 $pid 2> /dev/null; ./start; sleep 0.3; "
+        'python3 -c \'import os, signal; os.kill(int(open("/tmp/d.pid").read()), signal.SIGKILL); print("/logs/verifier")\'',
+        planted("start", "#!/bin/bash\n(exec sleep 30) > /dev/null 2>&1 &\necho $! > /tmp/d.pid"),
+    ),
+    "another user": by_shell(
+        "useradd -m tester; chown -R tester out.txt; su tester -c 'cat /app/out.txt' | grep -qx 42; tar xf o.tar -C /tmp; grep -qx 42 /tmp/o/out.txt",
+        ANSWER + "; mkdir o; cp out.txt o; tar cf o.tar --owner=1000 --group=1000 o",
+    ),
+    "what is sourced has names of its own": by_shell(
+        "file=out.txt real=42 place=here; source /tests/lib.sh; . /tests/lib.sh two; [ $count = 1 ]",
+        lib__sh='grep -qx "$real" "$file"; [ $place = here ]; count=$#\n',
+    ),
     # Runners of tests
+    "tests outside of the root directory": Grader(
+        f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",
+        RIGHT,
+        {"test_it.py": TESTS},
+    ),
     "a plugin beside the tests": Grader(
         f"export PYTHONPATH=/app:/tests\npython3 -m pytest -q -p plugin /tests/test_out.py\n{BY_STATUS}",
         RIGHT,
