@@ -1,8 +1,14 @@
 """What the Docker daemon's word says of a container."""
 
+from contextlib import AsyncExitStack
+from types import SimpleNamespace
+
+import aiodocker
 import pytest
 
-from sandboxes.docker.daemon_machine import ended_at, full
+from sandboxes.base import DaemonError, Limits
+from sandboxes.docker.daemon_machine import DaemonMachine, ended_at, full
+from sandboxes.docker.machine import Kind
 
 
 @pytest.mark.parametrize(
@@ -25,3 +31,31 @@ def test_how_it_ended_names_the_limit(code, oom, limit):
 )
 def test_what_it_uses_names_the_limit(stats, limit):
     assert full(stats) == limit
+
+
+@pytest.mark.parametrize(("errors", "uploads"), [(0, 1), (1, 2), (2, 3), (9, 3)])
+async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, uploads):
+    sent = []
+
+    async def put_archive(target, data):
+        sent.append(data.read())
+        if len(sent) <= errors:
+            raise aiodocker.DockerError(500, {"message": "passing bulk input to subprocess: write |1: broken pipe"})
+
+    container = SimpleNamespace(put_archive=put_archive)
+    machine = DaemonMachine(
+        Kind("image", Limits(), False),
+        "box",
+        container,
+        SimpleNamespace(has_run=False),
+        {},
+        AsyncExitStack(),
+        client=None,
+        labels={},
+    )
+    if errors > 2:
+        with pytest.raises(DaemonError, match="broken pipe"):
+            await machine.unpack(b"archive", "/app")
+    else:
+        await machine.unpack(b"archive", "/app")
+    assert sent == [b"archive"] * uploads
