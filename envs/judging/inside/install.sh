@@ -44,7 +44,16 @@ case $name in
             exit 0
         fi ;;
     pip | pip3)
-        if [ "$1" = install ] && has_packages "$@"; then there "$@"; fi ;;
+        if [ "$1" = install ] && has_packages "$@"; then there "$@"; fi
+        case $1 in
+            install | wheel) # of the working directory: by what the image has, beside the system's own
+                if offline; then
+                    verb=$1
+                    shift
+                    set -- "$verb" --no-build-isolation "$@"
+                    export PIP_BREAK_SYSTEM_PACKAGES=1
+                fi ;;
+        esac ;;
     uv | uvx)
         case "$name $1 $2" in
             "uv pip install" | "uv add"* | "uv tool install")

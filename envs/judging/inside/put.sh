@@ -38,7 +38,10 @@ case $place in
     /logs | /logs/*)
         # Of a folder of the agent's that is copied to the logs no file is a reward.
         made=
-        for word; do case $(readlink -f -- "$word") in "$workdir" | "$workdir"/*) made=1 ;; esac; done
+        for word; do
+            [ -e "$word" ] || continue # the mode of `install -m 644`
+            case $(readlink -f -- "$word") in "$workdir" | "$workdir"/*) made=1 ;; esac
+        done
         if [ "$made" ]; then
             kept=$(mktemp -d)
             for reward in reward.txt reward.json; do

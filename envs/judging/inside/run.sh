@@ -11,7 +11,8 @@ sort_folder() {
     case $1 in "$workdir" | "$workdir"/* | [!/]* | "") inside=$inside:${1:-.} ;; *) outside=$outside:$1 ;; esac
 }
 each_folder sort_folder
-export PATH="/verifier/bin$outside$inside" BASH_ENV=/verifier/functions.sh
+# The last is where pip puts the programs of what nobody installs.
+export PATH="/verifier/bin$outside$inside:/tmp/.local/bin" BASH_ENV=/verifier/functions.sh
 case $HOME in "$workdir" | "$workdir"/* | [!/]* | "") export HOME=/root ;; esac
 # Not by variables, which test.sh may take of a file of the agent's (`export $(cat .env)`).
 echo "${JUDGED_UID:-65534}" > /verifier/uid

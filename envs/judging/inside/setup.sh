@@ -24,6 +24,10 @@ for one in reward.json reward.txt; do
     ! grep -rqsF "$one" /tests || echo "$one"
 done > /logs/verifier/named
 
+# Which programs the task itself may tell to write there: `echo 1 | tee "$REWARD"`.
+grep -rhIE '[$\\]|reward' /tests | sed -e :a -e '/\\$/N; s/\\\n/ /; ta' | grep -E '[$]|reward' |
+    grep -oE '[A-Za-z0-9_.+-]+' | sort -u > /verifier/writers
+
 # Links that root makes may lead to the tests where these speak of making links.
 ! grep -rqsE '\<ln |symlink' /tests || : > /verifier/links
 
@@ -85,7 +89,7 @@ elif [ -e /lib/ld-linux-aarch64.so.1 ] || [ -e /lib/ld-musl-aarch64.so.1 ]; then
     ln -s preload-arm64.so /verifier/preload.so
 fi
 names="bash sh"
-for name in dash ash ksh zsh awk gawk mawk nawk sed cp mv ln install; do
+for name in dash ash ksh zsh awk gawk mawk nawk sed cp mv ln install sudo; do
     command -v "$name" > /dev/null && names="$names $name"
 done
 if [ "$found" ]; then

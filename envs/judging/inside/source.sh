@@ -91,3 +91,35 @@ trap() {
         *) if _may_eval "$1"; then builtin trap "$@"; else _judged trap; fi ;;
     esac
 }
+# What judged code wrote may come as several words, where test.sh does not quote it: `! 1` makes `[ $x = 42 ]` true. So
+# what joins or turns comparisons must be written so, in a test of the same statement.
+_is_as_written() {
+    local IFS=$' \t\n'
+    [[ $# -ge 4 && " $* " == *' '@(!|-a|-o|\(|\))' '* ]] || return 0
+    local lines at=$((BASH_LINENO[1] - 1)) text=${BASH_EXECUTION_STRING-} operators
+    operators=$(_operators "$@")
+    if [[ -f ${BASH_SOURCE[2]-} ]]; then
+        mapfile -t lines < "${BASH_SOURCE[2]}"
+        while [[ $at -gt 0 && ${lines[at - 1]-} == *\\ ]]; do at=$((at - 1)); done
+        text=${lines[at]-}
+        while [[ ${lines[at]-} == *\\ ]]; do text="$text ${lines[++at]-}"; done
+    fi
+    while [[ $text =~ \$\([^\(\)]*\) || $text =~ \`[^\`]*\` ]]; do text=${text/"${BASH_REMATCH[0]}"/x}; done
+    text=" ${text//[\"\'\\]/}"
+    while [[ $text =~ [^[:alnum:]_\[](\[[[:space:]]+([^]]*)\]|test[[:space:]]+([^\;\&\|]*))(.*)$ ]]; do
+        text=" ${BASH_REMATCH[4]}"
+        read -ra lines <<< "${BASH_REMATCH[2]}${BASH_REMATCH[3]}"
+        [[ $(_operators ${lines[@]+"${lines[@]}"}) != "$operators" ]] || return 0
+    done
+    echo "$0: more words are compared than are written; quote what is compared" >&2
+    return 1
+}
+_operators() {
+    local word
+    for word; do [[ $word != @(!|-a|-o|\(|\)) ]] || printf '%s ' "$word"; done
+}
+# shellcheck disable=SC2016 # it is for when that is called
+builtin eval '[() { if _is_as_written "${@:1:$#-1}"; then builtin [ "$@"; else return 2; fi; }'
+test() {
+    if _is_as_written "$@"; then builtin test "$@"; else return 2; fi
+}

@@ -89,6 +89,9 @@ def run_python(real, args):
         if names is not None and set(names) <= installed():
             print("pip: the image has it already: %s" % " ".join(names))
             return 0
+        verb = len(args) - len(call.args) + 1
+        args = args[:verb] + ["--no-build-isolation"] + args[verb:]  # as install.sh has it
+        os.environ["PIP_BREAK_SYSTEM_PACKAGES"] = "1"
     if call.kind == "module" and call.what in ("venv", "virtualenv") and call.args:
         return make_environment(call.args[-1])
     if call.kind == "module" and call.what in ("pytest", "py.test") and not call.kept:

@@ -27,6 +27,7 @@ case $name in
     bash | sh | dash | ash | ksh | zsh) . /verifier/shells.sh ;;
     awk | gawk | mawk | nawk | sed) . /verifier/scripts.sh ;;
     cp | mv | ln | install) . /verifier/put.sh ;;
+    sudo) . /verifier/sudo.sh ;;
     apt | apt-get | apk | dnf | yum | curl | wget | pip | pip3 | uv | uvx) . /verifier/install.sh ;;
 esac
 case $name in apt | apt-get | apk | dnf | yum | curl | wget) [ -z "$real" ] || as_root "$@" ;; esac

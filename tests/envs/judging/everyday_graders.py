@@ -194,6 +194,18 @@ EVERYDAY: dict[str, Grader] = {
         "file=out.txt real=42 place=here; source /tests/lib.sh; . /tests/lib.sh two; [ $count = 1 ]",
         lib__sh='grep -qx "$real" "$file"; [ $place = here ]; count=$#\n',
     ),
+    "tests of several comparisons": by_shell(
+        'x=$(cat out.txt); y=; [ ! "$x" = 41 ]; [ "$x" = 42 -a "$(cat out.txt)" != 1 ]; test ! -f none -o "$x" = 1; '
+        '[ \\( "$x" -eq 42 \\) -a -z "$y" ]; if [ "$x" = 1 ] || [ "$x" -gt 41 \\\n  -a "$x" -lt 43 ]; then [ "!" = "!" ]; fi',
+    ),
+    **{
+        f"a reward that is put there: {name}": Grader(f"grep -qx 42 out.txt || exit 1\n{script}", ANSWER)
+        for name, script in {
+            "tee": 'R=/logs/verifier/reward.txt\necho 1 |\n  tee \\\n  "$R" > /dev/null; chmod 644 $R; touch $R; [ -s $R ]',
+            "dd": "echo 1 | dd of=/logs/verifier/reward.txt status=none",
+            "install": "echo 1 > /tmp/r; install -m 644 /tmp/r /logs/verifier/reward.txt",
+        }.items()
+    },
     # Runners of tests
     "tests outside of the root directory": Grader(
         f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",

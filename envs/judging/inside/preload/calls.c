@@ -116,6 +116,37 @@ static int has_planted_option(char *const argv[]) {
   return 0;
 }
 
+/* Whether a file of the task's is to be compared with itself: judged code has said where to look. */
+static int compares_with_itself(const char *name, char *const argv[]) {
+  struct statx one, other;
+  if (!is_one_of(name, " cmp diff diff3 sdiff comm ")) return 0;
+  for (size_t i = 1; argv[0] && argv[i]; i++) {
+    if (argv[i][0] == '-' || look(AT_FDCWD, argv[i], &one) < 0 || whose(argv[i]) != OF_TESTS) continue;
+    for (size_t k = i + 1; argv[k]; k++)
+      if (argv[k][0] != '-' && look(AT_FDCWD, argv[k], &other) == 0 && one.stx_ino == other.stx_ino &&
+          one.stx_dev_major == other.stx_dev_major && one.stx_dev_minor == other.stx_dev_minor)
+        return 1;
+  }
+  return 0;
+}
+
+/* Whether a program is told to write a reward, and the task's files do not speak of it: judged code has said so, where
+ * test.sh runs what that wrote down (`$(cat command.txt)`). */
+static int is_told_to_reward(const char *name, char *const argv[]) {
+  char words[65536];
+  size_t i = 1, length = strlen(name);
+  while (argv[0] && argv[i] && !strstr(argv[i], "reward.")) i++;
+  if (!argv[0] || !argv[i]) return 0;
+  int fd = syscall(SYS_openat, AT_FDCWD, "/verifier/writers", O_RDONLY | O_CLOEXEC, 0);
+  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, words, sizeof words - 1);
+  if (fd >= 0) syscall(SYS_close, fd);
+  if (n <= 0 || n == sizeof words - 1) return 0;
+  words[n] = 0;
+  for (char *word = words; (word = strstr(word, name)); word += length)
+    if ((word == words || word[-1] == '\n') && word[length] == '\n') return 0;
+  return 1;
+}
+
 /* The image's own program of a name; 0 where it has none. */
 static int standard(const char *name, char *place, size_t size) {
   static const char *const folders[] = {"/usr/local/bin/", "/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/"};
@@ -178,6 +209,8 @@ static const char *as_judged(struct call *c, const char *path, char *const argv[
   if (from == JUDGED) return wrapped && !is_one_of(name, ACTING) ? c->place : BIN "judged";
   if (!strcmp(name, "timeout") && times_judged(argv)) return BIN "judged"; /* root may not kill it */
   if (wrapped) return c->place;
+  if (is_one_of(name, INERT) && is_told_to_reward(name, argv)) return BIN "judged";
+  if (compares_with_itself(name, argv) && standard("false", c->place, sizeof c->place)) return c->place;
   if (from == OF_TESTS && (!*script || is_shell(script))) return path;
   if (script[0] && !is_shell(script) && wrapper_of(script, c->place, sizeof c->place)) return BIN "judged";
   return from == OF_TESTS || (is_one_of(name, INERT) && !has_planted_option(argv)) ? path : BIN "judged";
