@@ -14,7 +14,8 @@ _TEXTS = frozenset({".py", ".sh", ".bats", ".js", ".ts", ".rb", ".pl", ".json", 
 _MAX_BYTES = 2**20
 _PATH = re.compile(r"(?<![\w./:~$}@%-])/[A-Za-z0-9_.][A-Za-z0-9_.+@/-]*")
 _GIT = re.compile(
-    r"\bgit['\",\s]+(?:-C\b|-c\b|log|show|rev-parse|rev-list|branch|status|cat-file|tag|for-each-ref)|\.git/"
+    r"\bgit['\",\s(\[]+(?:-C\b|-c\b|log|show|rev-parse|rev-list|branch|status|cat-file|tag|for-each-ref|diff|reflog|stash"
+    r"|ls-files|ls-tree|merge-base|fsck|remote|config)\b|\.git\b/?['\"/]|\bgit\.Repo\b"
 )
 _TOP = frozenset(
     {"bin", "boot", "etc", "home", "lib", "lib64", "logs", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp"}

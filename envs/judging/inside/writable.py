@@ -10,22 +10,28 @@ import re
 import stat
 import sys
 
+from ours import texts
 from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, setting, workdir
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
 _SYSTEM = re.compile("/(bin|boot|dev|etc|lib[^/]*|opt|proc|root|run|sbin|sys|tests|tmp|usr|verifier|logs)/")
+_MODES = re.compile(r"st_mode|S_IMODE|filemode|\bstat\b.*%a|\bstat\b.*%A|-perm\b|\bls -l", re.I)
+"""How the task's files speak of modes."""
 _MOST_FILES, _MOST_BYTES = 200, 64 * 2**20
 """How much of the image's own data is opened: to change a mode copies the file."""
 
 
 def open_tree():
     """Let judged code add files below the working directory, and write over what the agent left there, as it could when
-    root ran it; over the image's own data, too, where they are few. Done once."""
+    root ran it; over the image's own data, too, where they are few. Done once.
+
+    Where the task's files look at modes, those of files stay, and those of folders that are closed to others."""
     marker = HERE + "/opened"
     if os.path.exists(marker) or os.path.exists(TESTS + "/tests.json"):
         return
     open(marker, "w").close()
     root, of_image, opened, held = workdir(), [], [], set()
+    modes = any(_MODES.search(text) for text in texts())
     since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
     for folder, folders, files in os.walk(root):
         opened.append(folder)
@@ -39,13 +45,16 @@ def open_tree():
                 continue  # gone
             if seen.st_ctime >= began or is_kept(path, root):
                 _hold(folder, root, held)
+            elif modes or seen.st_mode & 0o111:
+                pass
             elif seen.st_ctime > since:
                 _open_if_data(path, root)
             else:
                 of_image.append((path, seen.st_size))
     for folder in opened:
         try:
-            allow(folder, root, 0o1007 if folder in held else 0o007)
+            if not modes or os.lstat(folder).st_mode & 0o005 == 0o005:
+                allow(folder, root, 0o1007 if folder in held else 0o007)
         except OSError:
             pass  # gone, or closed to root
     for path in filter(None, setting("graded").split("\n")):

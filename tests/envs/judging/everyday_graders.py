@@ -16,6 +16,10 @@ ENDS_WELL = planted(
     "signal.signal(signal.SIGHUP, lambda *args: said('again'))\n"
     "open('/app/ready', 'w').close()\nwhile True: time.sleep(0.1)",
 )
+MODES = (
+    "mkdir -m 700 made; mkdir -m 750 group; echo 42 | tee out.txt open.txt > made/key; chmod 600 made/key; chmod 640 out.txt; "
+    + planted("run", "#!/bin/sh\necho 42", "chmod 755 run; chmod 644 open.txt")
+)
 READY = "for i in $(seq 100); do [ -e ready ] && break; sleep 0.1; done\n"
 WAITS = planted(
     "run",
@@ -206,6 +210,19 @@ EVERYDAY: dict[str, Grader] = {
             "install": "echo 1 > /tmp/r; install -m 644 /tmp/r /logs/verifier/reward.txt",
         }.items()
     },
+    "modes that a test looks at": Grader(
+        f"python3 -m pytest -q /tests/test_it.py\n{BY_STATUS}",
+        MODES,
+        {
+            "test_it.py": "import os, stat, pytest\n\n\n@pytest.mark.parametrize('path, mode', [('run', 0o755), ('made', 0o700), "
+            "('made/key', 0o600), ('out.txt', 0o640), ('open.txt', 0o644), ('group', 0o750)])\ndef test_it(path, mode):\n"
+            "    assert stat.S_IMODE(os.stat('/app/' + path).st_mode) == mode\n"
+        },
+    ),
+    "modes that a shell looks at": by_shell(
+        "./run | grep -qx 42; [ $(stat -c %a open.txt) = 644 ]; ls -ld made | grep -q ^drwx------; find . -name run -perm 755 | grep -q run",
+        MODES,
+    ),
     # Runners of tests
     "tests outside of the root directory": Grader(
         f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",

@@ -38,6 +38,8 @@ def test_tests_that_name_very_many_name_examples(tmp_path):
 
 def test_git_is_judged_where_tests_ask_it(tmp_path):
     assert named(tmp_path, "git -C /app rev-parse HEAD") == ("/app", ".git")
+    assert named(tmp_path, 'assert git("log", "--format=%s") == "first"') == (".git",)
+    assert named(tmp_path, "repo = git.Repo(path)") == (".git",)
     assert named(tmp_path, "pip install git+https://x/y.git") == ()
 
 

@@ -65,6 +65,27 @@ def test_data_of_the_agents_are_opened_and_few_of_the_images(tree, tmp_path, mon
     assert not may_write(tree / "late.txt")
 
 
+@pytest.mark.parametrize(
+    "said", ["oct(os.stat(p).st_mode)", "[ $(stat -c %a out) = 644 ]", "find . -perm 755", "nothing of them"]
+)
+def test_modes_stay_where_the_tasks_files_look_at_them(tree, tmp_path, monkeypatch, said):
+    monkeypatch.setattr(writable, "TESTS", str(tmp_path))
+    monkeypatch.setattr(writable, "texts", lambda: iter(["", said]))
+    monkeypatch.setattr(writable, "workdir", lambda: str(tree))
+    (tmp_path / "since").touch()
+    time.sleep(0.02)
+    (tree / "agent.txt").write_text("x")
+    (tree / "run").touch(0o755)
+    (tree / "shut").mkdir(0o700)
+    time.sleep(0.02)
+    (tmp_path / "began").unlink()
+    (tmp_path / "began").touch()
+    writable.open_tree()
+    free = said == "nothing of them"
+    assert may_write(tree / "agent.txt") == may_write(tree / "shut") == free
+    assert not may_write(tree / "run") and may_write(tree / "data")
+
+
 def test_a_folder_of_what_decides_or_is_test_shs_can_be_added_to_alone(tree, tmp_path, monkeypatch):
     monkeypatch.setattr(writable, "TESTS", str(tmp_path))
     monkeypatch.setattr(writable, "workdir", lambda: str(tree))
