@@ -57,6 +57,17 @@ _have_written() {
 }
 # shellcheck disable=SC1090 # whatever test.sh names
 .() { source "$@"; }
+# Of a file of variables (`export $(cat .env)`) bash itself takes none of those that it obeys.
+export() {
+    local _said
+    for _said; do
+        case $_said in
+            PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | PYTHONOPTIMIZE=* | VERIFIER_* | JUDGED_*)
+                grep -qsF -- "${_said%%=*}=" "${BASH_SOURCE[1]-}" || return 0 ;;
+        esac
+    done
+    builtin export "$@"
+}
 _judged() {
     echo "$1: test.sh runs this as root, so it can't be judged code; see docs/reward.md" >&2
     return 1

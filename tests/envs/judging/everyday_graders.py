@@ -223,6 +223,11 @@ EVERYDAY: dict[str, Grader] = {
         "./run | grep -qx 42; [ $(stat -c %a open.txt) = 644 ]; ls -ld made | grep -q ^drwx------; find . -name run -perm 755 | grep -q run",
         MODES,
     ),
+    "variables that are exported": by_shell(
+        "export A=42 PATH=\"/x:$PATH\" PS4='+ $LINENO: '; set -x; sh -c '[ $A = 42 ]'; f() { local B=42; export B; sh -c '[ $B = 42 ]'; }; f; "
+        "export -n A; sh -c '[ -z \"$A\" ]'; export $(cat .env | xargs); [ $C = 42 ]; tar xf o.tar -C /tmp; cmp /tmp/o/a /tmp/o/b",
+        "echo C=42 > .env; mkdir o; echo 42 > o/a; ln o/a o/b; tar cf o.tar o; rm -r o",
+    ),
     # Runners of tests
     "tests outside of the root directory": Grader(
         f"python3 -m pytest -c /dev/null --rootdir=/app -p no:cacheprovider -x --tb=short -rA /tests/test_it.py\n{BY_STATUS}",

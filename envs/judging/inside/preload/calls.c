@@ -163,7 +163,8 @@ static int standard(const char *name, char *place, size_t size) {
 static int is_setting(const char *variable) {
   static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
     "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
-    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", OWN_CALL, HIDDEN};
+    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", "PYTHONOPTIMIZE=",
+    "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", OWN_CALL, HIDDEN};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (starts(variable, names[i])) return 1;
   return 0;

@@ -136,6 +136,17 @@ static int make_link(const char *target, int folder, const char *path) {
   return syscall(SYS_symlinkat, target, folder, path);
 }
 
+/* Nor by a name of their own. */
+static int make_name(int from, const char *path, int folder, const char *name, int flags) {
+  if (syscall(SYS_geteuid) == 0 && unpacks_of_tests(from, path)) {
+    errno = EACCES;
+    return -1;
+  }
+  return syscall(SYS_linkat, from, path, folder, name, flags);
+}
+
+NAMED(link, (const char *path, const char *name), make_name(AT_FDCWD, path, AT_FDCWD, name, 0))
+NAMED(linkat, (int from, const char *path, int folder, const char *name, int flags), make_name(from, path, folder, name, flags))
 NAMED(symlink, (const char *target, const char *path), make_link(target, AT_FDCWD, path))
 NAMED(symlinkat, (const char *target, int folder, const char *path), make_link(target, folder, path))
 

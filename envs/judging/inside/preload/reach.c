@@ -82,7 +82,7 @@ static int overreaches(const char *path, int ours) {
   char *end = strstr(place, ".dpkg-new");
   if (end) *end = 0;
   read_workdir(workdir, sizeof workdir);
-  return is_below_any(place, loaders) ||
+  return is_below_any(place, loaders) || strstr(place, ".pth") || strstr(place, "sitecustomize") || strstr(place, "usercustomize") ||
          (end && syscall(SYS_faccessat, AT_FDCWD, place, F_OK) == 0 && !below(place, workdir) && whose(place) == OF_IMAGE);
 }
 
@@ -240,4 +240,15 @@ int owner_of_judged(void) {
 int copies_link_to_tests(const char *target) {
   char place[4096];
   return is_to_tests(target) && is_one_of(program(place, sizeof place), " cp mv install tar bsdtar unzip cpio rsync git dpkg ");
+}
+
+int unpacks_of_tests(int folder, const char *path) {
+  static const char *const ours[] = {"/tests", "/verifier", "/logs", NULL};
+  char real[4096], place[4096];
+  if (!is_one_of(program(place, sizeof place), " tar bsdtar unzip cpio rsync dpkg dpkg-deb ")) return 0;
+  int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0) return 0;
+  path_of(fd, real, sizeof real);
+  syscall(SYS_close, fd);
+  return is_below_any(real, ours);
 }

@@ -23,6 +23,9 @@ int is_bait(int folder, const char *path);
 /* Whether a program unpacks or copies a link to the tests. target: as the link is written. */
 int copies_link_to_tests(const char *target);
 
+/* Whether a program unpacks another name of a file of the task's or the verifier's. */
+int unpacks_of_tests(int folder, const char *path);
+
 /* Who judged code runs as. */
 int owner_of_judged(void);
 
