@@ -66,6 +66,7 @@ export() {
                 grep -qsF -- "${_said%%=*}=" "${BASH_SOURCE[1]-}" || return 0 ;;
         esac
     done
+    # shellcheck disable=SC2163 # it is what is to be exported
     builtin export "$@"
 }
 _judged() {
