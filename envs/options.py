@@ -118,7 +118,8 @@ def load_tokenizer(name: str, *, given: bool = True) -> Any:
     said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
     late = threading.Timer(LATE_S, logger.warning, (said, name))
     late.daemon = True
-    late.start()
+    if not Path(name).is_dir():
+        late.start()
     try:
         return AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError, KeyError) as error:
