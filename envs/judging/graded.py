@@ -48,6 +48,7 @@ _OBEYED = (
     "/etc/apt/*",
     "/etc/dpkg/*",
     "/etc/perl/*",
+    *(f"*/{name}{end}" for name in ("sitecustomize", "usercustomize") for end in ("", ".*", "/*")),
     "/usr/local/share/perl/*",
 )
 """What the loader, libraries, shells, login programs, git and what test.sh commonly calls obey, and what it sources."""

@@ -36,6 +36,11 @@ _HEARD = frozenset(
     {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn", "socket.connect"}
 )
 """Events behind which a grader may be told something by judged code."""
+_ATTACH = 24
+"""SQLITE_ATTACH, which is asked of VACUUM INTO, too; see sqlite.org/c3ref/c_alter_table.html."""
+_ATTACHES = re.compile(r"\b(?:attach|vacuum\s+into)\b[^;\n]*", re.IGNORECASE)
+_FILLED = re.compile(r"[?{%:+]")
+"""How a statement is written that gets a name later."""
 _WORD = r"[\w./:,@%+=-]*"
 
 
@@ -48,6 +53,7 @@ class Guard:
         self.read, self.heard = [], False
         self.suspect, self.busy = None, False
         self.own, self.texts, self.patterns = source.decode("utf-8", "replace"), None, []
+        self.said = None
         self.since, self.stamp = (time_of(name) for name in ("since", "stamp"))
 
     def inside(self, path):
@@ -74,6 +80,7 @@ class Guard:
         sys.path[:] = [part for part in sys.path if part not in ("", ".", HERE) and not self.inside(part)]
         sys.path_hooks.insert(0, self.hook)
         sys.path_importer_cache.clear()
+        self.keep_databases_apart()
         if hasattr(sys, "addaudithook"):
             sys.addaudithook(self.audit)
 
@@ -111,9 +118,56 @@ class Guard:
         elif event == "import":
             if len(args) > 1 and args[1] and self.inside(args[1]):
                 self.refuse("module")
+        elif event == "shutil.copyfile":
+            if self.inside(args[0]) and self.is_original_of_task(args[1]):
+                raise PermissionError("%s is the task's, and may not be replaced by what is judged" % args[1])
         elif event == "pickle.find_class":
             if (self.read or self.heard) and not is_plain(str(args[0]), str(args[1])):
                 self.refuse("pickle")
+
+    def is_original_of_task(self, path):
+        """Return whether a file in /tests is as the task has it, and its grader does not itself say that it is to be
+        replaced."""
+        path = os.path.realpath(os.fsdecode(path))
+        try:
+            if not path.startswith(TESTS + "/") or not is_original(os.stat(path), self.stamp, self.since):
+                return False
+        except OSError:
+            return False  # it is to be made
+        name = os.path.basename(path)
+        return not any("cop" in line and name in line for line in self.source().split("\n"))
+
+    def source(self):
+        """Return what the grader says, and the task's other programs in Python."""
+        if self.said is None:
+            self.busy = True
+            try:
+                self.said = "\n".join([self.own, *task_texts(".py")])
+            finally:
+                self.busy = False
+        return self.said
+
+    def keep_databases_apart(self):
+        """Have SQL, which may be judged code's, name no other database, unless the grader does that itself."""
+        if "sqlite3" not in self.source():
+            return
+        import sqlite3
+
+        real = sqlite3.connect
+
+        def connect(*args, **options):
+            found = real(*args, **options)
+            found.set_authorizer(self.may)
+            return found
+
+        sqlite3.connect = sqlite3.dbapi2.connect = connect
+
+    def may(self, action, name, *rest):
+        """Return what SQLite is to do where a statement asks for leave: 0 to go on, 1 to refuse."""
+        if action != _ATTACH or name in ("", ":memory:"):
+            return 0
+        written = _ATTACHES.findall(self.source())
+        return int(not any(name is None or name in one or _FILLED.search(one) for one in written))
 
     def inside_file(self, name):
         """Return whether code's name is that of a file there; a grader may name its own code as it likes."""
@@ -193,19 +247,23 @@ def is_plain(module, name):
     return name in _PLAIN.get(module.replace("pathlib._local", "pathlib"), ())
 
 
-def written(own):
-    """Return the texts and strings that the task has in its files, and patterns of those with values in them."""
-    texts, patterns = [own], []
+def task_texts(ends=""):
+    """Yield what the task has in its files. ends: of their names."""
     stamp, since = time_of("stamp"), time_of("since")
     for folder, _, names in os.walk(TESTS):
-        for path in [os.path.join(folder, name) for name in names]:
+        for path in [os.path.join(folder, name) for name in names if name.endswith(ends)]:
             try:
                 seen = os.stat(path)
                 if stat.S_ISREG(seen.st_mode) and is_original(seen, stamp, since):
                     with open(path, errors="replace") as file:
-                        texts.append(file.read(1 << 22))
+                        yield file.read(1 << 22)
             except OSError:
                 pass
+
+
+def written(own):
+    """Return the texts and strings that the task has in its files, and patterns of those with values in them."""
+    texts, patterns = [own, *task_texts()], []
     for text in list(texts):
         try:
             nodes = list(ast.walk(ast.parse(text)))

@@ -43,6 +43,8 @@ SETTINGS = frozenset(
         "pyproject.toml",
     }
 )
+HIDDEN = b"VERIFIER_ARGUMENT"
+"""The variables that have what a program of root's is called with."""
 _EXPECTED = re.compile("expect|gold|answer|solution|refer|truth|correct|hidden|secret|oracle|want", re.IGNORECASE)
 """How names speak of what is expected; see `put.sh`."""
 _CODE = re.compile(
@@ -130,7 +132,8 @@ def hand_over(args):
     A file that is there may be read, and data may be written over; one that is not there yet is made, for it to be
     written. In a folder files may be made; in one in /tmp what is root's stays as it is.
     """
-    paths = [_path_in(arg) for arg in args]
+    heard = set(args).difference(_said_to_xargs(args))
+    paths = [_path_in(arg) for arg in args if arg not in heard or not _is_expected(_path_in(arg))]
     for path in [os.getcwd(), *paths] if os.path.exists(HERE + "/opened") else []:
         try:
             _let_write(path)
@@ -150,6 +153,38 @@ def hand_over(args):
                     open_helpers([file.read()], os.path.dirname(path))
         except OSError:
             pass  # not root's, or nowhere
+
+
+def _is_expected(path):
+    """Return whether a path is one in /tests that speaks of what is expected."""
+    return path.startswith(TESTS + "/") and _EXPECTED.search(path[len(TESTS) :]) is not None
+
+
+def called_with(process):
+    """Return what the process at /proc/N was called with, without its own name: with that of the script that a shell
+    runs. Of root's programs it may stand in variables (see preload/arguments.c)."""
+    with open(process + "/cmdline", "rb") as file:
+        words = file.read().split(b"\0")[1:-1]
+    with open(process + "/environ", "rb") as file:
+        hidden = [item[len(HIDDEN) + 1 :] for item in file.read().split(b"\0") if item.startswith(HIDDEN + b"=")]
+    words[len(words) - len(hidden) :] = hidden
+    return [os.fsdecode(word) for word in words]
+
+
+def _said_to_xargs(args):
+    """Return those arguments that test.sh itself may have written: where `xargs` calls, those that it was called with.
+    The others it has read."""
+    process = os.getppid()
+    for _ in range(8):
+        try:
+            with open("/proc/%d/stat" % process) as file:
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            if name == "xargs":
+                return called_with("/proc/%d" % process)
+            process = int(rest.split()[1])
+        except (OSError, ValueError, IndexError):
+            break
+    return args
 
 
 def _let_write(path):

@@ -60,12 +60,24 @@ case $place in
         foreign=
         for word; do case $word in -?*) ;; *) case $(readlink -f -- "$word") in /tests | /tests/*) ;; *) foreign=1 ;; esac ;; esac; done
         if [ "$foreign" ]; then
+            kept=$(mktemp -d /verifier/kept.XXXXXX) && /bin/cp -a /tests/. "$kept/"
             : > /verifier/putting
             : > /verifier/ticked
             until [ "$(find /verifier/ticked -cnewer /verifier/putting)" ]; do : > /verifier/ticked; done
             PATH=$path:/verifier/bin "$real" "$@"
             status=$?
             find /tests -cnewer /verifier/putting -user root -exec touch -h {} +
+            # The task's own files stay what they were, unless test.sh puts others there by their names.
+            # shellcheck disable=SC2020 # each of them ends a command
+            called=$(cat /tests/*.sh | tr ';|&' '\n' | grep -E "(^|[[:space:]/({])${name}[[:space:]]")
+            (cd "$kept" && find . -type f -user root ! -newer /verifier/stamp) | while IFS= read -r file; do
+                [ ! "$kept/$file" -ot /verifier/stamp ] && ! cmp -s "$kept/$file" "/tests/$file" || continue
+                case $called in *"${file##*/}"*) continue ;; esac
+                [ ! -d "/tests/$file" ] || [ -L "/tests/$file" ] || continue
+                rm -f "/tests/$file"
+                /bin/cp -a "$kept/$file" "/tests/$file"
+            done
+            rm -rf "$kept"
             exit $status
         fi ;;
 esac
@@ -75,7 +87,7 @@ esac
 clear() { [ -z "$(find "$1" -maxdepth 0 -cnewer /verifier/since 2> /dev/null)" ] || rm -rf -- "$1" || /verifier/bin/judged rm -rf -- "$1"; }
 # Makes a folder root's, who is handed what the agent has there: whoever owns it may take away what is put into it.
 take_over() {
-    PATH=$path mv -- "$1" "$1.judged" && mkdir -- "$1" && /bin/cp -r -- "$1.judged/." "$1/" && chmod -R o+rX -- "$1"
+    mv -- "$1" "$1.judged" && mkdir -- "$1" && /bin/cp -r -- "$1.judged/." "$1/" && chmod -R o+rX -- "$1"
     /verifier/bin/judged find "$1.judged" -mindepth 1 -delete
     rmdir -- "$1.judged"
 }

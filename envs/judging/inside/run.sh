@@ -20,6 +20,7 @@ printf %s "$JUDGED_KEPT" > /verifier/kept
 printf %s "$JUDGED_GRADED" > /verifier/graded
 unset JUDGED_UID JUDGED_KEPT JUDGED_GRADED
 [ ! -e /verifier/preload.so ] || export LD_PRELOAD=/verifier/preload.so
+env > /verifier/environment
 # What test.sh writes comes after what the agent left.
 : > /verifier/applied
 : > /verifier/began

@@ -24,5 +24,14 @@ all_ours() {
         esac
     done
 }
+# The name of a file of the agent's may read like a setting (`NR=5`), where awk is called with `*`.
+case $name in
+    *awk)
+        for word; do
+            shift
+            case ${word%%=*} in "$word" | *[!A-Za-z0-9_]*) ;; *) [ ! -e "$word" ] || word=./$word ;; esac
+            set -- "$@" "$word"
+        done ;;
+esac
 all_ours "$@" && as_root "$@"
 as_judged "$@"

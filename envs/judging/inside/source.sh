@@ -7,7 +7,7 @@ source() {
     shift
     read -r _place < /verifier/place
     case $_file in */*) ;; *) _file=$(_in_path "$_file") ;; esac
-    _real=$(readlink -m -- "$_file" 2> /dev/null || readlink -f -- "$_file")
+    _real=$(_image readlink -m -- "$_file" 2> /dev/null || _image readlink -f -- "$_file")
     case $_real in
         "$_place"/*/activate) _activate "$_file" ;;
         "$_place"/*) _judged "$_named" ;;
@@ -22,6 +22,8 @@ source() {
             fi ;;
     esac
 }
+# Runs a program of the image's, whatever PATH is.
+_image() { PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH command "$@"; }
 # Takes of an environment what matters to test.sh.
 _activate() {
     export VIRTUAL_ENV="${1%/bin/activate}" PATH="$PATH:${1%/activate}"
@@ -40,12 +42,17 @@ _in_path() {
     done
     echo "./$1"
 }
+# Whether a file is older than the sandbox. False where nothing tells.
+_is_old() {
+    local newer
+    newer=$(_image find -L "$1" -maxdepth 0 -cnewer /verifier/since) && [ -z "$newer" ]
+}
 # Whether a file is the image's, or the task itself has written what is in it.
 _is_ours() {
     [ -f "$1" ] || return 1
-    [ "$(find -L "$1" -maxdepth 0 -cnewer /verifier/since)" ] || return 0
-    case $(readlink -f -- "$1") in /tests/*) if [ -O "$1" ] && [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi ;; esac
-    _have_written stdin "$(cat -- "$1")"
+    ! _is_old "$1" || return 0
+    case $(_image readlink -f -- "$1") in /tests/*) if [ -O "$1" ] && [ ! "$1" -nt /verifier/stamp ] && [ ! "$1" -ot /verifier/stamp ]; then return 0; fi ;; esac
+    _have_written stdin "$(_image cat -- "$1")"
 }
 # Whether code is written in a file of /tests. $1: as `ours.py` takes it.
 _have_written() {
@@ -53,7 +60,7 @@ _have_written() {
     [ -e /verifier/python ] || return 1
     read -r python < /verifier/python
     read -r own < /verifier/own
-    printf %s "$2" | VERIFIER_OWN_CALL=$own PYTHONPATH='' command "$python" -s -B /verifier/ours.py "$1"
+    printf %s "$2" | VERIFIER_OWN_CALL=$own PYTHONPATH='' _image "$python" -s -B /verifier/ours.py "$1"
 }
 # shellcheck disable=SC1090 # whatever test.sh names
 .() { source "$@"; }
@@ -86,8 +93,8 @@ _may_eval() {
                 conda | mamba | micromamba | opam | ssh-agent | dircolors | brew | pyenv | rbenv | nodenv | goenv | fnm | getopt)
                     program=$(type -P -- "${BASH_REMATCH[2]}") || return 0
                     read -r place < /verifier/place
-                    case $(readlink -f -- "$program") in "$place"/*) return 1 ;; esac
-                    [ -z "$(find -L "$program" -maxdepth 0 -cnewer /verifier/since)" ] ;;
+                    case $(_image readlink -f -- "$program") in "" | "$place"/*) return 1 ;; esac
+                    _is_old "$program" ;;
                 *) return 1 ;;
             esac ;;
         *) [[ $* =~ $plain ]] || _have_written evaluated "$*" ;;

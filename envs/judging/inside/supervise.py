@@ -20,13 +20,30 @@ import os
 import re
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 
-from processes import HERE, TESTS, become_judged, hand_over, is_new, is_roots, own_call, status_of, within, workdir
+from ours import texts
+from processes import (
+    HERE,
+    HIDDEN,
+    KEPT,
+    LOGS,
+    TESTS,
+    become_judged,
+    called_with,
+    hand_over,
+    is_new,
+    is_roots,
+    own_call,
+    status_of,
+    within,
+    workdir,
+)
 from python_call import PythonCall
 from rewarding import is_grader, program_of_tests
 from writable import open_tree
@@ -37,8 +54,6 @@ _RUNS_TESTS = re.compile(
     r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
 )
 """How Python code speaks of running tests in its own process."""
-HIDDEN = b"VERIFIER_ARGUMENT"
-"""The variables that have what a program of root's is called with (see preload/arguments.c)."""
 _ASKS = frozenset({"--version", "-V", "-VV", "--help", "-h"})
 """Options of a runner that runs no tests then."""
 _HANDED_ON = (
@@ -53,6 +68,9 @@ _HANDED_ON = (
 _HANDED_ON += (signal.SIGCONT, signal.SIGWINCH)
 """Signals to this process that are meant for the program that it runs."""
 _AT_ONCE_S = 0.1
+_MOST_REWARD = 4096
+_CHOOSING = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTHONOPTIMIZE")
+"""Variables that leave out tests or asserts, or load what does."""
 _ENDED = 0
 """What is told in place of a signal when the program has ended."""
 _RUNNERS = frozenset({"pytest", "py.test", "unittest", "coverage", "nose2", "xdoctest"})
@@ -64,11 +82,24 @@ def main(argv):
     argv: the name that was called, the real program, its arguments.
     """
     name, real, args = argv[0], argv[1], argv[2:]
+    forget_settings()
     if name in ("pytest", "py.test"):
         return run_pytest(args, here=False)
     if name == "coverage":
         return run_python(sys.executable, ["-m", name, *args])
     return run_python(real, args) if name.startswith("python") else drop(real, args)
+
+
+def forget_settings():
+    """Leave out of the environment what chooses tests, unless image or task set it.
+
+    test.sh may have taken it of the agent, by `export $(cat .env)`."""
+    for name in _CHOOSING:
+        if name in os.environ:
+            with open(HERE + "/environment") as file:
+                begun = name + "=" + os.environ[name] + "\n" in file.read()
+            if not begun and not any(name in text for text in texts()):
+                del os.environ[name]
 
 
 def run_pytest(args, here):
@@ -167,9 +198,7 @@ def answer(caller):
     os.environb.clear()
     os.environb.update(pair for pair in pairs if pair[0] != HIDDEN)
     os.chdir(os.readlink(caller + "/cwd"))
-    with open(caller + "/cmdline", "rb") as file:
-        _, path, *args = map(os.fsdecode, file.read().split(b"\0")[:-1])
-    args = [os.fsdecode(value) for name, value in pairs if name == HIDDEN] or args
+    path, *args = called_with(caller)
     if args[:1] == ["/verifier/call"]:
         args = args[2:]
     folders = os.environ.get("PATH", "").split(":")
@@ -254,9 +283,13 @@ def drop(real, args):
     open_tree()
     told = [value for value in os.environ.values() if value.startswith("/tmp/") and os.path.exists(value)]
     hand_over([real, *args, *told])
+    aside = {number: tempfile.TemporaryFile(dir=HERE) for number in (1, 2) if is_reward(number)}
     child = os.fork()
     if child == 0:
         try:
+            for number, file in aside.items():
+                os.dup2(file.fileno(), number)
+            close_ours()
             become_judged()
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores
             os.execv(real, [real, *args])
@@ -271,10 +304,38 @@ def drop(real, args):
     for number in _HANDED_ON:
         signal.signal(number, signal.SIG_DFL)
     tell(_ENDED)
+    for number, file in aside.items():
+        os.write(number, os.pread(file.fileno(), _MOST_REWARD, 0))
     if os.WIFSIGNALED(waited) and sys.argv[1:] != ["--serve"]:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.kill(os.getpid(), os.WTERMSIG(waited))
     return status_of(waited)
+
+
+def is_reward(number):
+    """Return whether a descriptor writes a reward: what is judged may print it, and have a say in it no longer."""
+    try:
+        folder, name = os.path.split(os.readlink("/proc/self/fd/%d" % number))
+    except OSError:
+        return False  # closed
+    return folder == LOGS and name in KEPT
+
+
+def close_ours():
+    """Leave a program no way to what test.sh has open for itself: none to files of the task's and the verifier's beside
+    its input and output, and no list that test.sh itself has begun to read, as by `while read … done < list`."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            place, seen = os.readlink("/proc/self/fd/%d" % number), os.fstat(number)
+        except OSError:
+            continue  # that of the list of them
+        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
+            continue
+        ours = place.startswith((TESTS + "/", HERE + "/", LOGS + "/"))
+        if number > 2 and ours:
+            os.close(number)
+        elif number == 0 and (ours or not seen.st_mode & 0o004) and os.lseek(0, 0, os.SEEK_CUR):
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
 
 
 def messenger(child):

@@ -41,5 +41,6 @@ case $1 in
     *)
         [ ! -x ".venv/bin/$1" ] || { program=.venv/bin/$1; shift; set -- "$program" "$@"; }
         unset VERIFIER_OWN_CALL
+        PATH=$given
         exec "$@" ;;
 esac

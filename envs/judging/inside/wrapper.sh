@@ -4,6 +4,7 @@
 # task itself has written, and nothing else.
 # shellcheck disable=SC1091,SC2030,SC2031 # it is there when this runs; a PATH of its own is meant for a subshell
 . /verifier/path.sh
+unset POSIXLY_CORRECT FUNCNEST # or a bash would ask none of functions.sh
 read -r VERIFIER_OWN_CALL < /verifier/own
 export VERIFIER_OWN_CALL # what this script itself starts is root's
 name=${0##*/}
@@ -12,6 +13,9 @@ path=
 leave_out_wrappers() { [ "$1" = /verifier/bin ] || path=$path:$1; }
 each_folder leave_out_wrappers
 path=${path#:}
+# What this script itself calls is the image's, also where test.sh has put a folder of the tree in front.
+given=$PATH
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:$PATH
 case $1 in
     /verifier/call) shift; real=$1; shift ;; # by its path, which is not in PATH
     *) real=$(PATH=$path; [ "$name" = judged ] || command -v "$name") ;;
@@ -22,7 +26,7 @@ as_root() {
     export PATH="$path:/verifier/bin"
     exec "$real" "$@"
 }
-as_judged() { exec /verifier/bin/judged /verifier/call "$real" "$@"; }
+as_judged() { PATH=$given exec /verifier/bin/judged /verifier/call "$real" "$@"; }
 case $name in
     bash | sh | dash | ash | ksh | zsh) . /verifier/shells.sh ;;
     awk | gawk | mawk | nawk | sed) . /verifier/scripts.sh ;;
@@ -72,5 +76,5 @@ case "$name $1 $2" in
             exit "$status"
         fi ;;
 esac
-export JUDGED_PATH="$path" JUDGED_PYTHONPATH="$PYTHONPATH" PYTHONPATH='' PYTHONHASHSEED="${PYTHONHASHSEED:-0}"
+export PATH="$given" JUDGED_PATH="$path" JUDGED_PYTHONPATH="$PYTHONPATH" PYTHONPATH='' PYTHONHASHSEED="${PYTHONHASHSEED:-0}"
 exec "$interpreter" -s -B /verifier/supervise.py "$name" "$real" "$@"

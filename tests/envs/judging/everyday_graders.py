@@ -289,4 +289,40 @@ EVERYDAY: dict[str, Grader] = {
         RIGHT,
         {"test_it.py": TESTS},
     ),
+    # What a cheat does with another end
+    "rows of a list, and a program with an input of its own": by_shell(
+        "while read -r x want; do [ $(echo $x | ./run) = $want ]; ./run < /tests/in.txt | grep -qx 42; done < /tests/rows.txt\n"
+        "exec 7< /tests/rows.txt; read -r x want <&7; [ $(./run <<< $x) = $want ]; { ./run; } < /tests/in.txt | grep -qx 42",
+        DOUBLE,
+        rows__txt="1 2\n5 10\n",
+        in__txt="21\n",
+    ),
+    "names that xargs reads, and those of the task": by_shell(
+        "echo /tests/in.txt | xargs cat | ./run | grep -qx 42; ls /tests/in.txt | xargs ./show | grep -qx 21\n"
+        "xargs ./show /tests/expected.txt < /dev/null | grep -qx 42",
+        DOUBLE + planted("show", '#!/bin/sh\ncat "$@"'),
+        in__txt="21\n",
+        expected__txt="42\n",
+    ),
+    "a solution in place of a stub of the tests": Grader(
+        f"cp solution.py /tests/solution.py; cd /tests; python3 -m pytest -q test_it.py; {BY_STATUS}",
+        RIGHT,
+        {"test_it.py": TESTS, "solution.py": "def double(x): raise NotImplementedError\n"},
+    ),
+    "options of pytest that test.sh sets": Grader(
+        f"export PYTHONPATH=/app PYTEST_ADDOPTS='-k two -rA'; python3 -m pytest /tests/test_it.py > out; grep -q '1 deselected' out; {BY_STATUS}",
+        RIGHT,
+        {"test_it.py": TESTS},
+    ),
+    "SQL beside a database that the grader attaches": Grader(
+        "python3 /tests/grade.py\n",
+        'echo "create table result as select 42 as x; vacuum" > solution.sql',
+        {
+            "grade.py": "import sqlite3\nsqlite3.connect('/tmp/want.db').executescript('create table w (x); insert into w values (42)')\n"
+            "given = sqlite3.connect(':memory:')\ngiven.executescript(open('/app/solution.sql').read())\n"
+            "given.execute('ATTACH DATABASE ? AS want', ('/tmp/want.db',))\n"
+            "same = given.execute('select x from result except select x from want.w').fetchall() == []\n"
+            "open('/logs/verifier/reward.txt', 'w').write(str(int(same)))\n"
+        },
+    ),
 }

@@ -9,6 +9,7 @@ import pytest
 from everyday_graders import EVERYDAY
 from graders import CHEATS as GRADER_CHEATS
 from graders import Grader
+from handed_cheats import HANDED_CHEATS
 from honest_graders import HONEST
 from root_cheats import ROOT_CHEATS
 from suite_cheats import SUITE_CHEATS
@@ -16,7 +17,7 @@ from task_formats import write
 
 from envs.types import Hidden, Task, Verdict
 
-CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS, **SUITE_CHEATS}
+CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS, **SUITE_CHEATS, **HANDED_CHEATS}
 ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
