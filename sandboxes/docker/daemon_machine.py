@@ -147,6 +147,7 @@ class DaemonMachine(Machine):
         with suppress(SandboxDied):  # then nothing moves
             if not await self.channel.stand_still():
                 await self.channel.kill_everything("it could not stand still while files were moved, so it was killed")
+                await self.channel.stand_still()  # answered when nothing is left
 
     async def _pause(self) -> bool:
         """Pause the container, if it runs and its engine can do that. Returns whether its engine can."""
