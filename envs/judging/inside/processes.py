@@ -132,8 +132,10 @@ def hand_over(args):
     A file that is there may be read, and data may be written over; one that is not there yet is made, for it to be
     written. In a folder files may be made; in one in /tmp what is root's stays as it is.
     """
-    heard = set(args).difference(_said_to_xargs(args))
-    paths = [_path_in(arg) for arg in args if arg not in heard or not _is_expected(_path_in(arg))]
+    paths = [_path_in(arg) for arg in args]
+    if any(map(_is_expected, paths)):
+        said = _said_to_xargs(args)
+        paths = [path for arg, path in zip(args, paths) if arg in said or not _is_expected(path)]
     for path in [os.getcwd(), *paths] if os.path.exists(HERE + "/opened") else []:
         try:
             _let_write(path)

@@ -31,6 +31,7 @@ def open_tree():
         return
     open(marker, "w").close()
     root, of_image, opened, held = workdir(), [], [], set()
+    kept = setting("kept").split("\n")
     modes = any(_MODES.search(text) for text in texts())
     since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
     for folder, folders, files in os.walk(root):
@@ -43,7 +44,7 @@ def open_tree():
                 seen = os.lstat(path)
             except OSError:
                 continue  # gone
-            if seen.st_ctime >= began or is_kept(path, root):
+            if seen.st_ctime >= began or is_kept(path, root, kept):
                 _hold(folder, root, held)
             elif modes or seen.st_mode & 0o111:
                 pass
@@ -74,10 +75,9 @@ def _hold(folder, root, held):
         folder = os.path.dirname(folder)
 
 
-def is_kept(path, root):
-    """Return whether a file decides about the work by its name."""
+def is_kept(path, root, kept):
+    """Return whether a file decides about the work by its name. kept: patterns of what is protected."""
     name, relative = os.path.basename(path), os.path.relpath(path, root)
-    kept = setting("kept").split("\n")
     return name in SETTINGS | KEPT or any(
         fnmatch.fnmatchcase(text, one) for one in kept if one for text in (name, relative)
     )
@@ -153,7 +153,7 @@ def open_file(path, root):
     names = os.path.relpath(path, root).split("/")
     if not os.path.exists(HERE + "/kept") or ".." in names or ".git" in names or names[-1].endswith(_PROGRAMS):
         raise ValueError(path)
-    if is_kept(path, root):
+    if is_kept(path, root, setting("kept").split("\n")):
         raise ValueError(path)
     number = open_below(root, path)
     try:
