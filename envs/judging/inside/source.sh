@@ -69,7 +69,7 @@ export() {
     local _said
     for _said; do
         case $_said in
-            PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | PYTHONOPTIMIZE=* | VERIFIER_* | JUDGED_*)
+            PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | VERIFIER_* | JUDGED_*)
                 grep -qsF -- "${_said%%=*}=" "${BASH_SOURCE[1]-}" || return 0 ;;
         esac
     done

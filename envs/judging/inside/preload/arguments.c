@@ -10,6 +10,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "whose.h"
+
 #define MOST 65536 /* bytes of all arguments; the system takes 131,072 as one */
 #ifdef __x86_64__
 #define MACHINE EM_X86_64
@@ -31,10 +33,7 @@ size_t room_for(char *const argv[]) {
 /* Whether a program, or what interprets it, loads this library: it is dynamic, and of this processor. */
 static int loads_this(const char *path, int deep) {
   char start[2048];
-  int fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, start, sizeof start - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  start[n > 0 ? n : 0] = 0;
+  size_t n = read_start(path, start, sizeof start);
   if (n > 2 && !memcmp(start, "#!", 2)) {
     char *name = start + 2 + strspn(start + 2, " \t");
     name[strcspn(name, " \t\n")] = 0;
@@ -43,10 +42,10 @@ static int loads_this(const char *path, int deep) {
   Elf64_Ehdr head;
   Elf64_Phdr part;
   memcpy(&head, start, sizeof head);
-  if (n < (ssize_t)sizeof head || memcmp(start, ELFMAG, SELFMAG) || start[EI_CLASS] != ELFCLASS64 || head.e_machine != MACHINE ||
-      head.e_phoff > (size_t)n)
+  if (n < sizeof head || memcmp(start, ELFMAG, SELFMAG) || start[EI_CLASS] != ELFCLASS64 || head.e_machine != MACHINE ||
+      head.e_phoff > n)
     return 0;
-  for (size_t i = 0, at = head.e_phoff; i < head.e_phnum && at + sizeof part <= (size_t)n; i++, at += sizeof part) {
+  for (size_t i = 0, at = head.e_phoff; i < head.e_phnum && at + sizeof part <= n; i++, at += sizeof part) {
     memcpy(&part, start + at, sizeof part);
     if (part.p_type == PT_INTERP) return 1;
   }

@@ -55,10 +55,7 @@ static int wrapper_of(const char *name, char *place, size_t size) {
 /* The name of the interpreter that a script's first line gives, "" where there is none. */
 static void interpreter(const char *path, char *name, size_t size) {
   char line[256];
-  int fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, line, sizeof line - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  line[n > 0 ? n : 0] = 0;
+  read_start(path, line, sizeof line);
   line[strcspn(line, "\n")] = 0;
   name[0] = 0;
   if (!starts(line, "#!")) return;
@@ -123,9 +120,7 @@ static int compares_with_itself(const char *name, char *const argv[]) {
   for (size_t i = 1; argv[0] && argv[i]; i++) {
     if (argv[i][0] == '-' || look(AT_FDCWD, argv[i], &one) < 0 || whose(argv[i]) != OF_TESTS) continue;
     for (size_t k = i + 1; argv[k]; k++)
-      if (argv[k][0] != '-' && look(AT_FDCWD, argv[k], &other) == 0 && one.stx_ino == other.stx_ino &&
-          one.stx_dev_major == other.stx_dev_major && one.stx_dev_minor == other.stx_dev_minor)
-        return 1;
+      if (argv[k][0] != '-' && look(AT_FDCWD, argv[k], &other) == 0 && is_one_file(&one, &other)) return 1;
   }
   return 0;
 }
@@ -137,11 +132,8 @@ static int is_told_to_reward(const char *name, char *const argv[]) {
   size_t i = 1, length = strlen(name);
   while (argv[0] && argv[i] && !strstr(argv[i], "reward.")) i++;
   if (!argv[0] || !argv[i]) return 0;
-  int fd = syscall(SYS_openat, AT_FDCWD, "/verifier/writers", O_RDONLY | O_CLOEXEC, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, words, sizeof words - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  if (n <= 0 || n == sizeof words - 1) return 0;
-  words[n] = 0;
+  size_t n = read_start("/verifier/writers", words, sizeof words);
+  if (!n || n == sizeof words - 1) return 0;
   for (char *word = words; (word = strstr(word, name)); word += length)
     if ((word == words || word[-1] == '\n') && word[length] == '\n') return 0;
   return 1;
@@ -163,7 +155,7 @@ static int standard(const char *name, char *place, size_t size) {
 static int is_setting(const char *variable) {
   static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
     "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
-    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=", "PYTHONOPTIMIZE=",
+    "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=",
     "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", OWN_CALL, HIDDEN};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (starts(variable, names[i])) return 1;
@@ -229,11 +221,8 @@ static int is_secretive(const char *path, const char *const *argv) {
 /* What a wrapper says of the program that it runs as root, "" or ":read"; NULL where no wrapper has said it. */
 static const char *of_wrapper(const char *said) {
   char own[64];
-  int fd = syscall(SYS_openat, AT_FDCWD, "/verifier/own", O_RDONLY | O_CLOEXEC, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, own, sizeof own - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  if (n < 16) return NULL;
-  own[n - (own[n - 1] == '\n')] = 0;
+  if (read_start("/verifier/own", own, sizeof own) < 16) return NULL;
+  own[strcspn(own, "\n")] = 0;
   return starts(said, own) ? said + strlen(own) : NULL;
 }
 

@@ -62,8 +62,7 @@ static int is_same(const char *word, const void *given) {
   const struct statx *file = given;
   struct statx other;
   const char *value = *word == '-' ? strchr(word, '=') : NULL;
-  return look(AT_FDCWD, value ? value + 1 : word, &other) == 0 && other.stx_ino == file->stx_ino &&
-         other.stx_dev_major == file->stx_dev_major && other.stx_dev_minor == file->stx_dev_minor;
+  return look(AT_FDCWD, value ? value + 1 : word, &other) == 0 && is_one_file(&other, file);
 }
 
 /* Whether a program writes, where what it unpacks or checks out says so, what is the verifier's or the image's own. */
@@ -229,10 +228,8 @@ int is_bait(int folder, const char *path) {
 /* What judged code keeps from others root reads and writes as who that code runs as: root has no right to more than its own. */
 int owner_of_judged(void) {
   char text[16];
-  int user = 0, fd = syscall(SYS_openat, AT_FDCWD, "/verifier/uid", O_RDONLY | O_CLOEXEC, 0);
-  ssize_t n = fd < 0 ? 0 : syscall(SYS_read, fd, text, sizeof text - 1);
-  if (fd >= 0) syscall(SYS_close, fd);
-  text[n > 0 ? n : 0] = 0;
+  int user = 0;
+  read_start("/verifier/uid", text, sizeof text);
   for (const char *digit = text; *digit >= '0' && *digit <= '9'; digit++) user = user * 10 + *digit - '0';
   return user ? user : 65534;
 }

@@ -15,6 +15,12 @@ int is_one_of(const char *word, const char *words); /* words: a space before and
 /* Status of a path, or of a descriptor that is not negative; 0 where there is one. */
 int look(int fd, const char *path, struct statx *s);
 
+/* Whether two files are one. */
+int is_one_file(const struct statx *one, const struct statx *other);
+
+/* The beginning of a file, and 0 behind it; how much that is, 0 also where there is none. Waits at no pipe. */
+size_t read_start(const char *path, char *to, size_t size);
+
 /* The path behind a file descriptor; "" where there is none. */
 void path_of(int fd, char *real, size_t size);
 void read_workdir(char *workdir, size_t size);
