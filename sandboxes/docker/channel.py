@@ -6,7 +6,8 @@ import asyncio
 import math
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sandboxes.base import DaemonRestarted, Door, SandboxDied, SandboxError, SandboxTimeout
@@ -56,7 +57,7 @@ class Channel:
         self.has_run = False
         """Whether a command was given to it, so that something may run inside."""
         self._moving = asyncio.Event()
-        """Whether requests are made: not while everything is to stand still."""
+        """Whether requests are made, not `held_back`."""
         self._moving.set()
 
     async def close(self) -> None:
@@ -119,10 +120,17 @@ class Channel:
         except OSError as error:
             raise SandboxError(f"a door can't be opened: {error}") from error
 
-    async def stand_still(self) -> bool:
-        """Stop every process in the sandbox until `move_again`, and hold requests back; what is still under way goes on
-        when they do. Returns whether they stand; else they go on, and `move_again` lets requests through."""
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Let what is asked for during the block wait for its end. One block at a time."""
         self._moving.clear()
+        try:
+            yield
+        finally:
+            self._moving.set()
+
+    async def stand_still(self) -> bool:
+        """Stop every process in the sandbox until `move_again`. Returns whether they stand; else they go on."""
         try:
             await self._be_still(True)
         except TimeoutError:
@@ -131,10 +139,7 @@ class Channel:
 
     async def move_again(self) -> None:
         """End `stand_still`."""
-        try:
-            await self._be_still(False)
-        finally:
-            self._moving.set()
+        await self._be_still(False)
 
     async def _be_still(self, still: bool) -> None:
         _, payload, _ = await self._asked(b"", (b"B", bytes([still])), _ANSWER_S)

@@ -85,6 +85,8 @@ class DaemonMachine(Machine):
         self.bounded = quota and not image.get("Volumes") and not kind.limits.network
         self._client = client
         self._labels = labels
+        self._files = asyncio.Lock()
+        """Held by what moves or copies files: the end of one lets go what another needs to stand still."""
 
     async def held(self) -> Held:
         try:
@@ -127,21 +129,23 @@ class DaemonMachine(Machine):
     async def _standing_still(self) -> AsyncIterator[None]:
         """Let nothing in the container move for the block. The Docker daemon opens what it has looked at before: at a
         pipe that took its place meanwhile it would wait for ever, with all who want this container."""
-        if not self.channel.has_run:
-            yield
-            return
-        paused = False
-        try:
-            paused = await self._pause()
-            if not paused:
-                await self._stop_processes()
-            yield
-        finally:
-            with suppress(aiodocker.DockerError):  # it was not paused
-                await finish(self.container.unpause())
-            if not paused:
-                with suppress(SandboxError):
-                    await finish(self.channel.move_again())
+        async with self._files:
+            with self.channel.held_back():
+                if not self.channel.has_run:
+                    yield
+                    return
+                paused = False
+                try:
+                    paused = await self._pause()
+                    if not paused:
+                        await self._stop_processes()
+                    yield
+                finally:
+                    with suppress(aiodocker.DockerError):  # it was not paused
+                        await finish(self.container.unpause())
+                    if not paused:
+                        with suppress(SandboxError):
+                            await finish(self.channel.move_again())
 
     async def _stop_processes(self) -> None:
         with suppress(SandboxDied):  # then nothing moves

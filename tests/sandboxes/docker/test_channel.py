@@ -143,30 +143,34 @@ async def test_a_channel_is_busy_while_a_request_is_under_way():
 
 
 @pytest.mark.parametrize("stands", [True, False])
-async def test_requests_are_held_back_while_everything_stands_still(stands):
+async def test_whether_everything_stands_still_is_told(stands):
     def answer(number, kind, payload):
-        if kind == b"B":
-            return done(number, 0 if stands or not payload[0] else errno.ETIMEDOUT)
-        return end(number) if kind == b"E" else None
+        return done(number, 0 if stands or not payload[0] else errno.ETIMEDOUT) if kind == b"B" else None
 
     channel, executor = await channel_that(answer)
     assert await channel.stand_still() is stands
-    held = asyncio.create_task(execute(channel))
-    await asyncio.sleep(0.05)
-    assert not held.done() and [kind for _, kind, _ in executor.frames] == [b"T", b"B"]
     await channel.move_again()
-    assert (await held).exit_code == 0
-    assert [kind for _, kind, _ in executor.frames] == [b"T", b"B", b"B", b"E"]
+    assert [(kind, payload) for _, kind, payload in executor.frames[1:]] == [(b"B", b"\1"), (b"B", b"\0")]
     await channel.close()
 
 
-async def test_requests_go_on_where_the_executor_is_gone_while_everything_stood_still():
+async def test_requests_that_are_held_back_are_made_when_the_block_ends():
+    channel, executor = await channel_that(lambda number, kind, _: end(number) if kind == b"E" else done(number))
+    with channel.held_back():
+        held = asyncio.create_task(execute(channel))
+        await asyncio.sleep(0.05)
+        assert await channel.stand_still() and not held.done()
+    assert (await held).exit_code == 0
+    assert [kind for _, kind, _ in executor.frames] == [b"T", b"B", b"E"]
+    await channel.close()
+
+
+async def test_requests_that_were_held_back_hear_that_the_executor_is_gone():
     channel, executor = await channel_that(lambda number, kind, _: done(number) if kind == b"B" else None)
-    assert await channel.stand_still()
-    held = asyncio.create_task(execute(channel))
-    await executor.close()
-    with pytest.raises(SandboxDied):
-        await channel.move_again()
+    with channel.held_back():
+        held = asyncio.create_task(execute(channel))
+        await asyncio.sleep(0)
+        await executor.close()
     with pytest.raises(SandboxDied):
         await held
     await channel.close()

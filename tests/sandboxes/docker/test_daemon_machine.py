@@ -1,6 +1,7 @@
 """What the Docker daemon's word says of a container."""
 
-from contextlib import AsyncExitStack
+import asyncio
+from contextlib import AsyncExitStack, nullcontext
 from types import SimpleNamespace
 
 import aiodocker
@@ -33,6 +34,11 @@ def test_what_it_uses_names_the_limit(stats, limit):
     assert full(stats) == limit
 
 
+def made(container, channel):
+    kind = Kind("image", Limits(), False)
+    return DaemonMachine(kind, "box", container, channel, {}, AsyncExitStack(), client=None, labels={})
+
+
 @pytest.mark.parametrize(("errors", "uploads"), [(0, 1), (1, 2), (2, 3), (9, 3)])
 async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, uploads):
     sent = []
@@ -42,20 +48,30 @@ async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, upload
         if len(sent) <= errors:
             raise aiodocker.DockerError(500, {"message": "passing bulk input to subprocess: write |1: broken pipe"})
 
-    container = SimpleNamespace(put_archive=put_archive)
-    machine = DaemonMachine(
-        Kind("image", Limits(), False),
-        "box",
-        container,
-        SimpleNamespace(has_run=False),
-        {},
-        AsyncExitStack(),
-        client=None,
-        labels={},
-    )
+    machine = made(SimpleNamespace(put_archive=put_archive), SimpleNamespace(has_run=False, held_back=nullcontext))
     if errors > 2:
         with pytest.raises(DaemonError, match="broken pipe"):
             await machine.unpack(b"archive", "/app")
     else:
         await machine.unpack(b"archive", "/app")
     assert sent == [b"archive"] * uploads
+
+
+async def test_two_uploads_at_once_both_find_it_paused():
+    paused, seen = [], []
+
+    async def pause():
+        paused.append(True)
+
+    async def unpause():
+        paused.clear()
+
+    async def put_archive(target, data):
+        for _ in range(3):
+            seen.append(len(paused))
+            await asyncio.sleep(0.01 if target == "/long" else 0)
+
+    container = SimpleNamespace(pause=pause, unpause=unpause, put_archive=put_archive)
+    machine = made(container, SimpleNamespace(has_run=True, held_back=nullcontext))
+    await asyncio.gather(machine.unpack(b"", "/short"), machine.unpack(b"", "/long"))
+    assert seen == [1] * 6
