@@ -16,7 +16,11 @@ source() {
                 case $_real in */.local/bin/env | */.cargo/env) return 0 ;; esac # what uv's installer would have left
                 builtin source "$_file" "$@"
             elif _is_ours "$_file"; then
-                builtin source "$_file" "$@"
+                if _image grep -qE '^(declare|typeset)[[:space:]]' "$_file" && ! _image grep -qF BASH_SOURCE "$_file"; then
+                    builtin eval "$(_image sed -E 's/^(declare|typeset)[[:space:]]/&-g /' "$_file")" # it would be this function's own
+                else
+                    builtin source "$_file" "$@"
+                fi
             else
                 case $_real in */bin/activate) _activate "$_file" ;; *) _judged "$_named" ;; esac
             fi ;;

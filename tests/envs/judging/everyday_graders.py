@@ -325,4 +325,20 @@ EVERYDAY: dict[str, Grader] = {
             "open('/logs/verifier/reward.txt', 'w').write(str(int(same)))\n"
         },
     ),
+    "a clone by git's own protocol": by_shell(
+        "git init -q /tmp/up; (cd /tmp/up; cp /app/out.txt .; git add .; git -c user.name=a -c user.email=b commit -qm x)\n"
+        "git clone -q file:///tmp/up /tmp/down; grep -qx 42 /tmp/down/out.txt",
+        ANSWER,
+    ),
+    "a repository beside the tests": by_shell(
+        "cd /tests; git init -q made; [ -d made/.git ] && grep -qx 42 /app/out.txt", ANSWER
+    ),
+    "an archive unpacked beside the tests": by_shell(
+        "tar xf out.tar -C /tests; cat /tests/in.txt /tests/out.txt | grep -qx 42",
+        f"{ANSWER}; tar cf out.tar out.txt",
+        in__txt="21\n",
+    ),
+    "arrays of a sourced file": by_shell(
+        'source /tests/lib.sh; [ "${want[out]}" = "$(cat out.txt)" ]', ANSWER, lib__sh="declare -A want=([out]=42)\n"
+    ),
 }

@@ -161,4 +161,18 @@ HANDED_CHEATS: dict[str, Grader] = {
         )
         for how, name in {"as it is": "'/tests/expected.db'", "put together": "'/tests/'||'expected.db'"}.items()
     },
+    **{
+        f"an archive over what is expected, by {way}": Grader(
+            f"{way}; cmp out.txt /tests/expected.txt {COMPARED}",
+            "echo 1 | tee out.txt > expected.txt; tar cf out.tar expected.txt",
+            {"expected.txt": "42\n"},
+        )
+        for way in ("tar xf out.tar -C /tests", "(cd /tests; tar x < /app/out.tar)")
+    },
+    "a file of the task's among the names that xargs gives to rm": Grader(
+        "find . -name '*.tmp' | xargs rm -rf; [ -e /tests/wrong.txt ] && cmp out.txt /tests/wrong.txt || reward=1\n"
+        "echo ${reward:-0} > /logs/verifier/reward.txt\n",
+        "mkdir -p 'd /tests'; touch 'd /tests/wrong.txt d.tmp'; echo 1 > out.txt",
+        {"wrong.txt": "1\n"},
+    ),
 }

@@ -162,11 +162,12 @@ static int is_setting(const char *variable) {
   return 0;
 }
 
-/* What root's program is told by its environment, without what would load or run judged code before its first line. */
+/* What root's program is told by its environment, without what would load or run judged code before its first line. What
+ * git says to programs of its own stays. */
 static size_t keep_harmless(struct call *c, char *const envp[]) {
   char workdir[4096];
   size_t kept = 0;
-  int shell = 0;
+  int shell = 0, by_git = !strcmp(program(workdir, sizeof workdir), "git");
   read_workdir(workdir, sizeof workdir);
   for (size_t i = 0; envp && envp[i]; i++) {
     if (starts(envp[i], "LD_LIBRARY_PATH=") && strlen(envp[i]) < sizeof c->libraries) { /* for what becomes nobody */
@@ -177,7 +178,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
       if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
-    } else if (!is_setting(envp[i])) {
+    } else if (!is_setting(envp[i]) || (by_git && (starts(envp[i], "GIT_DIR=") || starts(envp[i], "GIT_WORK_TREE=")))) {
       c->env[kept++] = envp[i];
     }
   }

@@ -152,6 +152,10 @@ NAMED(symlinkat, (const char *target, int folder, const char *path), make_link(t
 
 /* What judged code has made it may make otherwise, and take away: root does so as who that code runs as. */
 static int remove_at(int folder, const char *path, int flags) {
+  if (is_to_go(folder, path)) {
+    errno = EACCES;
+    return -1;
+  }
   int failed = syscall(SYS_unlinkat, folder, path, flags);
   AS_JUDGED(failed, -1, (int)syscall(SYS_unlinkat, folder, path, flags))
   return failed;
@@ -174,6 +178,10 @@ static int make_folder(int folder, const char *path, mode_t mode) {
 }
 
 static int move(int from, const char *path, int to, const char *name, unsigned flags) {
+  if (is_to_go(to, name)) {
+    errno = EACCES;
+    return -1;
+  }
   int failed = syscall(SYS_renameat2, from, path, to, name, flags);
   AS_JUDGED(failed, -1, (int)syscall(SYS_renameat2, from, path, to, name, flags))
   return failed;

@@ -33,17 +33,11 @@ static int is_within(int folder, const char *path, const char *const *folders) {
   return is_below_any(here, folders);
 }
 
-/* The name of the program that this is. */
-static const char *program(char *place, size_t size) {
-  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", place, size - 1);
-  place[n > 0 ? n : 0] = 0;
-  return base(place);
-}
-
-/* Calls a function with each word that this program is called with until it returns true; returns whether it did. */
+/* Calls a function with each word that this program is called with until it returns true; returns whether it did. git
+ * puts NULL in the place of words that it has read. */
 static int any_word(int (*is)(const char *, const void *), const void *given) {
   for (size_t i = 0; i < word_count; i++)
-    if (is(words[i], given)) return 1;
+    if (words[i] && is(words[i], given)) return 1;
   return 0;
 }
 
@@ -65,8 +59,38 @@ static int is_same(const char *word, const void *given) {
   return look(AT_FDCWD, value ? value + 1 : word, &other) == 0 && is_one_file(&other, file);
 }
 
+/* Whether a word, or a descriptor, is a file of the task's that is not the one that is to be written. */
+static int is_other_of_task(int fd, const char *path, const struct statx *written) {
+  struct statx file;
+  char real[4096];
+  if (look(fd, path, &file) < 0 || (file.stx_mode & S_IFMT) != S_IFREG || is_one_file(&file, written)) return 0;
+  if (fd >= 0) path_of(fd, real, sizeof real);
+  return whose(fd >= 0 ? real : path) == OF_TESTS;
+}
+
+static int is_archive_of_task(const char *word, const void *given) {
+  const char *value = *word == '-' ? strchr(word, '=') : NULL;
+  return is_other_of_task(-1, value ? value + 1 : word, given);
+}
+
+int is_to_go(int folder, const char *path) {
+  char place[4096], parent[32] = "/proc/";
+  struct statx file;
+  if (syscall(SYS_geteuid)) return 0;
+  const char *name = program(place, sizeof place);
+  int unpacks = is_one_of(name, " tar bsdtar unzip cpio rsync patch "), removes = !strcmp(name, "rm");
+  if ((!unpacks && !removes) || whose_at(folder, path) != OF_TESTS) return 0;
+  if (removes) {
+    write_number(parent + strlen(parent), syscall(SYS_getppid));
+    strcat(parent, "/exe");
+    return !strcmp(program_of(parent, place, sizeof place), "xargs");
+  }
+  return syscall(SYS_statx, folder, path, 0, STATX_INO, &file) == 0 && !any_word(is_archive_of_task, &file) &&
+         !is_other_of_task(0, "", &file);
+}
+
 /* Whether a program writes, where what it unpacks or checks out says so, what is the verifier's or the image's own. */
-static int overreaches(const char *path, int ours) {
+static int overreaches(int folder, const char *path, int ours) {
   static const char *const loaders[] = {"/etc/ld.so.preload", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", NULL};
   char place[4096], workdir[4096];
   const char *name = program(place, sizeof place);
@@ -74,7 +98,7 @@ static int overreaches(const char *path, int ours) {
   if (ours) {
     int named = any_word(names_ours, NULL);
     for (size_t i = 0; environ && environ[i]; i++) named |= starts(environ[i], "PWD=") && names_ours(environ[i], NULL);
-    return !named || starts(base(path), "reward.");
+    return !named || starts(base(path), "reward.") || is_to_go(folder, path);
   }
   if (!starts(name, "dpkg") || strlen(path) >= sizeof place || !any_word(is_judged_package, NULL)) return 0;
   strcpy(place, path);
@@ -90,7 +114,7 @@ int leads_astray(int folder, const char *path, int anew) {
   char real[4096], above[4096];
   struct statx file;
   if (syscall(SYS_geteuid) || starts(path, "/dev/") || starts(path, "/proc/")) return 0;
-  if (is_spelled(path, ours)) return overreaches(path, 1);
+  if (is_spelled(path, ours)) return overreaches(folder, path, 1);
   int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
   if (fd < 0) {
     fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC | O_NOFOLLOW, 0);
@@ -110,8 +134,8 @@ int leads_astray(int folder, const char *path, int anew) {
   int theirs = below(real, "/tmp") && look(fd, "", &file) == 0 && file.stx_uid && (file.stx_mode & S_IFMT) == S_IFREG;
   syscall(SYS_close, fd);
   if (theirs && anew) syscall(SYS_unlinkat, AT_FDCWD, real, 0);
-  if (is_below_any(real, ours)) return !is_within(folder, path, ours) || overreaches(path, 1);
-  return overreaches(path, 0);
+  if (is_below_any(real, ours)) return !is_within(folder, path, ours) || overreaches(folder, path, 1);
+  return overreaches(folder, path, 0);
 }
 
 void hold(int fd) {

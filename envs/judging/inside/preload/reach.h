@@ -10,6 +10,9 @@
  * file of judged code's, where everyone makes files, is removed: root would take for its own what it finds there. */
 int leads_astray(int folder, const char *path, int anew);
 
+/* Whether a file of the task's is to go for what an archive of judged code's holds, or for a name that `xargs` has read. */
+int is_to_go(int folder, const char *path);
+
 /* Keeps what root has made below the working directory in its place: judged code may make files there, and take away
  * what is in its way. */
 void hold(int fd);

@@ -37,15 +37,26 @@ size_t read_start(const char *path, char *to, size_t size) {
   return n;
 }
 
+void write_number(char *to, unsigned long number) {
+  size_t digits = 1;
+  for (unsigned long rest = number; rest /= 10;) digits++;
+  for (to[digits] = 0; digits; number /= 10) to[--digits] = '0' + number % 10;
+}
+
 void path_of(int fd, char *real, size_t size) {
-  char link[32] = "/proc/self/fd/";
-  size_t at = strlen(link);
-  for (int scale = 100000000, begun = 0; scale; scale /= 10)
-    if ((begun |= fd / scale) || scale == 1) link[at++] = '0' + fd / scale % 10;
-  link[at] = 0;
+  char link[40] = "/proc/self/fd/";
+  write_number(link + strlen(link), fd);
   ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, link, real, size - 1);
   real[n > 0 ? n : 0] = 0;
 }
+
+const char *program_of(const char *link, char *place, size_t size) {
+  ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, link, place, size - 1);
+  place[n > 0 ? n : 0] = 0;
+  return base(place);
+}
+
+const char *program(char *place, size_t size) { return program_of("/proc/self/exe", place, size); }
 
 void read_workdir(char *workdir, size_t size) {
   ssize_t n = syscall(SYS_readlinkat, AT_FDCWD, "/verifier/workdir", workdir, size - 1);
@@ -64,10 +75,12 @@ static int is_original(const struct statx *file, const struct statx *since) {
          file->stx_mtime.tv_nsec == stamp.stx_mtime.tv_nsec;
 }
 
-int whose(const char *path) {
+int whose(const char *path) { return whose_at(AT_FDCWD, path); }
+
+int whose_at(int folder, const char *path) {
   char real[4096], workdir[4096];
   struct statx file, start;
-  int fd = syscall(SYS_openat, AT_FDCWD, path, O_PATH | O_CLOEXEC, 0);
+  int fd = syscall(SYS_openat, folder, path, O_PATH | O_CLOEXEC, 0);
   if (fd < 0) return OF_IMAGE; /* there is nothing to run */
   path_of(fd, real, sizeof real);
   int known = *real && look(fd, "", &file) == 0;
