@@ -341,4 +341,17 @@ EVERYDAY: dict[str, Grader] = {
     "arrays of a sourced file": by_shell(
         'source /tests/lib.sh; [ "${want[out]}" = "$(cat out.txt)" ]', ANSWER, lib__sh="declare -A want=([out]=42)\n"
     ),
+    **{
+        f"tests that are closed to others by {how}": Grader(
+            f"{how}; python3 -m pytest -q /tests/test_it.py; {BY_STATUS}",
+            ANSWER,
+            {
+                "test_it.py": "import json, pathlib\n\nimport near\n\nTHERE = pathlib.Path(__file__).parent / 'data/want.json'\n\n\n"
+                "def test_out():\n    assert open('/app/out.txt').read() == json.loads(THERE.read_text())['out'] + near.END\n",
+                "near.py": "END = '\\n'\n",
+                "data/want.json": '{"out": "42"}',
+            },
+        )
+        for how in ("chmod -R go-rwx /tests", "chmod 700 /tests", "python3 -c 'import os; os.chmod(\"/tests\", 0o700)'")
+    },
 }
