@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+import traceback
 
 from node_ids import is_test_module
 
@@ -348,6 +349,24 @@ def judged_processes():
     found, user = set(), str(judged_user())
     for name in os.listdir("/proc"):
         try:
+def apart(function, *args):
+    """Return the text that a function returns, called in another process: this one is not to know what tests expect."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(writer, function(*args).encode())
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        found = file.read().decode()
+    os.waitpid(child, 0)
+    return found
+
+
             with open("/proc/%s/status" % name) as file:
                 users = next(line for line in file if line.startswith("Uid:")).split()[1:]
         except (OSError, StopIteration):
