@@ -15,8 +15,8 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 import ast
 import collections
 
-from comparing import Comparisons, loads, reached
-from literals import constant, dotted, walk
+from comparing import Comparisons, loads, reached, unsaid
+from literals import dotted, walk
 from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
 from written import is_test
 
@@ -183,8 +183,7 @@ class _Planter(ast.NodeTransformer):
             return node
         self.comparisons.compare(*loads(node.msg))
         site = self._site(node)
-        if node.msg is not None and constant(node.msg):
-            node.msg = None  # it may say what is expected
+        node.msg = node.msg and unsaid(node.msg)
         node.test, whole = self.comparisons.condition(node.test, site)
         return node if whole or not self.planting else [node, reached(node, site)]
 
