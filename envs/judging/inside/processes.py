@@ -109,21 +109,30 @@ def find(root, expression):
 
 
 def open_folders(root, files):
-    """Let tests make files where they are run and where they lie, and remove settings that judged code left there.
+    """Let tests make files where they are run and where they lie, and remove settings that judged code has made there,
+    or above.
 
     What is root's there stays as it is, which the sticky bit sees to.
     """
     folders = {root} | {os.path.dirname(path) for path in files if path.startswith(root + "/")}
-    for folder in folders:
+    for folder in folders.union(*map(_above, folders)):
         try:
-            if folder != "/":
+            if folder in folders and folder != "/":
                 allow(folder, root, 0o1007)
             for name in SETTINGS.intersection(os.listdir(folder)):
                 path = os.path.join(folder, name)
-                if os.lstat(path).st_uid == judged_user() != os.geteuid():
+                seen, began = os.lstat(path), os.stat(HERE + "/began").st_ctime
+                if seen.st_uid == judged_user() != os.geteuid() and seen.st_ctime >= began:
                     os.unlink(path)
         except OSError:
             pass  # not root's
+
+
+def _above(folder):
+    """Yield the folders that a folder is in."""
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        yield folder
 
 
 def hand_over(args):
@@ -340,15 +349,6 @@ def debuggable():
         pass
 
 
-def status_of(waited):
-    return os.WEXITSTATUS(waited) if os.WIFEXITED(waited) else 128 + os.WTERMSIG(waited)
-
-
-def judged_processes():
-    """Return the ids of the processes of judged code."""
-    found, user = set(), str(judged_user())
-    for name in os.listdir("/proc"):
-        try:
 def apart(function, *args):
     """Return the text that a function returns, called in another process: this one is not to know what tests expect."""
     reader, writer = os.pipe()
@@ -367,6 +367,15 @@ def apart(function, *args):
     return found
 
 
+def status_of(waited):
+    return os.WEXITSTATUS(waited) if os.WIFEXITED(waited) else 128 + os.WTERMSIG(waited)
+
+
+def judged_processes():
+    """Return the ids of the processes of judged code."""
+    found, user = set(), str(judged_user())
+    for name in os.listdir("/proc"):
+        try:
             with open("/proc/%s/status" % name) as file:
                 users = next(line for line in file if line.startswith("Uid:")).split()[1:]
         except (OSError, StopIteration):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import processes
 import pytest
