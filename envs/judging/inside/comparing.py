@@ -14,6 +14,11 @@ from probe import PROBE
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
 _EQUAL += ("assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual")
 _ALMOST = ("assertAlmostEqual", "assertAlmostEquals")
+_UNEQUAL = ("assertNotEqual", "assertIs", "assertIsNot", "assertIn", "assertNotIn", "assertIsInstance", "assertRegex")
+_UNEQUAL += ("assertGreater", "assertGreaterEqual", "assertLess", "assertLessEqual", "assertNotRegex")
+_MESSAGES = dict.fromkeys(("assertTrue", "assertFalse", "assertIsNone", "assertIsNotNone"), 1)
+_MESSAGES.update(dict.fromkeys(_EQUAL + _UNEQUAL, 2), **dict.fromkeys(_ALMOST + ("assertNotAlmostEqual",), 3))
+"""At which place methods of unittest take a message."""
 
 
 class Comparisons:
@@ -53,12 +58,13 @@ class Comparisons:
     def method(self, call, name, site):
         """Return the call of a method of unittest among decoys; None where it stays."""
         args = call.args
-        if len(args) < (1 if name == "assertTrue" else 2) or any(isinstance(one, ast.Starred) for one in args):
-            return None
-        if self._bindings.defines(name):
+        if any(isinstance(one, ast.Starred) for one in args) or self._bindings.defines(name):
             return None
         for part in args[2:] + [keyword.value for keyword in call.keywords]:
             self.compare(*loads(part))
+        _leave_out_message(call, name)
+        if len(args) < (1 if name == "assertTrue" else 2):
+            return None
         choice, place = None, 1
         if name == "assertTrue":
             args[0] = self.condition(args[0], site)[0]
@@ -137,6 +143,25 @@ def reached(node, site):
 def loads(node):
     """Return the names that are read in a node; none where there is no node."""
     return [one for one in walk(node) if isinstance(one, ast.Name)] if node is not None else []
+
+
+def unsaid(message):
+    """Return what is left of an assert's message without literals, which may say what is expected; None for nothing."""
+    if not isinstance(message, ast.JoinedStr):
+        return None if any(map(constant, walk(message))) else message
+    parts = [one for one in message.values if isinstance(one, ast.FormattedValue)]
+    parts = [one for one in parts if not any(map(constant, walk(one.value)))]
+    message.values = [one for part in parts for one in (part, ast.copy_location(literal(" "), part))]
+    return message if parts else None
+
+
+def _leave_out_message(call, name):
+    """Leave out of a call of a method of unittest what its message says."""
+    at = _MESSAGES.get(name, len(call.args))
+    call.args[at:] = [unsaid(one) or literal(None) for one in call.args[at:]]
+    for keyword in call.keywords if name in _MESSAGES else ():
+        if keyword.arg == "msg":
+            keyword.value = unsaid(keyword.value) or literal(None)
 
 
 def _is_singleton(node):

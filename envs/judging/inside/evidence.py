@@ -104,10 +104,10 @@ class Evidence:
     def _expected(self, test):
         """Return the sites that must have told."""
         base = test.split("[")[0]
-        file, _, name = base.partition("::")
+        file, _, name = base.partition("::") if "::" in base else ("", "", base)
         sites = set()
         for path in self._files.get(name, ()):
-            if path.endswith(_ending(file)):
+            if not file or path.endswith(_ending(file)):  # as in `is_id`
                 sites |= self.key.must[path, name]
         recorded = self.record.get("tests", {}).get(test)
         if recorded:

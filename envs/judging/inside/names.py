@@ -104,8 +104,10 @@ class Bindings:
         """Return whether the module has a function of that name."""
         return name in self._functions
 
-    def is_last(self, function):
-        """Return whether no other function of the module has its name."""
+    def is_last(self, function, owner=None):
+        """Return whether nothing else has a function's name, in the module or in the class that it is in."""
+        if owner is not None:
+            return self._stores[owner.name] == self.inside(owner).stores[function.name] == 1
         return len(self._functions[function.name]) == 1 and self._stores[function.name] == 1
 
     # The module

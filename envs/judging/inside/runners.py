@@ -12,7 +12,7 @@ from chosen import Chosen
 from literals import constant
 from node_ids import is_id, is_test_module
 from probe import PROBE
-from processes import HERE, LOGS, TESTS, hand_over, judged_user
+from processes import HERE, LOGS, TESTS, apart, hand_over, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
 
@@ -35,18 +35,7 @@ def unittest_files():
     """Return the files of a listed suite that unittest runs; none where pytest does.
 
     Another process reads that, since this one must not know what is expected, and ids of tests say it."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writer, json.dumps(lists().get("UNITTEST", [])).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        found = file.read()
-    os.waitpid(child, 0)
-    return json.loads(found.decode() or "[]")
+    return json.loads(apart(lambda: json.dumps(lists().get("UNITTEST", []))) or "[]")
 
 
 def modules_below(folder):

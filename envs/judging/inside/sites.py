@@ -15,8 +15,8 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 import ast
 import collections
 
-from comparing import Comparisons, loads, reached
-from literals import constant, dotted, walk
+from comparing import Comparisons, loads, reached, unsaid
+from literals import dotted, walk
 from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
 from written import is_test
 
@@ -54,7 +54,7 @@ class _Planter(ast.NodeTransformer):
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.written = {id(value): value for value in values}
         self._at = _Place((), 0, False, None, False, False)
-        self._helpers, self._calls = {}, []
+        self._helpers, self._calls, self._owner = {}, [], None
 
     def join(self):
         """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call."""
@@ -74,11 +74,12 @@ class _Planter(ast.NodeTransformer):
     # Where we are
 
     def visit_ClassDef(self, node):
-        before = self._at
+        before, owner = self._at, self._owner
         again = any(AGAIN.search(ast.dump(one)) for one in node.decorator_list)
         self._at = before._replace(owner=before.owner + (node.name,), quiet=before.quiet or again)
+        self._owner = node
         self.generic_visit(node)
-        self._at = before
+        self._at, self._owner = before, owner
         return node
 
     def visit_FunctionDef(self, node):
@@ -107,12 +108,17 @@ class _Planter(ast.NodeTransformer):
         None where none is certain."""
         names = ["." + (dotted(getattr(one, "func", one)) or "?") for one in node.decorator_list]
         once = all(".mark." in name or name.split(".")[-1] in _ONCE for name in names)
-        plain = isinstance(node, ast.FunctionDef) and not _yields(node)
-        if not once or not plain or not self.bindings.is_last(node):
+        plain = (isinstance(node, ast.FunctionDef) or self._awaits(node)) and not _yields(node)
+        if not once or not plain or not self.bindings.is_last(node, self._owner):
             return None
         if not is_test(node):
             return None if self._at.owner or node.decorator_list else self._helpers.setdefault(node.name, set())
         return self.key.must.setdefault((self.path, self._name(node)), set())
+
+    def _awaits(self, node):
+        """Return whether an async function is a test that is awaited where it is run at all."""
+        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
+        return is_test(node) and all("Async" in base or base == "object" for base in bases)
 
     def _block(self, statements):
         found = []
@@ -183,8 +189,7 @@ class _Planter(ast.NodeTransformer):
             return node
         self.comparisons.compare(*loads(node.msg))
         site = self._site(node)
-        if node.msg is not None and constant(node.msg):
-            node.msg = None  # it may say what is expected
+        node.msg = node.msg and unsaid(node.msg)
         node.test, whole = self.comparisons.condition(node.test, site)
         return node if whole or not self.planting else [node, reached(node, site)]
 

@@ -27,13 +27,14 @@ import tempfile
 import time
 import traceback
 
-from ours import texts
+from ours import say
 from processes import (
     HERE,
     HIDDEN,
     KEPT,
     LOGS,
     TESTS,
+    apart,
     become_judged,
     called_with,
     hand_over,
@@ -98,7 +99,7 @@ def forget_settings():
         if name in os.environ:
             with open(HERE + "/environment") as file:
                 begun = name + "=" + os.environ[name] + "\n" in file.read()
-            if not begun and not any(name in text for text in texts()):
+            if not begun and not say(re.escape(name)):
                 del os.environ[name]
 
 
@@ -248,24 +249,6 @@ def kind_of(call, file):
         return "other"
     named = call.kind != "script" or os.path.realpath(file).startswith(TESTS + "/") or "test" in os.path.basename(file)
     return "tests" if runs and named else "other"
-
-
-def apart(function, *args):
-    """Return the text that a function returns, called in another process: this one is not to know what tests expect."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.write(writer, function(*args).encode())
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as file:
-        found = file.read().decode()
-    os.waitpid(child, 0)
-    return found
 
 
 def grade(real, call, file):

@@ -10,7 +10,7 @@ import re
 import stat
 import sys
 
-from ours import texts
+from ours import say
 from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, setting, workdir
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
@@ -32,7 +32,7 @@ def open_tree():
     open(marker, "w").close()
     root, of_image, opened, held = workdir(), [], [], set()
     kept = setting("kept").split("\n")
-    modes = any(_MODES.search(text) for text in texts())
+    modes = say(_MODES)
     since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
     for folder, folders, files in os.walk(root):
         opened.append(folder)

@@ -4,7 +4,7 @@ import ast
 import random
 
 import pytest
-from comparing import Comparisons, reached
+from comparing import Comparisons, reached, unsaid
 from decoys import Decoys, looked_for, vocabulary
 from key import Key
 from names import Bindings
@@ -80,3 +80,41 @@ def test_the_first_walk_changes_nothing(planting):
 
 def test_what_is_come_to_is_told():
     assert ast.unparse(reached(ast.parse("f(3)").body[0], 4)) == "@probe.reached(4)"
+
+
+@pytest.mark.parametrize(
+    ("message", "left"),
+    [
+        ("'it should be 6'", ""),
+        ("f'it should be 6, not {got}'", "f'{got} '"),
+        ("f'it should be {6}'", ""),
+        ("'it should be %s' % 6", ""),
+        ("(got, 6)", ""),
+        ("describe(got)", "describe(got)"),
+    ],
+)
+def test_of_messages_stays_what_is_no_literal(planting, message, left):
+    found = unsaid(ast.parse(message, mode="eval").body)
+    assert (ast.unparse(found) if found else "") == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("self.assertEqual(f(3), 6, 'six')", "None)"),
+        ("self.assertEqual(f(3), 6, msg=f'six, not {x}')", "msg=f'{x} ')"),
+        ("self.assertAlmostEqual(f(3), 6.5, 3, 'six')", "3, None)"),
+    ],
+)
+def test_methods_of_unittest_say_nothing(planting, text, left):
+    assert planting(text)[0].endswith(left)
+
+
+def test_methods_that_are_not_unittests_keep_their_arguments(planting):
+    tree = ast.parse("self.assertFormError(form, 'six', 'field', 'error')").body[0]
+    before = ast.dump(tree)
+    key = Key()
+    Comparisons(key, Decoys(random.Random(1), {}), Bindings(ast.parse("")), frozenset()).method(
+        tree.value, "assertFormError", 7
+    )
+    assert ast.dump(tree) == before

@@ -41,6 +41,11 @@ def test_a_test_passes_by_the_expected_value_alone(outcomes, rare, status, signs
     assert found == ({"test_a.py::test_f": status}, signs)
 
 
+@pytest.mark.parametrize("name", ["test_f", "::test_f", "test_f[1]", "./test_a.py::test_f"])
+def test_a_test_that_is_told_without_its_file_must_tell_all_the_same(name):
+    assert told("0100").judge({name: "passed"}) == ({name: "failed"}, [evidence.FORCED])
+
+
 def test_tests_that_need_not_pass_make_no_signs():
     assert told("1111").judge({"test_a.py::test_f": "passed"}, lambda test: False)[1] == []
 

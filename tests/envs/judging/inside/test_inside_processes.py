@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 
 import processes
 import pytest
@@ -82,3 +83,23 @@ def test_what_is_opened_to_judged_code_lies_behind_no_link(tmp_path):
     processes.allow(str(root), str(root), 0o001)
     modes = {path: path.stat().st_mode & 0o007 for path in (root / "there", other / "there")}
     assert modes == {root / "there": 0o007, other / "there": 0o005}
+
+
+def test_settings_that_judged_code_made_are_removed_above_the_tests_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "judged_user", os.geteuid)
+    monkeypatch.setattr(os, "geteuid", lambda: -1)
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
+    folder = tmp_path / "app/tests/unit"
+    folder.mkdir(parents=True)
+    (folder / "tox.ini").touch()
+    time.sleep(0.02)  # what the file system tells apart
+    (tmp_path / "began").touch()
+    for place in (tmp_path, tmp_path / "app", tmp_path / "app/tests", folder):
+        (place / "pytest.ini").touch()
+    (folder / "data.ini").touch()
+    processes.open_folders(str(tmp_path / "app"), [str(folder / "test_a.py")])
+    assert sorted(path.name for path in tmp_path.rglob("*.ini")) == ["data.ini", "tox.ini"]
+
+
+def test_what_another_process_finds_is_told():
+    assert processes.apart(lambda: str(os.getpid())) != str(os.getpid())

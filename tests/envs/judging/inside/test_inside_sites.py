@@ -336,3 +336,26 @@ def test_each_comparison_of_an_assert_has_its_sets():
     told = {message["set"] for message in run.messages if message.get("site") == site}
     assert len(numbers) == 2 and set(numbers) <= told
     assert run.verdict() == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    "source, asked",
+    [
+        ("async def test_f():\n    assert f(3) == 6\n", {"test_f"}),
+        ("class TestA:\n    async def test_f(self):\n        assert f(3) == 6\n", {"TestA::test_f"}),
+        ("class A(IsolatedAsyncioTestCase):\n    async def test_f(self):\n        assert f(3) == 6\n", {"A::test_f"}),
+        ("class A(TestCase):\n    async def test_f(self):\n        assert f(3) == 6\n", set()),
+        (
+            "class A:\n    def test_f(self):\n        assert f(3) == 6\n"
+            "class B:\n    def test_f(self):\n        assert f(3) == 6\n",
+            {"A::test_f", "B::test_f"},
+        ),
+        ("class A:\n    def test_f(self):\n        assert f(3) == 6\n    def test_f(self):\n        pass\n", set()),
+        ("async def check():\n    assert f(3) == 6\ndef test_f():\n    check()\n    assert f(3)\n", {"test_f"}),
+    ],
+)
+def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, asked):
+    tree, key = ast.parse(source), Key()
+    sites.plant("/tests/test_a.py", tree, key, decoys.Decoys(random.Random(1), {}))
+    assert {test for _, test in key.must} == asked
+    assert all(key.must.values())

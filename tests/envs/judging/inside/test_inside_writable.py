@@ -6,6 +6,7 @@ import re
 import stat
 import time
 
+import ours
 import processes
 import pytest
 import writable
@@ -70,7 +71,7 @@ def test_data_of_the_agents_are_opened_and_few_of_the_images(tree, tmp_path, mon
 )
 def test_modes_stay_where_the_tasks_files_look_at_them(tree, tmp_path, monkeypatch, said):
     monkeypatch.setattr(writable, "TESTS", str(tmp_path))
-    monkeypatch.setattr(writable, "texts", lambda: iter(["", said]))
+    monkeypatch.setattr(ours, "texts", lambda: iter(["", said]))
     monkeypatch.setattr(writable, "workdir", lambda: str(tree))
     (tmp_path / "since").touch()
     time.sleep(0.02)
