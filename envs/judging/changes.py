@@ -39,6 +39,7 @@ class Changes:
     dropped: paths that exist and are not carried (devices, links that lead out of the tree, ...).
     withheld: added, changed or deleted paths that decide about the work, and stay as they were.
     private: paths that are carried and that other users than their owner can't read, or come to.
+    folders: those of `changed` that were folders before: what is in them stays.
     elsewhere: what was changed outside of the working directory, by the folder to which its names are relative.
     problem: why nothing can be judged (too big, the tree is gone); None normally.
     """
@@ -50,6 +51,7 @@ class Changes:
     dropped: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
     elsewhere: tuple[tuple[str, Changes], ...] = ()
     problem: str | None = None
 
@@ -213,6 +215,7 @@ def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], ke
             for path in carried
             if any(scan.tree[one].private for one in (path, *parents(path)) if one in scan.tree)
         ),
+        folders=tuple(sorted(path for path in changed if start[path].kind == scan.tree[path].kind == "dir")),
     )
 
 

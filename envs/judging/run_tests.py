@@ -76,7 +76,8 @@ async def _apply(sandbox: Sandbox, task: Task, changes: Changes, judged: int) ->
     """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
-    Changed paths are removed first: nothing is written through a link or into a file of another kind.
+    Changed paths are removed first, but for folders that remain such: nothing is written through a link or into a file
+    of another kind.
     """
     problem = await _change(sandbox, sandbox.workdir, changes, task.user, judged)
     for folder, one in changes.elsewhere:
@@ -86,7 +87,8 @@ async def _apply(sandbox: Sandbox, task: Task, changes: Changes, judged: int) ->
 
 async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | None, judged: int) -> str | None:
     """Make the changes below one folder. user: who removes. Returns and raises as `_apply`."""
-    doomed = "".join(f"./{path}\0" for path in (*changes.deleted, *changes.changed))
+    going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
+    doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
         removed = await sandbox.exec(
             ["xargs", "-0", "rm", "-rf", "--"],

@@ -44,7 +44,7 @@ def _entry(changes: Changes) -> dict[str, Any]:
     return {
         "archive": base64.b64encode(zlib.compress(changes.archive)).decode() if changes.archive else "",
         # As text: names may hold bytes that are no UTF-8, which this escapes.
-        "names": json.dumps({name: getattr(changes, name) for name in _NAMES}),
+        "names": json.dumps({name: getattr(changes, name) for name in (*_NAMES, "folders")}),
         "problem": changes.problem,
         "elsewhere": [[json.dumps(folder), _entry(one)] for folder, one in changes.elsewhere],
     }
@@ -55,6 +55,7 @@ def _changes(entry: Mapping[str, Any]) -> Changes:
     return Changes(
         _inflated(base64.b64decode(entry["archive"], validate=True)),
         **{name: tuple(names[name]) for name in _NAMES},
+        folders=tuple(names.get("folders", ())),  # which version 0.1 has not
         elsewhere=tuple((json.loads(folder), _changes(one)) for folder, one in entry["elsewhere"]),
         problem=entry["problem"],
     )

@@ -35,6 +35,12 @@ def test_a_change_of_mode_alone_is_a_change():
         assert tar.getmember("run.sh").mode == 0o755
 
 
+def test_a_directory_of_another_mode_keeps_what_is_in_it():
+    before, after = [folder("x"), member("x/y"), folder("z"), member("w")], [folder("x", 0o700), member("x/y")]
+    changes = compare(start(*before), archive(*after, member("z"), folder("w")), ROOT)
+    assert (changes.changed, changes.folders, changes.deleted) == (("w", "x", "z"), ("x",), ())
+
+
 def test_a_directory_stays_open_to_its_owner():
     with tarfile.open(fileobj=io.BytesIO(compare({}, archive(folder("x", 0)), ROOT).archive)) as tar:
         assert tar.getmember("x").mode == 0o700

@@ -14,6 +14,8 @@ from sandboxes.base import ExecResult
 @pytest.mark.docker
 async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_path):
     (tmp_path / "image/files/deep").mkdir(parents=True)
+    (tmp_path / "image/files/room").mkdir()
+    (tmp_path / "image/files/room/thing").write_text("1")
     (tmp_path / "image/files/deep/gone").write_text("1")
     (tmp_path / "image/files/file").write_text("1")
     (tmp_path / "image/files/frozen").write_text("1")
@@ -24,10 +26,11 @@ async def test_changes_deletions_and_new_kinds_are_applied(docker_backend, tmp_p
     image = await docker_backend.ensure_image(None, tmp_path / "image")
     sample = task(tmp_path, "find . -printf '%p %y %m\\n' | sort; cat frozen file/x out/y", workdir=None)
     remove = "rm -r deep './-n name' out file frozen; mkdir file out"
-    command = remove + "; echo 2 > file/x; echo 3 > out/y; echo 4 > frozen"
+    command = remove + "; echo 2 > file/x; echo 3 > out/y; echo 4 > frozen; chmod 775 room"
     verdict = await verdict_after(docker_backend, image, sample, command)
     assert verdict.explanation.split("\n", 1)[1] == (
-        ". d 755\n./file d 755\n./file/x f 644\n./frozen f 644\n./out d 755\n./out/y f 644\n4\n2\n3\n"
+        ". d 755\n./file d 755\n./file/x f 644\n./frozen f 644\n./out d 755\n./out/y f 644\n"
+        "./room d 775\n./room/thing f 644\n4\n2\n3\n"
     )
 
 

@@ -16,6 +16,7 @@ CHANGES = Changes(
     dropped=("fifo",),
     withheld=("conftest.py",),
     private=("a.py",),
+    folders=("a",),
     elsewhere=(("/etc/\udcff", Changes(archive(member("hosts", b"1")), added=("hosts",))),),
 )
 
