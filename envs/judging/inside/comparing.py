@@ -62,7 +62,7 @@ class Comparisons:
             return None
         for part in args[2:] + [keyword.value for keyword in call.keywords]:
             self.compare(*loads(part))
-        _leave_out_message(call, name)
+        self._leave_out_message(call, name)
         if len(args) < (1 if name == "assertTrue" else 2):
             return None
         choice, place = None, 1
@@ -83,6 +83,19 @@ class Comparisons:
         made = asked("method", call, known + args)
         made.keywords = call.keywords
         return made
+
+    def _leave_out_message(self, call, name):
+        """Leave out of a call of a method of unittest what its message says, which is made before the call."""
+
+        def left(message):
+            taken = any(id(one) in self._accepted for one in loads(message))
+            return None if taken else unsaid(message)
+
+        at = _MESSAGES.get(name, len(call.args))
+        call.args[at:] = [left(one) or literal(None) for one in call.args[at:]]
+        for keyword in call.keywords if name in _MESSAGES else ():
+            if keyword.arg == "msg":
+                keyword.value = left(keyword.value) or literal(None)
 
     def compare(self, *names):
         """Note that names are compared."""
@@ -153,15 +166,6 @@ def unsaid(message):
     parts = [one for one in parts if not any(map(constant, walk(one.value)))]
     message.values = [one for part in parts for one in (part, ast.copy_location(literal(" "), part))]
     return message if parts else None
-
-
-def _leave_out_message(call, name):
-    """Leave out of a call of a method of unittest what its message says."""
-    at = _MESSAGES.get(name, len(call.args))
-    call.args[at:] = [unsaid(one) or literal(None) for one in call.args[at:]]
-    for keyword in call.keywords if name in _MESSAGES else ():
-        if keyword.arg == "msg":
-            keyword.value = unsaid(keyword.value) or literal(None)
 
 
 def _is_singleton(node):

@@ -17,7 +17,9 @@ from decoys import Decoys, looked_for, vocabulary
 from literals import walk
 from reporter import rewrite
 
-_BY_ID = re.compile(r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node")
+_BY_ID = re.compile(
+    r"nodeid|callspec|\.originalname|item\.name|node\.name|request\.node|PYTEST_CURRENT_TEST|tmp_path\.name|tmpdir\.basename"
+)
 """How code speaks of tests by their ids."""
 
 

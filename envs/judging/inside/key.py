@@ -9,6 +9,9 @@ import re
 TOKEN = "decoy%dx%s"
 """What stands for an expected value in the id of a test; it ends with 0 where the value does with a digit, or x."""
 _TOKENS = re.compile(r"decoy(\d{1,9})x[0x]")
+_ESCAPES = {i: "\\x%02x" % i for i in range(128) if not 32 <= i < 127}
+_ESCAPES.update({ord("\t"): "\\t", ord("\r"): "\\r", ord("\n"): "\\n"})
+"""How pytest writes bytes that can't be printed."""
 
 
 class Key:
@@ -65,5 +68,5 @@ class Key:
 def id_of(value):
     """Return what pytest writes for a literal in the id of a test."""
     if isinstance(value, bytes):
-        return value.decode("ascii", "backslashreplace")
+        return value.decode("ascii", "backslashreplace").translate(_ESCAPES)
     return value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else str(value)

@@ -206,6 +206,11 @@ def dotted(node):
     return None
 
 
+def last_name(node):
+    """Return the last part of the name of a decorator, called or not; "?" for other syntax."""
+    return (dotted(getattr(node, "func", node)) or "?").split(".")[-1]
+
+
 def tolerances(node, names):
     """Yield the absolute tolerances with which an expected value compares."""
     for call in walk(node):

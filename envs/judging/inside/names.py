@@ -7,7 +7,7 @@ import ast
 import collections
 import re
 
-from literals import Names, alterable, constant, dotted, walk
+from literals import Names, alterable, constant, dotted, last_name, walk
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
@@ -17,9 +17,14 @@ _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _KNOWN_MARKS = ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
+PLAIN = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
+PLAIN += ("skipUnless", "staticmethod", "override_settings")
+"""Decorators that run a test as it is, if at all. Marks do so too."""
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
+_OVER = frozenset("range enumerate zip reversed sorted list tuple map filter items keys values split product".split())
+"""What a loop may go over that is made of tables alone."""
 
 
 class Binding:
@@ -63,11 +68,12 @@ class Bindings:
         self.imported, self.bound, self._last = {}, set(), {}
         self._stores, self._loads = collections.Counter(), collections.defaultdict(list)
         self._functions, self._called = collections.defaultdict(list), collections.defaultdict(list)
-        self._inside = {}
+        self._inside, self._calls = {}, collections.defaultdict(set)
         self._texts, self._assigned = set(), collections.defaultdict(list)
         self._survey(tree)
         self.names = Names(self.imported, self.bound)
         self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, self._functions["__eq__"]))
+        self._lenient = set(_lenient(tree))
         self.quiet = self._quiet(tree)
         self._bindings = []
         self._module(tree)
@@ -87,6 +93,27 @@ class Bindings:
     def is_always(self, name):
         """Return whether the name has no other values than those."""
         return self._of[id(name)].always
+
+    def is_written(self, node, given=(), depth=0):
+        """Return whether what a loop goes over is written in the tests: a table, a range, or what is made of such.
+
+        given: names of tables."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            name = getattr(node, "id", None) or node.attr
+            values = [one.value for one in self._assigned.get(name, ())]
+            written = values and len(values) == self._stores[name] and depth < 4
+            return name in given or name in self.imported or bool(written and self._are_written(values, given, depth))
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
+            return self._are_written([one.iter for one in node.generators], given, depth)
+        if isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", None))
+            of = [node.func.value] if called in ("items", "keys", "values", "split") else []
+            args = node.args[called in ("map", "filter") :]
+            return called in _OVER and self._are_written(of + args, given, depth)
+        return isinstance(node, _DISPLAYS + (ast.Dict, ast.Set)) or bool(constant(node))
+
+    def _are_written(self, nodes, given, depth):
+        return all(self.is_written(node, given, depth + 1) for node in nodes)
 
     def inside(self, function):
         """Return what a function speaks of."""
@@ -109,6 +136,10 @@ class Bindings:
         if owner is not None:
             return self._stores[owner.name] == self.inside(owner).stores[function.name] == 1
         return len(self._functions[function.name]) == 1 and self._stores[function.name] == 1
+
+    def catches(self, node):
+        """Return whether what fails in the body of a `try` or a `with` may go on behind it."""
+        return catches_asserts(node, self._lenient)
 
     # The module
 
@@ -142,22 +173,25 @@ class Bindings:
 
     def _quiet(self, tree):
         """Return the names of functions that may be handed on, or are called where a failing assert is caught."""
-        quiet, inner = set(), {}
+        quiet = set()
         called = {id(call.func) for calls in self._called.values() for call in calls}
         for name in self._functions:
             if any(id(load) not in called for load in self._loads[name]):
                 quiet.add(name)
         for node in walk(tree):
-            if catches_asserts(node):
-                quiet.update(_calls(ast.Module(node.body, [])))
+            if self.catches(node):
+                quiet.update(calls_in(ast.Module(node.body, [])))
             elif isinstance(node, FUNCTIONS):
-                inner.setdefault(node.name, set()).update(_calls(node))
-        quiet &= set(self._functions)
-        fresh = quiet
+                self._calls[node.name] |= calls_in(node)
+        return {name for name in self.reached_from(quiet) if not name.startswith("test")}
+
+    def reached_from(self, names):
+        """Return which functions of the module are of these names, with those that they call, and so on."""
+        found = fresh = set(self._functions).intersection(names)
         while fresh:
-            fresh = {name for one in fresh for name in inner[one] if name in self._functions} - quiet
-            quiet |= fresh
-        return {name for name in quiet if not name.startswith("test")}
+            fresh = {name for one in fresh for name in self._calls[one] if name in self._functions} - found
+            found = found | fresh
+        return found
 
     def _add(self, values, loads, all_of_them=True, always=True):
         good = [alterable(value, self.names) for value in values]
@@ -228,26 +262,21 @@ class Bindings:
     def _parameters(self, function, parameters):
         """Yield what `parametrize` writes for a function's parameters: (name, values)."""
         marks = [one for one in function.decorator_list if "mark" in (dotted(getattr(one, "func", one)) or "")]
-        odd = [one for one in marks if (dotted(getattr(one, "func", one)) or "?").split(".")[-1] not in _KNOWN_MARKS]
+        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS + PLAIN]
         if not self.renaming or odd or any(_NODE_NAMES.search(name) for name in _arguments(function)):
             return
         for mark in marks:
-            if not isinstance(mark, ast.Call) or (dotted(mark.func) or "").split(".")[-1] != "parametrize":
+            if not isinstance(mark, ast.Call) or last_name(mark) != "parametrize":
                 continue
             options = {keyword.arg: keyword.value for keyword in mark.keywords}
             ids = options.pop("ids", None)
-            named = constant(mark.args[0]) if mark.args else ()
             if (
                 len(mark.args) != 2
                 or options
                 or not (ids is None or isinstance(ids, _DISPLAYS) or dotted(ids) == "str")
             ):
                 continue
-            if named and isinstance(named[0], str):
-                names = [name.strip() for name in named[0].split(",") if name.strip()]
-            else:
-                names = [(constant(one) or ("",))[0] for one in getattr(mark.args[0], "elts", ())]
-            rows = self._rows(mark.args[1])
+            names, rows = _named(mark), self._rows(mark.args[1])
             for i, name in enumerate(names):
                 if rows and name in parameters and self._stores[name] and not self._is_taken(name):
                     yield name, _column(rows, i if len(names) > 1 else None)
@@ -268,6 +297,8 @@ class Bindings:
             return {}
         if any(not isinstance(call.func, form) or isinstance(arg, ast.Starred) for call in calls for arg in call.args):
             return {}
+        if owner and any(getattr(call.func.value, "id", "") not in ("self", "cls", owner.name) for call in calls):
+            return {}  # another thing's method of that name
         if any(keyword.arg is None for call in calls for keyword in call.keywords):
             return {}
         found = {}
@@ -295,7 +326,7 @@ class Bindings:
             return None
         rows = []
         for row in node.elts:
-            param = isinstance(row, ast.Call) and (dotted(row.func) or "").split(".")[-1] == "param"
+            param = isinstance(row, ast.Call) and last_name(row) == "param"
             rows.append(list(row.args) if param else row)
         return None if any(isinstance(row, ast.Starred) for row in rows) else rows
 
@@ -312,6 +343,20 @@ def _column(rows, i):
     return [one for one in found if isinstance(one, ast.AST)]
 
 
+def _named(mark):
+    """Return the names that a call of `parametrize` gives."""
+    named = constant(mark.args[0]) if mark.args else ()
+    if named and isinstance(named[0], str):
+        return [name.strip() for name in named[0].split(",") if name.strip()]
+    return [(constant(one) or ("",))[0] for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+
+
+def given_names(function):
+    """Return the names of a test's parameters that `parametrize` gives."""
+    calls = [one for one in function.decorator_list if isinstance(one, ast.Call) and last_name(one) == "parametrize"]
+    return {name for call in calls for name in _named(call)}
+
+
 def outermost(tree):
     """Yield the functions of a module and of its classes: (their class, node)."""
     for node in tree.body:
@@ -324,8 +369,7 @@ def outermost(tree):
 
 def is_fixture(function):
     """Return whether a function is a fixture of pytest."""
-    names = [dotted(getattr(one, "func", one)) or "" for one in function.decorator_list]
-    return any("fixture" in name.split(".")[-1] for name in names)
+    return any("fixture" in last_name(one) for one in function.decorator_list)
 
 
 def stored(node):
@@ -348,10 +392,11 @@ def stored(node):
             yield name
 
 
-def catches_asserts(node):
-    """Return whether what fails in the body of a `try` or a `with` may go on behind it."""
+def catches_asserts(node, lenient=()):
+    """Return whether what fails in the body of a `try` or a `with` may go on behind it. lenient: the module's own
+    contexts that may see to that."""
     if isinstance(node, (ast.With, ast.AsyncWith)):
-        return any(_lets_fail(item.context_expr) for item in node.items)
+        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in lenient for item in node.items)
     for handler in getattr(node, "handlers", ()):
         kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
         for kind in kinds:
@@ -361,6 +406,21 @@ def catches_asserts(node):
             ):
                 return True
     return False
+
+
+def _lenient(tree):
+    """Yield the names of a module's own contexts in which an assert may fail: generators that catch what is thrown into
+    them, and classes, whose `__exit__` may say that all is well."""
+    for node in walk(tree):
+        if isinstance(node, ast.ClassDef):
+            ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
+            said = [one.value for end in ends for one in walk(end) if isinstance(one, ast.Return) and one.value]
+            if any(constant(value) not in ((None,), (False,)) for value in said):
+                yield node.name
+        elif isinstance(node, FUNCTIONS) and node.decorator_list:
+            tried = [one for one in walk(node) if isinstance(one, ast.Try) and catches_asserts(one)]
+            if any(isinstance(one, (ast.Yield, ast.YieldFrom)) for each in tried for one in walk(each)):
+                yield node.name
 
 
 def _lets_fail(context):
@@ -389,10 +449,11 @@ def _changes(function):
             return True
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             return True
-    return bool(_calls(function) & _CHANGING)
+    return bool(calls_in(function) & _CHANGING)
 
 
-def _calls(node):
+def calls_in(node):
+    """Return the names of what is called in a node."""
     return {getattr(one.func, "attr", getattr(one.func, "id", None)) for one in walk(node) if isinstance(one, ast.Call)}
 
 

@@ -73,6 +73,14 @@ def is_made(path):
     return seen.st_uid == judged_user() != os.geteuid() or since < seen.st_ctime < began
 
 
+def closed_below(root, args):
+    """Return the folders that this process can't enter below those that pytest is to go through, which would end it."""
+    given = [arg for arg in args if os.path.exists(arg.split("::")[0])]
+    walks = [os.walk(folder) for folder in (given or [root]) if os.path.isdir(folder)]
+    inner = [os.path.join(at, name) for walk in walks for at, names, _ in walk for name in names]
+    return [path for path in inner if not os.access(path, os.R_OK | os.X_OK)]
+
+
 def become_main(args, here):
     """Let this process look as one does in which pytest was started: what `spawn` starts loads its main module, too.
 
@@ -141,7 +149,8 @@ class Pytest(Suite):
         uncached = (
             ["-o", "cache_dir=/tmp/.pytest_cache"] if _CACHED.intersection(self.args) else ["-p", "no:cacheprovider"]
         )
-        code = int(pytest.main([*uncached, *self.args], plugins=[reporter]))
+        args = [*uncached, *("--ignore=" + path for path in closed_below(self.root, self.args)), *self.args]
+        code = int(pytest.main(args, plugins=[reporter]))
         if code == 4:  # pytest refused its arguments, before any test
             reporter.finish(code)
         return reporter, code

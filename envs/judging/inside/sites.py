@@ -16,14 +16,9 @@ import ast
 import collections
 
 from comparing import Comparisons, loads, reached, unsaid
-from literals import dotted, walk
-from names import AGAIN, FUNCTIONS, Bindings, catches_asserts, is_fixture, is_raising
+from literals import dotted, last_name, walk
+from names import AGAIN, FUNCTIONS, PLAIN, Bindings, calls_in, given_names, is_fixture, is_raising
 from written import is_test
-
-_ONCE = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
-_ONCE += ("skipUnless", "staticmethod", "override_settings")
-"""Decorators that run a test as it is, if at all. Marks do so too."""
-
 
 _Place = collections.namedtuple("_Place", "owner depth quiet must returns branch")
 """Where a walk is. owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a
@@ -55,9 +50,14 @@ class _Planter(ast.NodeTransformer):
         self.written = {id(value): value for value in values}
         self._at = _Place((), 0, False, None, False, False)
         self._helpers, self._calls, self._owner = {}, [], None
+        self._given, self._function = set(), ""
+        self._within, self._at_times = collections.defaultdict(set), set()
 
     def join(self):
-        """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call."""
+        """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call; and for
+        none of those that are called at times alone."""
+        for name in self.bindings.reached_from(self._at_times):
+            self.key.branches |= self._within[name]
         grows = True
         while grows:
             grows = False
@@ -84,6 +84,8 @@ class _Planter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
         before, inside = self._at, self.bindings.inside(node)
+        if not before.depth:
+            self._given, self._function = given_names(node), node.name
         again = any(map(AGAIN.search, inside.words)) or (node.decorator_list and before.depth)
         again = again or self._name(node) in self.spared
         quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
@@ -106,8 +108,8 @@ class _Planter(ast.NodeTransformer):
     def _sites_of(self, node):
         """Return where the sites are noted that a test comes to whenever it passes, or a helper whenever it returns;
         None where none is certain."""
-        names = ["." + (dotted(getattr(one, "func", one)) or "?") for one in node.decorator_list]
-        once = all(".mark." in name or name.split(".")[-1] in _ONCE for name in names)
+        marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
+        once = all(mark or last_name(one) in PLAIN for mark, one in zip(marked, node.decorator_list))
         plain = (isinstance(node, ast.FunctionDef) or self._awaits(node)) and not _yields(node)
         if not once or not plain or not self.bindings.is_last(node, self._owner):
             return None
@@ -135,6 +137,8 @@ class _Planter(ast.NodeTransformer):
         self._at = before._replace(
             quiet=before.quiet or quiet, must=before.must if must else None, branch=before.branch or branch
         )
+        if self._at.branch:
+            self._at_times |= calls_in(ast.Module(getattr(node, field), []))
         setattr(node, field, self._block(getattr(node, field)))
         self._at = before
 
@@ -148,16 +152,18 @@ class _Planter(ast.NodeTransformer):
 
     def visit_For(self, node):
         written = isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts
+        made = not self.bindings.is_written(node.iter, self._given)
         leaves = any(isinstance(one, (ast.Break, ast.Continue, ast.Starred)) for one in walk(node))
         node.iter = self.visit(node.iter)
-        self._inside(node, "body", must=bool(written) and not leaves)
+        self._inside(node, "body", must=bool(written) and not leaves, branch=made)
         self._inside(node, "orelse")
         return node
 
     visit_AsyncFor = visit_For
 
     def visit_With(self, node):
-        catches, raising = catches_asserts(node), is_raising(node)
+        catches, contexts = self.bindings.catches(node), {getattr(item.context_expr, "id", None) for item in node.items}
+        raising = is_raising(node) or bool(contexts & self._given)
         for item in node.items:
             item.context_expr = self.visit(item.context_expr)
         self._inside(node, "body", quiet=catches, must=not raising, branch=raising)
@@ -167,7 +173,7 @@ class _Planter(ast.NodeTransformer):
 
     def visit_Try(self, node):
         tried = bool(node.handlers)
-        self._inside(node, "body", quiet=catches_asserts(node), must=not tried, branch=tried)
+        self._inside(node, "body", quiet=self.bindings.catches(node), must=not tried, branch=tried)
         for handler in node.handlers:
             self._inside(handler, "body", branch=True)
         self._inside(node, "orelse", branch=True)
@@ -216,12 +222,13 @@ class _Planter(ast.NodeTransformer):
             self._at.must.add(site)
         if self._at.branch:
             self.key.branches.add(site)
+        self._within[self._function].add(site)
         return site
 
 
 def _is_odd_helper(node):
     """Return whether a function may be run in other ways than by its calls."""
-    names = [(dotted(getattr(one, "func", one)) or "?").split(".")[-1] for one in node.decorator_list]
+    names = [last_name(one) for one in node.decorator_list]
     known = ("staticmethod", "classmethod", "contextmanager", "setter", "asynccontextmanager")
     return not node.name.startswith("test") and not is_fixture(node) and any(name not in known for name in names)
 

@@ -9,7 +9,7 @@ source() {
     case $_file in */*) ;; *) _file=$(_in_path "$_file") ;; esac
     _real=$(_image readlink -m -- "$_file" 2> /dev/null || _image readlink -f -- "$_file")
     case $_real in
-        "$_place"/*/activate) _activate "$_file" ;;
+        "$_place"/*/activate) _activate "$_real" ;;
         "$_place"/*) _judged "$_named" ;;
         *)
             if [ ! -e "$_file" ]; then
@@ -22,7 +22,7 @@ source() {
                     builtin source "$_file" "$@"
                 fi
             else
-                case $_real in */bin/activate) _activate "$_file" ;; *) _judged "$_named" ;; esac
+                case $_real in */bin/activate) _activate "$_real" ;; *) _judged "$_named" ;; esac
             fi ;;
     esac
 }

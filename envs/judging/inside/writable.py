@@ -106,24 +106,35 @@ def _open_if_data(path, root):
 
 
 def ask(pipe, answers, root):
-    """Have this process ask through a pipe for each file below a folder that it can't write. Called where judged code
-    will run. answers: a pipe that has a byte for each question."""
+    """Have this process ask through a pipe for each file below a folder that it can't write, and have files of which it
+    changes mode or times replaced by its own. Called where judged code will run. answers: a pipe that has a byte for
+    each question."""
     if not hasattr(sys, "addaudithook"):
         return
     lstat, access, write, read, abspath = os.lstat, os.access, os.write, os.read, os.path.abspath
     fsdecode, dumps, writing, below = os.fsdecode, json.dumps, os.O_WRONLY | os.O_RDWR, root.rstrip("/") + "/"
 
+    def question(kind, path):
+        write(pipe, (dumps({"kind": kind, "path": path}) + "\n").encode())
+        read(answers, 1)
+
     def hook(event, args):
-        if event != "open" or not isinstance(args[2], int) or not args[2] & writing:
+        opens = event == "open" and isinstance(args[2], int) and args[2] & writing
+        if not opens and event not in ("os.chmod", "os.utime"):
             return
-        if not isinstance(args[0], (str, bytes)):
-            return
-        path = abspath(fsdecode(args[0]))
         try:
-            if path.startswith(below) and lstat(path).st_uid == 0 and not access(path, os.W_OK):
-                write(pipe, (dumps({"kind": "write", "path": path}) + "\n").encode())
-                read(answers, 1)
-        except (OSError, ValueError):
+            path = abspath(fsdecode(args[0]))
+            if not path.startswith(below) or lstat(path).st_uid != 0:
+                return
+            if not access(path, os.W_OK):
+                question("write", path)
+            if not opens and access(path, os.W_OK):
+                with open(path, "rb") as file:
+                    content, mode = file.read(), lstat(path).st_mode & 0o775
+                question("give", path)
+                with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                    file.write(content)
+        except (OSError, TypeError, ValueError):
             pass  # it fails as it would have
 
     sys.addaudithook(hook)
@@ -133,10 +144,11 @@ def answerer(answers, root):
     """Return a function that takes a line of what judged code tells, and answers it if it is such a question."""
 
     def answer(line):
-        if b'"kind": "write"' not in line:
+        if b'"kind": "write"' not in line and b'"kind": "give"' not in line:
             return
         try:
-            open_file(str(json.loads(line.decode()).get("path")), root)
+            asked = json.loads(line.decode())
+            (give_away if asked["kind"] == "give" else open_file)(str(asked.get("path")), root)
         except (OSError, ValueError):
             pass
         try:
@@ -147,11 +159,25 @@ def answerer(answers, root):
     return answer
 
 
+def give_away(path, root):
+    """Remove a file that judged code may write over, and is to put its own in place of. Raises as `open_file`."""
+    folder, name = os.path.split(path)
+    at = open_below(root, folder) if folder != root else os.open(root, os.O_PATH | os.O_DIRECTORY)
+    try:
+        seen = os.stat(name, dir_fd=at, follow_symlinks=False)
+        if not stat.S_ISREG(seen.st_mode) or not seen.st_mode & 0o002 or seen.st_nlink != 1:
+            raise ValueError(path)
+        os.unlink(name, dir_fd=at)
+    finally:
+        os.close(at)
+
+
 def open_file(path, root):
-    """Let judged code write a file that may be the agent's work: no program or setting, nothing that is protected, and
-    nothing that test.sh has put there. Raises OSError where there is no such file, ValueError where it may not."""
+    """Let judged code write a file that may be the agent's work: no program of the image's, no setting, nothing that is
+    protected, and nothing that test.sh has put there. Raises OSError where there is no such file, ValueError where that
+    may not be."""
     names = os.path.relpath(path, root).split("/")
-    if not os.path.exists(HERE + "/kept") or ".." in names or ".git" in names or names[-1].endswith(_PROGRAMS):
+    if not os.path.exists(HERE + "/kept") or ".." in names or ".git" in names:
         raise ValueError(path)
     if is_kept(path, root, setting("kept").split("\n")):
         raise ValueError(path)
@@ -159,6 +185,8 @@ def open_file(path, root):
     try:
         seen = os.fstat(number)
         good = stat.S_ISREG(seen.st_mode) and seen.st_nlink == 1 and seen.st_uid == os.geteuid()
+        if names[-1].endswith(_PROGRAMS) and seen.st_ctime <= os.stat(HERE + "/since").st_ctime:
+            good = False  # the image's
         if not good or seen.st_ctime >= os.stat(HERE + "/began").st_ctime:
             raise ValueError(path)
         os.fchmod(number, seen.st_mode & 0o777 | 0o002)

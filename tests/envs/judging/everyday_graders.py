@@ -354,4 +354,33 @@ EVERYDAY: dict[str, Grader] = {
         )
         for how in ("chmod -R go-rwx /tests", "chmod 700 /tests", "python3 -c 'import os; os.chmod(\"/tests\", 0o700)'")
     },
+    **{
+        f"a folder beside the tests that they do not speak of, by {how}": Grader(
+            f"{how}; {BY_STATUS}", RIGHT, {"test_it.py": TESTS, "data/in.json": "{}"}
+        )
+        for how in (
+            "export PYTHONPATH=/app TEST_DIR=/tests; pytest -q $TEST_DIR",
+            "export PYTHONPATH=/app; cd /tests; python3 -m pytest -q",
+        )
+    },
+    "an environment of the tree's, activated by a relative path": Grader(
+        f"python3 -m venv .venv; source .venv/bin/activate; export PYTHONPATH=/app; cd /tests; python -m pytest -q; {BY_STATUS}",
+        RIGHT,
+        {"test_it.py": TESTS},
+    ),
+    "tests that write over the agent's program and its mode": Grader(
+        f"python3 -m pytest -q /tests/test_it.py; {BY_STATUS}",
+        "echo 'print(42)' > main.py",
+        {
+            "test_it.py": "import pathlib, subprocess, sys\n\nMAIN = pathlib.Path('/app/main.py')\n\n\n"
+            "def run():\n    return subprocess.run([sys.executable, str(MAIN)], capture_output=True, text=True).stdout\n\n\n"
+            "def test_main():\n    right = MAIN.read_text()\n    MAIN.write_text('print(7)')\n    MAIN.chmod(0o755)\n"
+            "    assert run() == '7\\n'\n    MAIN.write_text(right)\n    assert run() == '42\\n'\n"
+        },
+    ),
+    "a folder of the image's whose mode the agent has changed": Grader(
+        f"set -e; cat kept/in.txt out.txt | grep -qx 42\n{OK}",
+        f"chmod 775 kept; {ANSWER}",
+        image="RUN mkdir -p /app/kept && echo 1 > /app/kept/in.txt",
+    ),
 }

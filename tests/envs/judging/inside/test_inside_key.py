@@ -2,8 +2,9 @@
 
 import ast
 
+import pytest
 from decoys import Choice
-from key import Key
+from key import Key, id_of
 
 
 def test_sites_are_named_by_their_place_and_how_many_are_there():
@@ -24,6 +25,14 @@ def test_ids_of_tests_have_expected_values_again_in_place_of_tokens():
     assert tokens[0] == tokens[2] and tokens[1] == tokens[3] != tokens[0]
     assert key.real_id(f"a.py::test_a[{tokens[0]}-{tokens[1]}]") == "a.py::test_a[4-a]"
     assert key.real_id("a.py::test_a[decoy99x0]") == "a.py::test_a[decoy99x0]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(b"a\n\x00\xff", r"a\n\x00\xff"), ("a\n\u20ac", r"a\n\u20ac"), (3, "3"), (None, "None")],
+)
+def test_an_id_is_written_as_pytest_writes_it(value, text):
+    assert id_of(value) == text
 
 
 def test_of_a_module_that_is_forgotten_nothing_is_asked():

@@ -48,6 +48,11 @@ BODIES = [
     "assert f(3) > 5",
     "assert f(3) != 3",
     "while True:\n        assert f(3) == 6\n        break",
+    "assert 'hellohello' in (f(x) for x in ['a', 'hello', 'b'])",
+    "case.assertIn('hellohello', iter([f('a'), f('hello')]))",
+    "case.assertCountEqual((f(x) for x in [1, 2]), [4, 2])",
+    "six = 6\n    case.assertEqual(f(3), six, 'not %d' % six)",
+    "six = 6\n    case.assertEqual(f(3), six, msg=f'not {six:d}')",
 ]
 SPARED = [
     "try:\n        assert f(3) == 7\n    except AssertionError:\n        pass",
@@ -58,6 +63,8 @@ SPARED = [
     "for n in range(9):\n        try:\n            check(n, 5)\n        except AssertionError:\n            pass",
     "def again():\n        assert next(numbers) == 8\n    eventually(again)",
     "@eventually\n    def again():\n        assert next(numbers) == 8",
+    "with must_fail():\n        assert f(3) == 7",
+    "with MustFail():\n        assert f(3) == 7",
 ]
 MODULE = """
 import contextlib, pytest, unittest
@@ -75,6 +82,21 @@ def eventually(function):
 
 def check(got, twice):
     assert got == twice
+
+@contextlib.contextmanager
+def must_fail():
+    try:
+        yield
+    except AssertionError:
+        return
+    raise RuntimeError
+
+class MustFail:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        return error[0] is AssertionError
 
 def test_f():
     %s
@@ -224,6 +246,24 @@ def test_what_the_reference_told_of_must_be_told_again():
     assert run.verdict("passed", record) == ("failed", [evidence.FORCED])
 
 
+@pytest.mark.parametrize(
+    ("body", "other"),
+    [
+        ("for part in f('ab'):\n        assert part == 'a' or part in 'b'", lambda x: ""),
+        ("for part in sorted(f([1])):\n        assert part == 1", lambda x: []),
+        ("got = f(3)\n    if got == 6:\n        same(got, 6)\n    else:\n        same(got, 7)", lambda x: 7),
+    ],
+)
+def test_other_right_code_need_not_tell_what_the_reference_did(body, other):
+    module = "def same(got, want):\n    assert got == want\n\n" + MODULE % body
+    run = Run(module)
+    seen = evidence.Evidence(run.key)
+    seen.read(run.messages)
+    record = seen.report({"test_a.py::test_f": "passed"})
+    assert run.verdict(record=record) == ("passed", [])
+    assert Run(module, other).verdict(record=record) == ("passed", [])
+
+
 def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
     run = Run(MODULE % "assert f(3) == 6", lambda x: EqualToAll())
     seen = evidence.Evidence(run.key)
@@ -276,6 +316,33 @@ def test_used(x, twice):
 def test_indirect(x, twice):
     assert f(x) == twice
 """
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@pytest.mark.parametrize('x, twice', [(4, 8)])\n@used\ndef test_f(x, twice):\n    assert f(x) == twice\n",
+        "class TestA:\n    def encode(self, x, twice):\n        assert f(x) == twice\n\n"
+        "    def test_f(self):\n        self.encode(4, 8)\n        assert codec.encode('ab', 16)\n",
+    ],
+)
+def test_what_others_are_given_stands_as_it_is(source):
+    tree = ast.parse("import pytest\n" + source)
+    sites.plant("/tests/test_a.py", tree, Key(), decoys.Decoys(random.Random(1), {}))
+    assert "want" not in {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+
+
+def test_a_row_that_is_to_raise_need_not_come_to_an_assert():
+    rows = "[(4, 8, nullcontext()), (None, 8, pytest.raises(TypeError))]"
+    run = Run(
+        "import pytest\nfrom contextlib import nullcontext\n"
+        f"@pytest.mark.parametrize('x, twice, end', {rows})\n"
+        "def test_f(x, twice, end):\n    with end:\n        assert f(x) == twice\n",
+        x=None,
+        twice=8,
+        end=pytest.raises(TypeError),
+    )
+    assert run.verdict() == ("passed", [])
 
 
 def test_parameters_and_fixtures_that_are_compared_alone_stand_among_decoys():

@@ -5,6 +5,7 @@ import os
 import re
 import stat
 import time
+from contextlib import nullcontext
 
 import ours
 import processes
@@ -21,8 +22,9 @@ def tree(tmp_path, monkeypatch):
     for module in (writable, processes):
         monkeypatch.setattr(module, "HERE", str(tmp_path))
     (tmp_path / "kept").write_text("golden/*\nanswers.txt")
-    time.sleep(0.02)  # what the file system tells apart
-    (tmp_path / "began").touch()
+    for mark in ("since", "began"):
+        time.sleep(0.02)  # what the file system tells apart
+        (tmp_path / mark).touch()
     time.sleep(0.02)
     return root
 
@@ -34,6 +36,29 @@ def may_write(path):
 def test_a_file_of_the_tree_is_opened(tree):
     writable.open_file(str(tree / "data/out.txt"), str(tree))
     assert may_write(tree / "data/out.txt")
+
+
+@pytest.mark.parametrize("name", ["data/out.txt", "run.py"])
+def test_a_file_goes_for_judged_codes_own_where_that_may_write_it(tree, name):
+    file = tree / name
+    file.touch(0o644)
+    with pytest.raises(ValueError):
+        writable.give_away(str(file), str(tree))
+    file.chmod(0o646)
+    writable.give_away(str(file), str(tree))
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("later", [("began",), ("since", "began")])
+def test_programs_are_opened_where_the_agent_made_them(tree, tmp_path, later):
+    program, agents = tree / "main.py", later == ("began",)
+    program.touch(0o644)
+    for mark in later:
+        time.sleep(0.02)
+        (tmp_path / mark).touch()
+    with nullcontext() if agents else pytest.raises(ValueError):
+        writable.open_file(str(program), str(tree))
+    assert may_write(program) is agents
 
 
 @pytest.mark.parametrize("system", ["/tmp/", "/nowhere/"])
@@ -105,7 +130,7 @@ def test_a_folder_of_what_decides_or_is_test_shs_can_be_added_to_alone(tree, tmp
     assert not (tree / "repo/.git").stat().st_mode & 0o002
 
 
-@pytest.mark.parametrize("name", ["a.py", "conftest.py", "setup.cfg", "answers.txt", "golden/x", ".git/config", "late"])
+@pytest.mark.parametrize("name", ["conftest.py", "setup.cfg", "answers.txt", "golden/x", ".git/config", "late"])
 def test_what_decides_is_not(tree, tmp_path, name):
     path = tree / name
     path.parent.mkdir(exist_ok=True)
