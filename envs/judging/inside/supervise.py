@@ -96,11 +96,15 @@ def forget_settings():
 
     test.sh may have taken it of the agent, by `export $(cat .env)`."""
     for name in _CHOOSING:
-        if name in os.environ:
-            with open(HERE + "/environment") as file:
-                begun = name + "=" + os.environ[name] + "\n" in file.read()
-            if not begun and not say(re.escape(name)):
-                del os.environ[name]
+        if name in os.environ and not is_set(name, "%s"):
+            del os.environ[name]
+
+
+def is_set(name, written=r"\b%s['\"\]]*\s*[=:]"):
+    """Return whether image or task have set a variable. written: how the task's files speak of one that they set."""
+    with open(HERE + "/environment") as file:
+        begun = "\n%s=%s\n" % (name, os.environ[name]) in "\n" + file.read()
+    return begun or say(written % re.escape(name))
 
 
 def run_pytest(args, here):
@@ -264,8 +268,8 @@ def grade(real, call, file):
 def drop(real, args):
     """Run a program as who judged code runs as. Returns its exit status; of a signal it dies of, this process dies."""
     open_tree()
-    told = [value for value in os.environ.values() if value.startswith("/tmp/") and os.path.exists(value)]
-    hand_over([real, *args, *told])
+    told = [name for name, value in os.environ.items() if value.startswith("/tmp/") and os.path.exists(value)]
+    hand_over([real, *args, *[os.environ[name] for name in told if is_set(name)]])
     aside = {number: tempfile.TemporaryFile(dir=HERE) for number in (1, 2) if is_reward(number)}
     child = os.fork()
     if child == 0:

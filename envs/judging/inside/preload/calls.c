@@ -156,14 +156,14 @@ static int is_setting(const char *variable) {
   static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
     "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
     "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=",
-    "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", OWN_CALL, HIDDEN};
+    "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", "CDPATH=", "TMOUT=", "GREP_OPTIONS=", "BROWSER=", OWN_CALL, HIDDEN};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (starts(variable, names[i])) return 1;
   return 0;
 }
 
 /* What root's program is told by its environment, without what would load or run judged code before its first line. */
-static size_t keep_harmless(struct call *c, char *const envp[]) {
+static size_t keep_harmless(struct call *c, const char *path, char *const envp[]) {
   char workdir[4096];
   size_t kept = 0;
   int shell = 0;
@@ -177,7 +177,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
       if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
-    } else if (!is_setting(envp[i])) {
+    } else if (!is_setting(envp[i]) && !(starts(envp[i], "XDG_CONFIG_HOME=") && is_one_of(base(path), INERT))) {
       c->env[kept++] = envp[i];
     }
   }
@@ -234,7 +234,7 @@ void decide(struct call *c, const char *path, char *const argv[], char *const en
     if (starts(envp[i], OWN_CALL)) own = root ? of_wrapper(envp[i] + strlen(OWN_CALL)) : NULL;
     else if (!root && strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
   }
-  if (root) kept = keep_harmless(c, envp);
+  if (root) kept = keep_harmless(c, path, envp);
   c->env[kept] = NULL;
   c->path = path;
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */
