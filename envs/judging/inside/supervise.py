@@ -20,7 +20,6 @@ import os
 import re
 import resource
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from processes import (
     apart,
     become_judged,
     called_with,
+    close_ours,
     hand_over,
     is_new,
     is_roots,
@@ -308,23 +308,6 @@ def is_reward(number):
     return folder == LOGS and name in KEPT
 
 
-def close_ours():
-    """Leave a program no way to what test.sh has open for itself: none to files of the task's and the verifier's beside
-    its input and output, and no list that test.sh itself has begun to read, as by `while read … done < list`."""
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            place, seen = os.readlink("/proc/self/fd/%d" % number), os.fstat(number)
-        except OSError:
-            continue  # that of the list of them
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
-            continue
-        ours = place.startswith((TESTS + "/", HERE + "/", LOGS + "/"))
-        if number > 2 and ours:
-            os.close(number)
-        elif number == 0 and (ours or not seen.st_mode & 0o004) and os.lseek(0, 0, os.SEEK_CUR):
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-
-
 def messenger(child):
     """Return a function that sends a signal to a process of judged code, to which root may send none. When this process
     ends without a word, as by `timeout`, the other is killed with its group.
@@ -334,6 +317,7 @@ def messenger(child):
     if os.fork() == 0:
         try:
             os.close(writer)
+            close_ours()
             become_judged()
             last = {}
             while True:

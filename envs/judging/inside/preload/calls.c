@@ -162,6 +162,13 @@ static int is_setting(const char *variable) {
   return 0;
 }
 
+/* Whether a variable has a program of root's read settings where judged code may have them, or count otherwise. */
+static int is_setting_of(const char *name, const char *variable) {
+  return (starts(variable, "XDG_CONFIG_HOME=") && is_one_of(name, " curl wget git ")) ||
+         (starts(variable, "MAGIC=") && is_one_of(name, " file ")) || (starts(variable, "ZDOTDIR=") && is_one_of(name, " zsh ")) ||
+         (strstr(variable, "BLOCK") && is_one_of(name, " du df ls dir vdir "));
+}
+
 /* What root's program is told by its environment, without what would load or run judged code before its first line. */
 static size_t keep_harmless(struct call *c, const char *path, char *const envp[]) {
   char workdir[4096];
@@ -177,7 +184,7 @@ static size_t keep_harmless(struct call *c, const char *path, char *const envp[]
       if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
-    } else if (!is_setting(envp[i]) && !(starts(envp[i], "XDG_CONFIG_HOME=") && is_one_of(base(path), INERT))) {
+    } else if (!is_setting(envp[i]) && !is_setting_of(base(path), envp[i])) {
       c->env[kept++] = envp[i];
     }
   }
