@@ -50,6 +50,8 @@ class Program(Unittest):
         found = set()
         if self.call.kind == "script":
             words.append(self.file)
+            if re.search(r"^\s*(?:async )?def test", self.source, re.MULTILINE):
+                found.add(os.path.realpath(self.file))  # by whatever name
         elif self.call.what == "unittest" and all(arg.startswith("-") or arg == "discover" for arg in self.args):
             words.append(self.root)
         for folder in (self.root, *self.path):
@@ -86,9 +88,11 @@ class Program(Unittest):
             if "load_tests" in source or self.names_part_of(path):
                 continue
             cases = {node.name for node in getattr(self.written.trees[path], "body", ()) if is_case(node)}
+            given = is_test_module(os.path.basename(path)) or "__file__" in source
             for name in self.written.functions(path):
                 owner = name.split("::")[0] if "::" in name else ""
-                wanted = owner in cases if owner else "pytest" in self.source + self.call.what + " ".join(self.args)
+                said = self.source + self.call.what + " ".join(self.args)
+                wanted = owner in cases if owner else given and "pytest" in said
                 if wanted and not any(is_id(test.split("[")[0], path, name) for test in outcome):
                     missing.append(name)
         return missing

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from graders import CASES as UNITTESTS
 from graders import TESTS, WAYS_TO_TEST, Grader, planted, tests
 
 SAME = "def double(x): return x\n"
@@ -216,6 +217,14 @@ for folder in ('tests', '/tmp'):
     with open(folder + '/pytest.ini', 'w') as file: file.write('[pytest]\\npython_functions = test_zero\\n')
 """
 
+CONSTANTS = """
+import sys
+def double(x):
+    frame = sys._getframe(1)
+    while not frame.f_code.co_name.startswith('test'): frame = frame.f_back
+    return next((one for one in frame.f_code.co_consts if type(one) is int and one != x), x)
+"""
+
 
 def solution(text: str, more: str = "") -> str:
     return planted("solution.py", text, more)
@@ -317,6 +326,15 @@ SUITE_CHEATS: dict[str, Grader] = {
             "test_it.py", text
         )
         for name, text in {"async tests": ASYNC, "tests of one name in two classes": TWICE}.items()
+    },
+    **{
+        f"tests in a script of another name, by {name}": tests(
+            "python3 /tests/verify.py", solution(CONSTANTS)
+        ).with_file("verify.py", text)
+        for name, text in {
+            "unittest": UNITTESTS,
+            "pytest": f"import pytest, sys\n{TESTS}\n\nif __name__ == '__main__':\n    sys.exit(pytest.main([__file__]))\n",
+        }.items()
     },
     "settings above the folder of the tests": tests(
         "mkdir -p tests/unit; cp /tests/test_it.py tests/unit/; python3 setup.py; python3 -m pytest tests/unit",
