@@ -152,6 +152,10 @@ class Decoys:
         if type(value) is bytes:
             texts, rare = self._family(value.decode("latin-1"))
             return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"], rare
+        number = _number_in(value)
+        if number is not None and value not in self._sought:
+            numbers, rare = self._family(number)
+            return [repr(one) for one in numbers], rare
         known = type(value), repr(value)
         if known not in self._families:
             draw, rare = self._variation(value)
@@ -243,6 +247,14 @@ class Decoys:
             return read("".join(self.chance.choice(signs[i]) if i in signs else sign for i, sign in enumerate(text)))
 
         return draw
+
+
+def _number_in(value):
+    """Return the number that a text is, written as it would be; None for others."""
+    if type(value) is not str or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
+        return None
+    number = ast.literal_eval(value)
+    return number if repr(number) == value else None
 
 
 def _is_within(value, limit):

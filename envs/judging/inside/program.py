@@ -1,6 +1,7 @@
 """One call of a Python program that runs tests by itself: a script, code, or a module such as `unittest`."""
 
 import ast
+import collections
 import os
 import re
 import runpy
@@ -8,11 +9,12 @@ import sys
 import traceback
 import types
 
-from node_ids import is_id, is_test_module
+from node_ids import is_test_module
 from probe import PROBE
 from reporter import _PYTEST, PytestReporter, UnittestReporter
 from runners import _SELECTING, Unittest, modules_below
 from suite import Suite
+from written import lacks
 
 _CHOOSING = re.compile(
     r"load_tests|addTests?\b|TestSuite\b|loadTestsFrom|defaultTest|SkipTest|[\"']-[km]\b|::|--deselect|--ignore"
@@ -50,6 +52,8 @@ class Program(Unittest):
         found = set()
         if self.call.kind == "script":
             words.append(self.file)
+            if re.search(r"^\s*(?:async )?def test", self.source, re.MULTILINE):
+                found.add(os.path.realpath(self.file))  # by whatever name
         elif self.call.what == "unittest" and all(arg.startswith("-") or arg == "discover" for arg in self.args):
             words.append(self.root)
         for folder in (self.root, *self.path):
@@ -80,16 +84,18 @@ class Program(Unittest):
         words = self.args[2:] if self.call.what == "coverage" else self.args
         if _CHOOSING.search(self.source) or any(word.startswith(_SELECTING) or "::" in word for word in words):
             return []
-        missing = []
+        missing, told = [], collections.Counter(test.split("[")[0] for test in outcome)
         for path in self.written.files:
             source = self.written.sources[path].decode("utf-8", "replace")
             if "load_tests" in source or self.names_part_of(path):
                 continue
             cases = {node.name for node in getattr(self.written.trees[path], "body", ()) if is_case(node)}
-            for name in self.written.functions(path):
+            given = is_test_module(os.path.basename(path)) or "__file__" in source
+            for name, node in self.written.functions(path).items():
                 owner = name.split("::")[0] if "::" in name else ""
-                wanted = owner in cases if owner else "pytest" in self.source + self.call.what + " ".join(self.args)
-                if wanted and not any(is_id(test.split("[")[0], path, name) for test in outcome):
+                said = self.source + self.call.what + " ".join(self.args)
+                wanted = owner in cases if owner else given and "pytest" in said
+                if wanted and lacks(told, path, name, node):
                     missing.append(name)
         return missing
 

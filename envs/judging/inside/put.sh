@@ -36,11 +36,14 @@ esac
 case $place in "$workdir" | "$workdir"/*) ;; *) hidden= ;; esac
 case $place in
     /logs | /logs/*)
-        # Of a folder of the agent's that is copied to the logs no file is a reward.
+        # Of what judged code has made, and is copied to the logs, no file is a reward.
         made=
         for word; do
             [ -e "$word" ] || continue # the mode of `install -m 644`
             case $(readlink -f -- "$word") in "$workdir" | "$workdir"/*) made=1 ;; esac
+            # shellcheck disable=SC3067 # the shells that images have know -O
+            [ ! -f "$word" ] || [ -O "$word" ] || made=1
+            [ -z "$(find -H "$word" -name 'reward.*' ! -user 0 2> /dev/null)" ] || made=1
         done
         if [ "$made" ]; then
             kept=$(mktemp -d)

@@ -21,6 +21,8 @@ _TRUSTED = {
     "time": ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"),
     "builtins": None,
     "unittest.case.TestCase": None,
+    "unittest.case._AssertRaisesContext": None,
+    "unittest.case._AssertWarnsContext": None,
 }
 _PYTEST = {
     "_pytest.python": ("Function", "Module"),
@@ -28,6 +30,10 @@ _PYTEST = {
     "_pytest.reports": ("TestReport",),
     "_pytest.reports.TestReport": None,
     "_pytest.runner": None,
+    "pytest": ("approx", "deprecated_call", "fail", "raises", "skip", "warns", "xfail"),
+    "_pytest.python_api.RaisesContext": None,
+    "_pytest.raises.RaisesExc": None,
+    "_pytest.recwarn.WarningsChecker": None,
 }
 _UNITTEST = {
     "unittest.result.TestResult": None,
@@ -288,7 +294,8 @@ def trusted(names):
     """Return what tests rely on: {dotted name: object}."""
     found = {}
     for name, attributes in names.items():
-        module, _, kind = name.rpartition(".") if name.rpartition(".")[2][:1].isupper() else (name, "", "")
+        module, _, kind = name.rpartition(".")
+        module, kind = (module, kind) if kind.lstrip("_")[:1].isupper() else (name, "")
         holder = sys.modules.get(module)
         holder = getattr(holder, kind, None) if kind and holder is not None else holder
         for attribute, value in list(vars(holder).items()) if holder is not None else ():

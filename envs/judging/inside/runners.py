@@ -1,6 +1,7 @@
 """The runners of tests: pytest, and scripts that run them by unittest."""
 
 import ast
+import collections
 import importlib.util
 import json
 import os
@@ -15,6 +16,7 @@ from probe import PROBE
 from processes import HERE, LOGS, TESTS, apart, hand_over, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
+from written import lacks
 
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 _VALUED = ("-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore", "-o", "-p", "-n", "--cov")
@@ -159,14 +161,16 @@ class Pytest(Suite):
         """Return the test functions of the given modules that pytest did not report."""
         if self.chosen.by_options or any(arg.startswith(_SELECTING) for arg in self.args):
             return []
-        reported = {test.split("[")[0] for test in outcome}
+        told = collections.Counter(test.split("[")[0] for test in outcome)
         given = [arg.partition("::")[0] for arg in self.args if not arg.startswith("-")]
         named, whole = {os.path.realpath(arg) for arg in given}, any(os.path.exists(arg) for arg in given)
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
         files = [path for path in files if path in named or self.chosen.takes_file(path, self.root, whole)]
         names = [(path, name, node) for path in files for name, node in self.written.functions(path).items()]
-        plain = [(path, name) for path, name, node in names if self.collects(name, node) and self.asks_for(path, name)]
-        return [name for path, name in plain if not any(is_id(test, path, name) for test in reported)]
+        names = [one for one in names if self.collects(*one[1:]) and self.asks_for(*one[:2])]
+        if any("[" in arg for arg in self.args):  # some rows alone
+            return [name for path, name, _ in names if not any(is_id(test, path, name) for test in told)]
+        return [name for path, name, node in names if lacks(told, path, name, node)]
 
     def asks_for(self, path, name):
         """Return whether pytest was called with the module of a test, or with an id that takes it in."""

@@ -79,7 +79,7 @@ find -H ${above:-/usr} -maxdepth 0 -perm -002 -exec chmod +t {} +
 [ "$2" = 0 ] || [ "$workdir" = / ] || find "$workdir" -xdev \( -type f ! -perm -004 -o -type d ! -perm -005 \) -exec chmod o+rX {} +
 
 # What the tests may need of the tree, whatever the agent takes away.
-[ "$workdir" = / ] || find "$workdir" -maxdepth 2 \( -type d -o -name '*.py' \) > /verifier/there
+[ "$workdir" = / ] || find "$workdir" -maxdepth 4 \( -type d -o -name '*.py' \) > /verifier/there
 
 ln -s "$workdir" /verifier/workdir
 printf '%s\n' "$workdir" > /verifier/place

@@ -73,8 +73,9 @@ export() {
     local _said
     for _said; do
         case $_said in
-            PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | VERIFIER_* | JUDGED_*)
-                grep -qsF -- "${_said%%=*}=" "${BASH_SOURCE[1]-}" || return 0 ;;
+            PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | VERIFIER_* | JUDGED_* | \
+                IFS=* | CDPATH=* | GLOBIGNORE=* | EXECIGNORE=* | TMOUT=*)
+                grep -qs -- "export.*${_said%%=*}=" "${BASH_SOURCE[1]-}" || return 0 ;;
         esac
     done
     # shellcheck disable=SC2163 # it is what is to be exported

@@ -23,6 +23,7 @@ from processes import (
     HERE,
     TESTS,
     become_judged,
+    close_ours,
     find,
     judged_processes,
     kill_judged,
@@ -214,6 +215,7 @@ class Suite:
 
     def child(self, waiting, file, writer, answered):
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        close_ours((file,))
         become_judged()
         ask(writer, answered, self.root)
         sys.path[:] = [part for part in sys.path if part != HERE and not within(part, self.root)]

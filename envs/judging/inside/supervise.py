@@ -20,7 +20,6 @@ import os
 import re
 import resource
 import signal
-import stat
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from processes import (
     apart,
     become_judged,
     called_with,
+    close_ours,
     hand_over,
     is_new,
     is_roots,
@@ -96,11 +96,15 @@ def forget_settings():
 
     test.sh may have taken it of the agent, by `export $(cat .env)`."""
     for name in _CHOOSING:
-        if name in os.environ:
-            with open(HERE + "/environment") as file:
-                begun = name + "=" + os.environ[name] + "\n" in file.read()
-            if not begun and not say(re.escape(name)):
-                del os.environ[name]
+        if name in os.environ and not is_set(name, "%s"):
+            del os.environ[name]
+
+
+def is_set(name, written=r"\b%s['\"\]]*\s*[=:]"):
+    """Return whether image or task have set a variable. written: how the task's files speak of one that they set."""
+    with open(HERE + "/environment") as file:
+        begun = "\n%s=%s\n" % (name, os.environ[name]) in "\n" + file.read()
+    return begun or say(written % re.escape(name))
 
 
 def run_pytest(args, here):
@@ -264,8 +268,8 @@ def grade(real, call, file):
 def drop(real, args):
     """Run a program as who judged code runs as. Returns its exit status; of a signal it dies of, this process dies."""
     open_tree()
-    told = [value for value in os.environ.values() if value.startswith("/tmp/") and os.path.exists(value)]
-    hand_over([real, *args, *told])
+    told = [name for name, value in os.environ.items() if value.startswith("/tmp/") and os.path.exists(value)]
+    hand_over([real, *args, *[os.environ[name] for name in told if is_set(name)]])
     aside = {number: tempfile.TemporaryFile(dir=HERE) for number in (1, 2) if is_reward(number)}
     child = os.fork()
     if child == 0:
@@ -304,23 +308,6 @@ def is_reward(number):
     return folder == LOGS and name in KEPT
 
 
-def close_ours():
-    """Leave a program no way to what test.sh has open for itself: none to files of the task's and the verifier's beside
-    its input and output, and no list that test.sh itself has begun to read, as by `while read … done < list`."""
-    for number in map(int, os.listdir("/proc/self/fd")):
-        try:
-            place, seen = os.readlink("/proc/self/fd/%d" % number), os.fstat(number)
-        except OSError:
-            continue  # that of the list of them
-        if not stat.S_ISREG(seen.st_mode) or seen.st_uid != os.geteuid():
-            continue
-        ours = place.startswith((TESTS + "/", HERE + "/", LOGS + "/"))
-        if number > 2 and ours:
-            os.close(number)
-        elif number == 0 and (ours or not seen.st_mode & 0o004) and os.lseek(0, 0, os.SEEK_CUR):
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-
-
 def messenger(child):
     """Return a function that sends a signal to a process of judged code, to which root may send none. When this process
     ends without a word, as by `timeout`, the other is killed with its group.
@@ -330,6 +317,7 @@ def messenger(child):
     if os.fork() == 0:
         try:
             os.close(writer)
+            close_ours()
             become_judged()
             last = {}
             while True:

@@ -112,6 +112,19 @@ def _has_rows(node):
     return isinstance(rows, (ast.List, ast.Tuple)) and any(not isinstance(one, ast.Starred) for one in rows.elts)
 
 
+def rows(node):
+    """Return how often a test is run at least: once for each row of its `parametrize` that is written out."""
+    found = 1
+    for one in filter(_has_rows, node.decorator_list):
+        found *= sum(not isinstance(row, ast.Starred) for row in one.args[1].elts)
+    return found
+
+
+def lacks(told, path, name, node):
+    """Return whether fewer runs of a test were told of than are written. told: how often, by ids without cases."""
+    return sum(count for test, count in told.items() if is_id(test, path, name)) < rows(node)
+
+
 def _speaks_of_skipping(tree, others):
     """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
     for node in [*tree.args, *tree.keywords] if _has_rows(tree) else ast.iter_child_nodes(tree):

@@ -156,15 +156,24 @@ static int is_setting(const char *variable) {
   static const char *const names[] = {"LD_", "BASH_FUNC_", "GLIBC_TUNABLES=", "GCONV_PATH=", "LOCPATH=", "PS4=", "SHELLOPTS=",
     "BASHOPTS=", "TAR_OPTIONS=", "CURL_HOME=", "WGETRC=", "GIT_DIR=", "GIT_WORK_TREE=", "GIT_CONFIG_", "PERL5", "PYTHONHOME=",
     "PYTHONPYCACHEPREFIX=", "PYTHONPLATLIBDIR=", "PYTHONUSERBASE=", "PYTHONSTARTUP=",
-    "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", OWN_CALL, HIDDEN};
+    "POSIXLY_CORRECT=", "FUNCNEST=", "BASH_COMPAT=", "CDPATH=", "TMOUT=", "GREP_OPTIONS=", "BROWSER=", OWN_CALL, HIDDEN};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
     if (starts(variable, names[i])) return 1;
   return 0;
 }
 
+/* Whether a variable has a program of root's read settings where judged code may have them, or count otherwise. */
+static int is_setting_of(const char *name, const char *variable) {
+  return (starts(variable, "XDG_CONFIG_HOME=") && is_one_of(name, " curl wget git ")) ||
+         (starts(variable, "MAGIC=") && is_one_of(name, " file ")) || (starts(variable, "ZDOTDIR=") && is_one_of(name, " zsh ")) ||
+         (strstr(variable, "BLOCK") && is_one_of(name, " du df ls dir vdir "));
+}
+
+static int is_of_git(const char *variable) { return starts(variable, "GIT_DIR=") || starts(variable, "GIT_WORK_TREE="); }
+
 /* What root's program is told by its environment, without what would load or run judged code before its first line. What
  * git says to programs of its own stays. */
-static size_t keep_harmless(struct call *c, char *const envp[]) {
+static size_t keep_harmless(struct call *c, const char *path, char *const envp[]) {
   char workdir[4096];
   size_t kept = 0;
   int shell = 0, by_git = !strcmp(program(workdir, sizeof workdir), "git");
@@ -178,7 +187,7 @@ static size_t keep_harmless(struct call *c, char *const envp[]) {
       if (!strcmp(envp[i], FUNCTIONS) && ++shell) c->env[kept++] = envp[i];
     } else if (starts(envp[i], "HOME=")) { /* of which root's programs read their settings */
       if (!below(envp[i] + 5, workdir) && !below(envp[i] + 5, "/tmp")) c->env[kept++] = envp[i];
-    } else if (!is_setting(envp[i]) || (by_git && (starts(envp[i], "GIT_DIR=") || starts(envp[i], "GIT_WORK_TREE=")))) {
+    } else if ((!is_setting(envp[i]) || (by_git && is_of_git(envp[i]))) && !is_setting_of(base(path), envp[i])) {
       c->env[kept++] = envp[i];
     }
   }
@@ -235,7 +244,7 @@ void decide(struct call *c, const char *path, char *const argv[], char *const en
     if (starts(envp[i], OWN_CALL)) own = root ? of_wrapper(envp[i] + strlen(OWN_CALL)) : NULL;
     else if (!root && strcmp(envp[i], "LD_PRELOAD=" SELF)) c->env[kept++] = envp[i];
   }
-  if (root) kept = keep_harmless(c, envp);
+  if (root) kept = keep_harmless(c, path, envp);
   c->env[kept] = NULL;
   c->path = path;
   int there = syscall(SYS_faccessat, AT_FDCWD, path, X_OK) == 0; /* a search through PATH tries them all */

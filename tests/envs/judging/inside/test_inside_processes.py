@@ -99,7 +99,3 @@ def test_settings_that_judged_code_made_are_removed_above_the_tests_too(tmp_path
     (folder / "data.ini").touch()
     processes.open_folders(str(tmp_path / "app"), [str(folder / "test_a.py")])
     assert sorted(path.name for path in tmp_path.rglob("*.ini")) == ["data.ini", "tox.ini"]
-
-
-def test_what_another_process_finds_is_told():
-    assert processes.apart(lambda: str(os.getpid())) != str(os.getpid())

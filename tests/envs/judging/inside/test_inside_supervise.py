@@ -143,6 +143,21 @@ def test_what_is_asked_in_another_process_comes_back():
     assert supervise.apart(str.upper, "a") == "A"
 
 
+@pytest.mark.parametrize(
+    "said, is_set",
+    [("export OUT=$(mktemp)", True), ("env['OUT'] = path", True), ("{'OUT': path}", True), ("$OUT", False)],
+)
+def test_a_variable_is_the_tasks_where_its_files_set_it(tests, tmp_path, monkeypatch, said, is_set):
+    (tmp_path / "environment").write_text("LAYOUT=1\nHOME=/root\n")
+    monkeypatch.setattr(supervise, "HERE", str(tmp_path))
+    monkeypatch.setenv("OUT", "1")
+    monkeypatch.setenv("HOME", "/root")
+    (tests / "run.sh").write_text(said)
+    os.utime(tests / "run.sh", ns=TASKS_TIME)
+    assert supervise.is_set("OUT") is is_set
+    assert supervise.is_set("HOME")
+
+
 def test_a_virtual_environment_has_what_the_image_has(tmp_path, monkeypatch):
     (tmp_path / "tree").mkdir()
     (tmp_path / "workdir").symlink_to(tmp_path / "tree")

@@ -70,3 +70,20 @@ def test_a_module_that_is_no_python_has_no_tests_and_an_error(module):
     written = Written([str(module)])
     assert written.functions(str(module)) == {}
     assert "test_a.py" in written.trees[str(module)]
+
+
+@pytest.mark.parametrize(
+    "marks, least",
+    [
+        ("@m.parametrize('x', [1, 2, 3])", 3),
+        ("@m.parametrize('x', [1, 2])\n@m.parametrize('y', (3, 4, 5))", 6),
+        ("@m.parametrize('x', [1, *more, 2])", 2),
+        ("@m.parametrize('x', rows)", 1),
+        ("@m.parametrize('x', [])", 1),
+    ],
+)
+def test_a_test_is_run_once_for_each_row_that_is_written_out(marks, least):
+    (node,) = ast.parse(marks + "\ndef test_a(x, y): pass\n").body
+    assert written.rows(node) == least
+    assert written.lacks({"a.py::test_a": least - 1}, "/t/a.py", "test_a", node)
+    assert not written.lacks({"a.py::test_a": least}, "/t/a.py", "test_a", node)
