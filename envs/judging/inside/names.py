@@ -23,8 +23,11 @@ PLAIN += ("skipUnless", "staticmethod", "override_settings")
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
-_OVER = frozenset("range enumerate zip reversed sorted list tuple map filter items keys values split product".split())
-"""What a loop may go over that is made of tables alone."""
+_PLAIN = frozenset("range enumerate zip sorted reversed list tuple set dict map filter int str float bytes len".split())
+_PLAIN |= frozenset("min max sum chr ord bool frozenset iter abs divmod".split())
+_PLAIN_MODULES = ("itertools", "string", "math", "random", "decimal.Decimal", "fractions.Fraction", "datetime")
+_PLAIN_MODULES += ("itertools.product", "itertools.chain", "itertools.permutations", "itertools.combinations")
+"""Functions and modules that make of what tests write what they loop over."""
 
 
 class Binding:
@@ -68,7 +71,7 @@ class Bindings:
         self.imported, self.bound, self._last = {}, set(), {}
         self._stores, self._loads = collections.Counter(), collections.defaultdict(list)
         self._functions, self._called = collections.defaultdict(list), collections.defaultdict(list)
-        self._inside, self._calls = {}, collections.defaultdict(set)
+        self._inside = {}
         self._texts, self._assigned = set(), collections.defaultdict(list)
         self._survey(tree)
         self.names = Names(self.imported, self.bound)
@@ -94,26 +97,26 @@ class Bindings:
         """Return whether the name has no other values than those."""
         return self._of[id(name)].always
 
-    def is_written(self, node, given=(), depth=0):
-        """Return whether what a loop goes over is written in the tests: a table, a range, or what is made of such.
+    def writes(self, node, given=()):
+        """Return whether an expression is made of what the module writes, and of nothing that may be judged code's.
 
-        given: names of tables."""
-        if isinstance(node, (ast.Name, ast.Attribute)):
-            name = getattr(node, "id", None) or node.attr
-            values = [one.value for one in self._assigned.get(name, ())]
-            written = values and len(values) == self._stores[name] and depth < 4
-            return name in given or name in self.imported or bool(written and self._are_written(values, given, depth))
-        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp)):
-            return self._are_written([one.iter for one in node.generators], given, depth)
-        if isinstance(node, ast.Call):
-            called = getattr(node.func, "attr", getattr(node.func, "id", None))
-            of = [node.func.value] if called in ("items", "keys", "values", "split") else []
-            args = node.args[called in ("map", "filter") :]
-            return called in _OVER and self._are_written(of + args, given, depth)
-        return isinstance(node, _DISPLAYS + (ast.Dict, ast.Set)) or bool(constant(node))
-
-    def _are_written(self, nodes, given, depth):
-        return all(self.is_written(node, given, depth + 1) for node in nodes)
+        given: names that `parametrize` gives."""
+        names, known, todo = set(), {"self", "cls", *given}, [node]
+        while todo:
+            parts = walk(todo.pop())
+            own = {name for part in parts for name in stored(part)} | (_PLAIN - self.bound)
+            for part in parts:
+                if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") in ("self", "cls"):
+                    names.add(part.attr)
+                elif isinstance(part, ast.Name) and self.imported.get(part.id) not in _PLAIN_MODULES:
+                    names.update({part.id} - own)
+            for name in names - known:
+                values = [one.value for one in self._assigned[name]]
+                if not values or len(values) != self._stores[name] or any(map(_is_bare, values)):
+                    return False
+                todo += values
+            known |= names
+        return True
 
     def inside(self, function):
         """Return what a function speaks of."""
@@ -173,25 +176,22 @@ class Bindings:
 
     def _quiet(self, tree):
         """Return the names of functions that may be handed on, or are called where a failing assert is caught."""
-        quiet = set()
+        quiet, inner = set(), {}
         called = {id(call.func) for calls in self._called.values() for call in calls}
         for name in self._functions:
             if any(id(load) not in called for load in self._loads[name]):
                 quiet.add(name)
         for node in walk(tree):
             if self.catches(node):
-                quiet.update(calls_in(ast.Module(node.body, [])))
+                quiet.update(_calls(ast.Module(node.body, [])))
             elif isinstance(node, FUNCTIONS):
-                self._calls[node.name] |= calls_in(node)
-        return {name for name in self.reached_from(quiet) if not name.startswith("test")}
-
-    def reached_from(self, names):
-        """Return which functions of the module are of these names, with those that they call, and so on."""
-        found = fresh = set(self._functions).intersection(names)
+                inner.setdefault(node.name, set()).update(_calls(node))
+        quiet &= set(self._functions)
+        fresh = quiet
         while fresh:
-            fresh = {name for one in fresh for name in self._calls[one] if name in self._functions} - found
-            found = found | fresh
-        return found
+            fresh = {name for one in fresh for name in inner[one] if name in self._functions} - quiet
+            quiet |= fresh
+        return {name for name in quiet if not name.startswith("test")}
 
     def _add(self, values, loads, all_of_them=True, always=True):
         good = [alterable(value, self.names) for value in values]
@@ -297,7 +297,7 @@ class Bindings:
             return {}
         if any(not isinstance(call.func, form) or isinstance(arg, ast.Starred) for call in calls for arg in call.args):
             return {}
-        if owner and any(getattr(call.func.value, "id", "") not in ("self", "cls", owner.name) for call in calls):
+        if owner and not all(is_own(call.func) for call in calls):
             return {}  # another thing's method of that name
         if any(keyword.arg is None for call in calls for keyword in call.keywords):
             return {}
@@ -442,6 +442,13 @@ def is_raising(node):
     return any(_RAISING.search(ast.dump(item.context_expr)) or _lets_fail(item.context_expr) for item in node.items)
 
 
+def is_own(called):
+    """Return whether what is called is a name, or a method of the class that calls it."""
+    holder = getattr(called, "value", None)
+    named = getattr(holder, "id", getattr(getattr(holder, "func", None), "id", None))
+    return isinstance(called, ast.Name) or named in ("self", "cls", "super")
+
+
 def _changes(function):
     """Return whether a function changes what it didn't make, as far as can be seen."""
     for node in walk(function):
@@ -449,11 +456,18 @@ def _changes(function):
             return True
         if isinstance(node, (ast.Attribute, ast.Subscript)) and not isinstance(node.ctx, ast.Load):
             return True
-    return bool(calls_in(function) & _CHANGING)
+    return bool(_calls(function) & _CHANGING)
 
 
-def calls_in(node):
-    """Return the names of what is called in a node."""
+def _is_bare(value):
+    """Return whether a value is a container that is filled later."""
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and not value.args and not value.keywords
+    shown = isinstance(value, _DISPLAYS + (ast.Set,)) and not value.elts
+    return shown or (isinstance(value, ast.Dict) and not value.keys)
+
+
+def _calls(node):
     return {getattr(one.func, "attr", getattr(one.func, "id", None)) for one in walk(node) if isinstance(one, ast.Call)}
 
 

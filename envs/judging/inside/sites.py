@@ -14,16 +14,20 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 
 import ast
 import collections
+import re
 
 from comparing import Comparisons, loads, reached, unsaid
 from literals import dotted, last_name, walk
-from names import AGAIN, FUNCTIONS, PLAIN, Bindings, calls_in, given_names, is_fixture, is_raising
+from names import AGAIN, FUNCTIONS, PLAIN, Bindings, given_names, is_fixture, is_own, is_raising
 from written import is_test
 
-_Place = collections.namedtuple("_Place", "owner depth quiet must returns branch")
-"""Where a walk is. owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a
-failing assert may be part of the test. must: where the sites are noted that are come to for certain; None where it is
-not certain. returns: whether the function may return before its end. branch: whether right code comes here at times."""
+_Place = collections.namedtuple("_Place", "owner function depth quiet must returns branch")
+"""Where a walk is. owner: the names of the classes around it. function: that of the innermost function. depth: how many
+functions are around it. quiet: whether a failing assert may be part of the test. must: where the sites are noted that
+are come to for certain; None where it is not certain. returns: whether the function may return before its end. branch:
+whether right code comes here at times."""
+_RUN = re.compile("test|setup|teardown|asyncsetup|asyncteardown|runtest|pytest_", re.I)
+"""Functions that a runner calls."""
 
 
 def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
@@ -48,16 +52,20 @@ class _Planter(ast.NodeTransformer):
         self.path, self.key, self.bindings, self.spared = path, key, bindings, spared
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.written = {id(value): value for value in values}
-        self._at = _Place((), 0, False, None, False, False)
+        self._at = _Place((), "", 0, False, None, False, False)
         self._helpers, self._calls, self._owner = {}, [], None
-        self._given, self._function = set(), ""
-        self._within, self._at_times = collections.defaultdict(set), set()
+        self._given = set()
+        self._sites, self._certain = collections.defaultdict(set), collections.defaultdict(set)
 
     def join(self):
-        """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call; and for
-        none of those that are called at times alone."""
-        for name in self.bindings.reached_from(self._at_times):
-            self.key.branches |= self._within[name]
+        """Ask of each test for the sites of the helpers, too, that it calls for certain, and that these call. Right
+        code may not come to those of functions that nothing calls for certain, as of a stand-in's for another class."""
+        run, fresh = set(), {""}
+        while fresh:
+            run |= fresh
+            fresh = set().union(*(self._certain[one] for one in fresh)) - run
+        for name in self._sites.keys() - run:
+            self.key.branches |= self._sites[name]
         grows = True
         while grows:
             grows = False
@@ -85,12 +93,14 @@ class _Planter(ast.NodeTransformer):
     def visit_FunctionDef(self, node):
         before, inside = self._at, self.bindings.inside(node)
         if not before.depth:
-            self._given, self._function = given_names(node), node.name
+            self._given = given_names(node)
         again = any(map(AGAIN.search, inside.words)) or (node.decorator_list and before.depth)
         again = again or self._name(node) in self.spared
         quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
         must = self._sites_of(node) if self.planting and not before.depth and not quiet else None
-        self._at = before._replace(quiet=quiet, must=must, returns=inside.returns, branch=False)
+        self._at = before._replace(function=node.name, quiet=quiet, must=must, returns=inside.returns, branch=False)
+        if is_fixture(node) or _RUN.match(node.name):
+            self._certain[""].add(node.name)
         node.decorator_list = [self.visit(one) for one in node.decorator_list]
         node.args = self.visit(node.args)
         self._at = self._at._replace(depth=before.depth + 1)
@@ -125,6 +135,8 @@ class _Planter(ast.NodeTransformer):
     def _block(self, statements):
         found = []
         for statement in statements:
+            if self.planting and not self._at.branch:
+                self._certain[self._at.function] |= _called(statement)
             seen = self.visit(statement)
             found += seen if isinstance(seen, list) else [seen]
             if self._at.returns and _may_return(statement):
@@ -137,8 +149,6 @@ class _Planter(ast.NodeTransformer):
         self._at = before._replace(
             quiet=before.quiet or quiet, must=before.must if must else None, branch=before.branch or branch
         )
-        if self._at.branch:
-            self._at_times |= calls_in(ast.Module(getattr(node, field), []))
         setattr(node, field, self._block(getattr(node, field)))
         self._at = before
 
@@ -152,7 +162,7 @@ class _Planter(ast.NodeTransformer):
 
     def visit_For(self, node):
         written = isinstance(node.iter, (ast.List, ast.Tuple)) and node.iter.elts
-        made = not self.bindings.is_written(node.iter, self._given)
+        made = not self.bindings.writes(node.iter, self._given)  # other right code may leave nothing to go through
         leaves = any(isinstance(one, (ast.Break, ast.Continue, ast.Starred)) for one in walk(node))
         node.iter = self.visit(node.iter)
         self._inside(node, "body", must=bool(written) and not leaves, branch=made)
@@ -222,7 +232,7 @@ class _Planter(ast.NodeTransformer):
             self._at.must.add(site)
         if self._at.branch:
             self.key.branches.add(site)
-        self._within[self._function].add(site)
+        self._sites[self._at.function].add(site)
         return site
 
 
@@ -244,6 +254,13 @@ def _own(node):
 
 def _yields(function):
     return any(isinstance(one, (ast.Yield, ast.YieldFrom)) for child in function.body for one in _own(child))
+
+
+def _called(statement):
+    """Return the names of the functions of the module that a statement calls, without the blocks in it."""
+    parts = [one for one in ast.iter_child_nodes(statement) if isinstance(one, (ast.expr, ast.withitem))]
+    called = [one.func for part in parts for one in walk(part) if isinstance(one, ast.Call)]
+    return {one.id if isinstance(one, ast.Name) else one.attr for one in called if is_own(one)}
 
 
 def _may_return(statement):

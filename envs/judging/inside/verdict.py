@@ -68,8 +68,8 @@ def verdict(told, outcome, signs, demands, written, unseen):
             statuses.update(demands.exactly(outcome, told))
         failed = [name for name, what in statuses.items() if what != "passed"]
     elif demands.recorded:
-        statuses.update(dict.fromkeys(set(demands.recorded) - set(statuses), "missing"))
-        failed = sorted(name for name in demands.recorded if statuses[name] != "passed")
+        statuses.update(dict.fromkeys(demands.lost(outcome), "missing"))
+        failed = sorted(name for name in demands.recorded if statuses.get(name, "passed") != "passed")
     else:
         missing = [] if demands.reference else unseen(outcome)
         statuses.update(dict.fromkeys(missing, "missing"))

@@ -283,6 +283,12 @@ EVERYDAY: dict[str, Grader] = {
         "    for x, want in (1, 2), ('a', 'aa'):\n        one = A('run_one')\n        one.x, one.want = x, want\n        found.addTest(one)\n"
         "    return found\nif __name__ == '__main__':\n    unittest.main()\n",
     ),
+    "an environment that is found from another folder, and data of nobody's beside the tests": Grader(
+        "export PYTHONPATH=/app\npython3 -m venv .venv\nsource .venv/bin/activate\ncd /tests\npython -m pytest -q /tests\n"
+        + BY_STATUS,
+        RIGHT,
+        {"test_it.py": TESTS, "data/in.json": "{}"},
+    ),
     "tests that are counted first": Grader(
         "export PYTHONPATH=/app\npytest --markers > /dev/null; pytest --fixtures /tests/test_it.py | head -3\n"
         f"[ $(pytest --collect-only -q /tests/test_it.py | grep -c ::) = 2 ] && pytest -q /tests/test_it.py && {OK}",

@@ -224,6 +224,62 @@ SUITE: dict[str, str] = {
     "a base that is given": marked(
         "@pytest.mark.parametrize('text', ['0x6', '6', '0o6'])", "text", "assert f(3) == int(text, 0)"
     ),
+    "a message that is made of what is expected": case(
+        "for x, want in [(1, 2), (3, 6)]:",
+        "    self.assertEqual(f(x), want, 'for %d expected %d' % (x, want))",
+        "for x, more in [(1, 2), (3, 6)]:",
+        "    self.assertEqual(f(x), more, msg=f'{x:d} should give {more:d}')",
+        "text = 'abab'",
+        "self.assertEqual(f('ab'), text, 'expected ' + text)",
+        "self.assertEqual(f('c'), 'cc', f'{text}')",
+    ),
+    "iterators, which to ask uses up": case(
+        "assert 'appleapple' in (f(x) for x in ['pear', 'apple', 'plum'])",
+        "assert 'pearpear' in map(f, ['plum', 'pear'])",
+        "rest = iter([f('first'), f('second'), 'third'])",
+        "assert 'secondsecond' in rest",
+        "assert next(rest) == 'third'",
+        "self.assertIn('plumplum', iter([f('pear'), f('plum')]), 'it is missing')",
+        "self.assertCountEqual((f(x) for x in [1, 2]), [4, 2])",
+        "with self.assertRaises(AssertionError):",
+        "    self.assertEqual(iter([f(1)]), [2])",
+    ),
+    "a context by which an assert must fail": plain(
+        "with must_go_wrong():",
+        "    assert f(3) == 7",
+        "with Wrong():",
+        "    assert f(2) == 5",
+        "assert f(3) == 6",
+        before="import contextlib\n@contextlib.contextmanager\ndef must_go_wrong():\n    try:\n        yield\n"
+        "    except AssertionError:\n        return\n    pytest.fail('it did not')\n"
+        "class Wrong:\n    def __enter__(self): return self\n    def __exit__(self, kind, *rest): return kind is AssertionError\n",
+    ),
+    "a context that is a parameter": marked(
+        "@pytest.mark.parametrize('x, want, ends', [(1, 2, nullcontext()), (None, 0, pytest.raises(TypeError))])",
+        "x, want, ends",
+        "with ends:",
+        "    assert f(x) == want",
+        before="from contextlib import nullcontext\n",
+    ),
+    "a helper named as a method of something else": case(
+        "self.encode('ab', 'abab')",
+        "assert codecs.lookup('utf-8').encode(f('a'), 'strict') == (b'aa', 2)",
+        inside="    def encode(self, text, want):\n        self.assertEqual(f(text), want)\n",
+        before="import codecs\n",
+    ),
+    "a decorator that uses the parameters": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 1), (2, 2)])\n@twice",
+        "x, want",
+        "assert f(x) == want",
+        before="def twice(test):\n    def test_it(x, want):\n        return test(x, want + want)\n    return test_it\n",
+    ),
+    "its own id in the environment": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), (3, 6)])",
+        "x, want",
+        "assert f(x) == want",
+        "assert os.environ['PYTEST_CURRENT_TEST'].endswith(f'[{x}-{x + x}] (call)')",
+        before="import os\n",
+    ),
     "a day of a month that is computed": plain(
         "month = f(1)",
         "assert date(2020, 2, f(14)) == date(2020, month, 28)",

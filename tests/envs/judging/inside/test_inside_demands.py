@@ -64,3 +64,18 @@ def test_tests_that_must_not_pass_are_spared_the_decoys(tmp_path):
     (tmp_path / "test_a.py").write_text("def test_a(): pass\ndef test_b(): assert 0\n")
     demands = Demands({"FAIL_TO_PASS": [A], "EXACT": {A: "passed", B: "failed"}}, {}, titled=False)
     assert demands.spared(Written([path])) == {path: {"test_b"}}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "lost"),
+    [
+        ({f"{A}[1]": "passed", f"{A}[2]": "passed", B: "passed"}, set()),
+        ({f"{A}[7]": "passed", f"{A}[8]": "passed", f"{A}[9]": "passed", B: "passed"}, set()),
+        ({f"{A}[7]": "passed", f"{A}[8]": "failed", B: "passed"}, {f"{A}[1]", f"{A}[2]"}),
+        ({f"{A}[1]": "passed", f"{B}[2]": "passed"}, {f"{A}[2]", B}),
+        ({f"{A}[1]": "failed", f"{A}[7]": "passed", B: "passed"}, set()),
+    ],
+)
+def test_another_case_of_a_test_stands_for_a_recorded_one(outcome, lost):
+    record = {"tests": {f"{A}[1]": [], f"{A}[2]": [], B: []}}
+    assert Demands({}, record, titled=False).lost(outcome) == lost

@@ -10,6 +10,7 @@ import probe
 import pytest
 import sites
 from key import Key
+from names import Bindings
 
 BODIES = [
     "assert f(3) == 6",
@@ -262,6 +263,77 @@ def test_other_right_code_need_not_tell_what_the_reference_did(body, other):
     record = seen.report({"test_a.py::test_f": "passed"})
     assert run.verdict(record=record) == ("passed", [])
     assert Run(module, other).verdict(record=record) == ("passed", [])
+
+
+MISSED = """
+import subprocess
+
+def same(got, want):
+    assert list(got) == want
+
+class Session:
+    def get(self, url):
+        assert url == "/a"
+        self.note(url)
+        return 1
+
+    def note(self, url):
+        assert url == "/a"
+
+    def request(self, how, url):
+        assert (how, url) == ("GET", "/a")
+        return 1
+
+def test_f():
+    log = []
+    got = f(Session(), log)
+    for line in log:
+        assert line == "said"
+    if isinstance(got, tuple):
+        same(got, [1])
+    else:
+        same(got, [1, 1])
+    assert sum(got) in (1, 2)
+"""
+
+
+def test_other_right_code_may_miss_what_the_reference_came_to():
+    def reference(session, log):
+        log.append("said")
+        return [session.get("/a"), 1]
+
+    run = Run(MISSED, reference)
+    seen = evidence.Evidence(run.key)
+    seen.read(run.messages)
+    record = seen.report({"test_a.py::test_f": "passed"})
+    assert run.verdict(record=record) == ("passed", [])
+    assert Run(MISSED, lambda session, log: (session.request("GET", "/a"),)).verdict(record=record) == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("range(9)", True),
+        ("enumerate(ROWS)", True),
+        ("zip(ROWS, 'ab')", True),
+        ("{1: 2}.items()", True),
+        ("self.CASES", True),
+        ("itertools.product(ROWS, [1])", True),
+        ("[x * 2 for x in ROWS]", True),
+        ("made", False),
+        ("filled", False),
+        ("self.made", False),
+        ("range(len(made))", False),
+        ("f(3)", False),
+        ("argument", False),
+    ],
+)
+def test_what_the_module_writes_is_told_from_what_code_made(text, own):
+    tree = ast.parse(
+        "import itertools\nBASE = [1]\nROWS = BASE + [2]\nclass A:\n    CASES = ROWS\n    def test_a(self, argument):\n"
+        f"        made = f(3)\n        filled = []\n        for x in {text}: pass\n"
+    )
+    assert Bindings(tree).writes(tree.body[3].body[1].body[2].iter) is own
 
 
 def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
