@@ -267,10 +267,12 @@ def _make(path, root):
 
 
 def allow(path, root, bits, also=0):
-    """Add to the mode of what is root's below a folder, where it lacks some of `bits`: those, and `also`.
+    """Add to the mode of what is root's below a folder, where it lacks some of `bits`: those, and `also`; for root's
+    group, too, to which root belongs where it opens files as judged code would (preload/files.c).
 
     Raises OSError where there is nothing, or a link leads there.
     """
+    bits |= (bits & 0o007) << 3
     number = open_below(root, path)
     try:
         mode = os.fstat(number)

@@ -389,4 +389,18 @@ EVERYDAY: dict[str, Grader] = {
         f"chmod 775 kept; {ANSWER}",
         image="RUN mkdir -p /app/kept && echo 1 > /app/kept/in.txt",
     ),
+    "files of the grader's in a folder that a program has made": Grader(
+        "python3 /tests/grade.py\n",
+        planted(
+            "main.py",
+            "import os, sys\nos.makedirs('a/b', exist_ok=True)\nprint(*(open(name).read() for name in sys.argv[1:]))",
+        ),
+        {
+            "grade.py": "import subprocess, sys, tempfile\n\nhere = tempfile.mkdtemp()\n"
+            "subprocess.run([sys.executable, '/app/main.py'], cwd=here, check=True)\n"
+            "for text in ('1', '42'):\n    with open(here + '/a/b/in.txt', 'w') as file:\n        file.write(text)\n"
+            "run = subprocess.run([sys.executable, '/app/main.py', 'a/b/in.txt'], cwd=here, capture_output=True, text=True)\n"
+            "open('/logs/verifier/reward.txt', 'w').write(str(int('42' in run.stdout)))\n"
+        },
+    ),
 }
