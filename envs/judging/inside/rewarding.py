@@ -41,11 +41,21 @@ def is_grader(call, source, program, runs):
     source: what it runs. program: its file in /tests, "" where there is none. runs: whether it runs tests in its own
     process."""
     # What starts tests in other processes, without judged code in its own, sees them watched where it is root's.
-    if LOGS in source or (not runs and _STARTS_TESTS.search(source)):
-        if program or call.kind in ("code", "stdin"):
+    typed = call.kind in ("code", "stdin")
+    if LOGS in source or (not runs and (_STARTS_TESTS.search(source) or (typed and reads_closed(source)))):
+        if program or typed:
             return is_original(program) or is_ours(source, "argument" if call.kind == "code" else "stdin")
         return call.kind == "script" and is_script_of_roots(call.what)
     return bool(program) and not runs and is_original(program) and speaks_of_reward(program, call.args)
+
+
+def reads_closed(source):
+    """Return whether code names a file of /tests that is closed to judged code, and imports nothing that is judged."""
+    paths = {os.path.realpath(word) for word in re.findall(r"[\w./-]+", source)}
+    named = [path for path in paths if path.startswith(TESTS + "/") and os.path.isfile(path)]
+    tops = [os.path.join(workdir(), name.split(".")[0]) for name in imports(source) if name.strip(".")]
+    judged = any(os.path.isdir(top) or os.path.isfile(top + ".py") for top in tops)
+    return not judged and any(not os.stat(path).st_mode & 0o004 for path in named)
 
 
 def import_path():

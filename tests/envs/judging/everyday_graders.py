@@ -403,4 +403,18 @@ EVERYDAY: dict[str, Grader] = {
             "open('/logs/verifier/reward.txt', 'w').write(str(int('42' in run.stdout)))\n"
         },
     ),
+    **{
+        f"code of test.sh that reads what is expected, {how}": Grader(
+            f"{command} && echo 1 > /logs/verifier/reward.txt\n",
+            "echo '{\"a\": 42}' > out.json",
+            {"want.json": '{"a": 42}\n'},
+        )
+        for how, command in {
+            "by -c": "python3 -c \"import json; assert json.load(open('/tests/want.json')) == json.load(open('out.json'))\"",
+            "on stdin": "python3 - << 'END'\nimport json\n"
+            "assert json.load(open('/tests/want.json')) == json.load(open('/app/out.json'))\nEND\n[ $? = 0 ]",
+            "beside it": "cd /tests; python3 -c \"import json; assert json.load(open('want.json')) == json.load(open('/app/out.json'))\"",
+            "to copy it": "python3 -c \"import shutil; shutil.copy('/tests/want.json', '/app/want.json')\"; cmp want.json out.json",
+        }.items()
+    },
 }

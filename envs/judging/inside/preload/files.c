@@ -50,6 +50,10 @@ int open(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
 
 int open64(const char *path, int flags, ...) { OPEN(AT_FDCWD); }
 
+int creat(const char *path, mode_t mode) { return open(path, O_WRONLY | O_CREAT | O_TRUNC, mode); }
+
+int creat64(const char *path, mode_t mode) { return open(path, O_WRONLY | O_CREAT | O_TRUNC, mode); }
+
 int openat(int folder, const char *path, int flags, ...) { OPEN(folder); }
 
 int openat64(int folder, const char *path, int flags, ...) { OPEN(folder); }

@@ -109,6 +109,18 @@ static int overreaches(int folder, const char *path, int ours) {
          (end && syscall(SYS_faccessat, AT_FDCWD, place, F_OK) == 0 && !below(place, workdir) && whose(place) == OF_IMAGE);
 }
 
+/* Puts a new file of root's in the place of one that judged code can write, or may have open: root is to write it anew. */
+static void replace(const char *real, const struct statx *file) {
+  char workdir[4096];
+  read_workdir(workdir, sizeof workdir);
+  if ((file->stx_mode & S_IFMT) != S_IFREG || (!file->stx_uid && !(file->stx_mode & 0002))) return;
+  if ((!below(real, "/tmp") && !below(real, workdir)) || syscall(SYS_unlinkat, AT_FDCWD, real, 0)) return;
+  int fd = syscall(SYS_openat, AT_FDCWD, real, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0644);
+  if (fd < 0) return;
+  syscall(SYS_fchmod, fd, (file->stx_mode & 0755) | 0644);
+  syscall(SYS_close, fd);
+}
+
 int leads_astray(int folder, const char *path, int anew) {
   static const char *const ours[] = {"/logs", "/tests", "/verifier", NULL};
   char real[4096], above[4096];
@@ -131,9 +143,8 @@ int leads_astray(int folder, const char *path, int anew) {
     if (fd < 0) return 0;
   }
   path_of(fd, real, sizeof real);
-  int theirs = below(real, "/tmp") && look(fd, "", &file) == 0 && file.stx_uid && (file.stx_mode & S_IFMT) == S_IFREG;
+  if (anew && look(fd, "", &file) == 0) replace(real, &file);
   syscall(SYS_close, fd);
-  if (theirs && anew) syscall(SYS_unlinkat, AT_FDCWD, real, 0);
   if (is_below_any(real, ours)) return !is_within(folder, path, ours) || overreaches(folder, path, 1);
   return overreaches(folder, path, 0);
 }

@@ -6,8 +6,8 @@
 
 #pragma GCC visibility push(hidden)
 
-/* Whether a path that root is to write leads to the verifier's files by a link that judged code may have made. anew: a
- * file of judged code's, where everyone makes files, is removed: root would take for its own what it finds there. */
+/* Whether a path that root is to write leads to the verifier's files by a link that judged code may have made. anew: in
+ * the place of a file that judged code can write comes one of root's, who would take for its own what it finds there. */
 int leads_astray(int folder, const char *path, int anew);
 
 /* Whether a file of the task's is to go for what an archive of judged code's holds, or for a name that `xargs` has read. */
