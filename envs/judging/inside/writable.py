@@ -11,12 +11,13 @@ import stat
 import sys
 
 from ours import say
-from processes import HERE, KEPT, SETTINGS, TESTS, allow, open_below, setting, workdir
+from processes import HERE, KEPT, SETTINGS, TESTS, allow, judged_user, open_below, setting, workdir
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
 _SYSTEM = re.compile("/(bin|boot|dev|etc|lib[^/]*|opt|proc|root|run|sbin|sys|tests|tmp|usr|verifier|logs)/")
 _MODES = re.compile(r"st_mode|S_IMODE|filemode|\bstat\b.*%a|\bstat\b.*%A|-perm\b|\bls -l", re.I)
-"""How the task's files speak of modes."""
+_OWNERS = re.compile(r"st_[ug]id|\bget(pw|gr)\w+|\bpw_name|\.(owner|group)\(\)|%[UuGg]\b|\bls -\w*l")
+"""How the task's files speak of modes, and of owners."""
 _MOST_FILES, _MOST_BYTES = 200, 64 * 2**20
 """How much of the image's own data is opened: to change a mode copies the file."""
 
@@ -25,12 +26,13 @@ def open_tree():
     """Let judged code add files below the working directory, and write over what the agent left there, as it could when
     root ran it; over the image's own data, too, where they are few. Done once.
 
-    Where the task's files look at modes, those of files stay, and those of folders that are closed to others."""
+    Where the task's files look at modes, those of files stay, and those of folders that are closed to others: what the
+    agent left is judged code's own then, but where they look at owners, too."""
     marker = HERE + "/opened"
     if os.path.exists(marker) or os.path.exists(TESTS + "/tests.json"):
         return
     open(marker, "w").close()
-    root, of_image, opened, held = workdir(), [], [], set()
+    root, of_image, of_agent, opened, held = workdir(), [], [], [], set()
     kept = setting("kept").split("\n")
     modes = say(_MODES)
     since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
@@ -44,8 +46,12 @@ def open_tree():
                 seen = os.lstat(path)
             except OSError:
                 continue  # gone
+            if not modes and not seen.st_mode & 0o200 and stat.S_ISREG(seen.st_mode):
+                os.chmod(path, seen.st_mode & 0o777 | 0o200)  # root need not ask, but who copies it with its mode
             if seen.st_ctime >= began or is_kept(path, root, kept):
                 _hold(folder, root, held)
+            elif modes and seen.st_ctime > since:
+                of_agent.append(path)
             elif modes or seen.st_mode & 0o111:
                 pass
             elif seen.st_ctime > since:
@@ -58,6 +64,11 @@ def open_tree():
                 allow(folder, root, 0o1007 if folder in held else 0o007)
         except OSError:
             pass  # gone, or closed to root
+    for path in of_agent if modes and not say(_OWNERS) else ():
+        try:
+            _make_judged(path)
+        except OSError:
+            pass  # a link, or in a folder that is closed to judged code
     for path in filter(None, setting("graded").split("\n")):
         try:
             _open_graded(path)
@@ -66,6 +77,26 @@ def open_tree():
     if len(of_image) <= _MOST_FILES and sum(size for _, size in of_image) <= _MOST_BYTES:
         for path, _ in of_image:
             _open_if_data(path, root)
+
+
+def _make_judged(path):
+    """Put a copy that is judged code's own in the place of a file. Raises OSError. No judged code runs yet."""
+    seen, copy = os.lstat(path), "%s.%d" % (path, os.getpid())
+    if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1 or seen.st_uid != os.geteuid():
+        return
+    with open(path, "rb") as file:
+        content = file.read()
+    os.setegid(judged_user())
+    os.seteuid(judged_user())
+    try:
+        with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(content)
+            os.fchmod(file.fileno(), stat.S_IMODE(seen.st_mode))
+        os.utime(copy, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+    os.rename(copy, path)
 
 
 def _hold(folder, root, held):

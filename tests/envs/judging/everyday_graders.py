@@ -417,4 +417,23 @@ EVERYDAY: dict[str, Grader] = {
             "to copy it": "python3 -c \"import shutil; shutil.copy('/tests/want.json', '/app/want.json')\"; cmp want.json out.json",
         }.items()
     },
+    "programs that write what the agent left, where tests look at modes": Grader(
+        f"python3 -m pytest -q /tests/test_it.py; {BY_STATUS}",
+        "mkdir data; echo 1 > data/out.txt\n"
+        + planted("main.py", "#!/usr/bin/python3\nopen('/app/data/out.txt', 'w').write('42')"),
+        {
+            "test_it.py": "import os, subprocess\n\n\ndef test_main():\n    for _ in range(2):\n"
+            "        subprocess.run(['/app/main.py'], check=True)\n    assert open('/app/data/out.txt').read() == '42'\n"
+            "    assert os.stat('/app/data/out.txt').st_mode & 0o777 == 0o644\n"
+        },
+    ),
+    "programs that write over a copy of what nobody may write": Grader(
+        f"python3 -m pytest -q /tests/test_it.py; {BY_STATUS}",
+        planted("main.py", "#!/usr/bin/python3\nopen('/app/work.py', 'w').write('42')", "echo 1 > work.py"),
+        {
+            "test_it.py": "import shutil, subprocess\n\n\ndef test_main():\n    shutil.copy('/app/.work.py', '/app/work.py')\n"
+            "    subprocess.run(['/app/main.py'], check=True)\n    assert open('/app/work.py').read() == '42'\n"
+        },
+        image="RUN mkdir /app && echo 7 > /app/.work.py && chmod a-w /app/.work.py",
+    ),
 }
