@@ -24,8 +24,8 @@ SOLVE = f"cat > solution.py << 'END'\n{RIGHT}END\n"
 _NOT_THERE = re.compile("hypothesis")
 """What the base image doesn't have."""
 _OF_A_MODULE = ("NUMBER", "test_it)", "locals()", "skip", "def f(", "'''", '"""', "_getframe", "global ")
-_NOT_PASSED = re.compile("skip|xfail|parametrised by nothing|parametrised with the same")
-"""Kinds that have more than tests that pass, or ids that differ between versions of pytest."""
+_NOT_PASSED = re.compile(r"skip|xfail|parametrised by nothing|parametrised with the same|def test_\w+\(cls")
+"""Kinds that have more than tests that pass, or whose tests or ids differ between versions of pytest."""
 
 
 def modules(folder: str = "", *, listed: bool = False) -> dict[str, str]:
