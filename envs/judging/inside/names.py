@@ -17,16 +17,18 @@ _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _KNOWN_MARKS = ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
-PLAIN = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
-PLAIN += ("skipUnless", "staticmethod", "override_settings")
+ONCE = ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
+ONCE += ("skipUnless", "staticmethod", "override_settings")
 """Decorators that run a test as it is, if at all. Marks do so too."""
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
-_PLAIN = frozenset("range enumerate zip sorted reversed list tuple set dict map filter int str float bytes len".split())
-_PLAIN |= frozenset("min max sum chr ord bool frozenset iter abs divmod".split())
-_PLAIN_MODULES = ("itertools", "string", "math", "random", "decimal.Decimal", "fractions.Fraction", "datetime")
-_PLAIN_MODULES += ("itertools.product", "itertools.chain", "itertools.permutations", "itertools.combinations")
+_MAKING = frozenset(
+    "range enumerate zip sorted reversed list tuple set dict map filter int str float bytes len".split()
+)
+_MAKING |= frozenset("min max sum chr ord bool frozenset iter abs divmod".split())
+_MAKING_MODULES = ("itertools", "string", "math", "random", "decimal.Decimal", "fractions.Fraction", "datetime")
+_MAKING_MODULES += ("itertools.product", "itertools.chain", "itertools.permutations", "itertools.combinations")
 """Functions and modules that make of what tests write what they loop over."""
 
 
@@ -104,11 +106,11 @@ class Bindings:
         names, known, todo = set(), {"self", "cls", *given}, [node]
         while todo:
             parts = walk(todo.pop())
-            own = {name for part in parts for name in stored(part)} | (_PLAIN - self.bound)
+            own = {name for part in parts for name in stored(part)} | (_MAKING - self.bound)
             for part in parts:
                 if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") in ("self", "cls"):
                     names.add(part.attr)
-                elif isinstance(part, ast.Name) and self.imported.get(part.id) not in _PLAIN_MODULES:
+                elif isinstance(part, ast.Name) and self.imported.get(part.id) not in _MAKING_MODULES:
                     names.update({part.id} - own)
             for name in names - known:
                 values = [one.value for one in self._assigned[name]]
@@ -262,7 +264,7 @@ class Bindings:
     def _parameters(self, function, parameters):
         """Yield what `parametrize` writes for a function's parameters: (name, values)."""
         marks = [one for one in function.decorator_list if "mark" in (dotted(getattr(one, "func", one)) or "")]
-        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS + PLAIN]
+        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS + ONCE]
         if not self.renaming or odd or any(_NODE_NAMES.search(name) for name in _arguments(function)):
             return
         for mark in marks:

@@ -18,7 +18,7 @@ import re
 
 from comparing import Comparisons, loads, reached, unsaid
 from literals import dotted, last_name, walk
-from names import AGAIN, FUNCTIONS, PLAIN, Bindings, given_names, is_fixture, is_own, is_raising
+from names import AGAIN, FUNCTIONS, ONCE, Bindings, given_names, is_fixture, is_own, is_raising
 from written import is_test
 
 _Place = collections.namedtuple("_Place", "owner function depth quiet must returns branch")
@@ -119,7 +119,7 @@ class _Planter(ast.NodeTransformer):
         """Return where the sites are noted that a test comes to whenever it passes, or a helper whenever it returns;
         None where none is certain."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
-        once = all(mark or last_name(one) in PLAIN for mark, one in zip(marked, node.decorator_list))
+        once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list))
         plain = (isinstance(node, ast.FunctionDef) or self._awaits(node)) and not _yields(node)
         if not once or not plain or not self.bindings.is_last(node, self._owner):
             return None
