@@ -79,7 +79,7 @@ async def test_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path, pytho
     folder = image_of(tmp_path, python, "RUN mkdir -p .venv/bin && echo exit 9 > .venv/bin/activate")
     image = await docker_backend.ensure_image(None, folder)
     script = f"""set -e
-    source .venv/bin/activate && test "$VIRTUAL_ENV" = .venv
+    source .venv/bin/activate && test "$VIRTUAL_ENV" = "$PWD/.venv"
     printf 'A=5\\n' > /tmp/settings && . /tmp/settings && test $A = 5
     test "$(timeout 5 id -u)-$(env B=1 nice id -u)-$(echo id -u | xargs env)" = 0-0-0
     ended=0; timeout 0.5 ./loop > /tmp/said || ended=$?; test $ended = 124
