@@ -70,6 +70,21 @@ def test_judged_code_may_make_files_in_folders_of_the_tree_that_are_named_to_it(
     assert open_to_all() == {"here", "named"}
 
 
+def test_folders_in_one_in_tmp_that_is_named_are_opened_but_for_what_is_expected(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "HERE", str(tmp_path))
+    monkeypatch.setattr(processes, "TEMPORARY", str(tmp_path))
+    monkeypatch.setattr(processes, "_let_in", lambda path, root: None)
+    (tmp_path / "workdir").symlink_to(tmp_path / "app")
+    for name in ("named/made/deep", "named/expected/deep"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "named/link").symlink_to(tmp_path / "opened")
+    (tmp_path / "opened").touch(0o600)
+    processes.hand_over([str(tmp_path / "named")])
+    opened = {path.name for path in tmp_path.glob("named/**/") if path.stat().st_mode & 0o002}
+    assert opened == {"named", "made", "deep"} and not (tmp_path / "named/expected/deep").stat().st_mode & 0o002
+    assert not (tmp_path / "opened").stat().st_mode & 0o004
+
+
 def test_what_is_opened_to_judged_code_lies_behind_no_link(tmp_path):
     root, other = tmp_path / "app", tmp_path / "other"
     for folder in (root / "there", other / "there"):
