@@ -78,9 +78,12 @@ def is_made(path):
 def closed_below(root, args):
     """Return the folders that this process can't enter below those that pytest is to go through, which would end it."""
     given = [arg for arg in args if os.path.exists(arg.split("::")[0])]
-    walks = [os.walk(folder) for folder in (given or [root]) if os.path.isdir(folder)]
-    inner = [os.path.join(at, name) for walk in walks for at, names, _ in walk for name in names]
-    return [path for path in inner if not os.access(path, os.R_OK | os.X_OK)]
+    found = []
+    for folder in [one for one in given or [root] if os.path.isdir(one)]:
+        for at, names, _ in os.walk(folder):
+            names[:] = [name for name in names if name[0] != "." and name != "node_modules"]  # as pytest
+            found += [os.path.join(at, name) for name in names]
+    return [path for path in found if not os.access(path, os.R_OK | os.X_OK)]
 
 
 def become_main(args, here):
