@@ -8,6 +8,7 @@ the Docker daemon from outside, after every process was killed.
 from __future__ import annotations
 
 import asyncio
+import re
 import tarfile
 from dataclasses import replace
 
@@ -28,6 +29,11 @@ MAX_OUTPUT = 40_000
 """Characters that are kept of what test.sh printed: half of its beginning and half of its end."""
 _LATE_S = 5.0
 """How long after their time the tests may be ended, in seconds."""
+_PRESSURE = 50.0
+"""From which share of the time, in percent, in which something waited for a processor, a machine is busy."""
+_SHARE = 0.5
+"""From which share of a processor, while they ran, tests had their time."""
+_USED = "cat /proc/pressure/cpu /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 """Tests may look into a repository, which is root's while they are nobody's."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -42,8 +48,19 @@ class DiedInTests(InfraError):
         self.overran = overran
 
 
-async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict:
-    """Apply the changes, run test.sh and read the verdict. Raises InfraError. Done once in a sandbox."""
+class Starved(InfraError):
+    """The tests did not end within their time, while others kept the machine's processors busy."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Failure.VERIFIER, message)
+
+
+async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s: float | None = None) -> Verdict:
+    """Apply the changes, run test.sh and read the verdict. Done once in a sandbox.
+
+    timeout_s: after which the tests have failed. None: after the task's own, if they had a processor meanwhile.
+    Raises InfraError: DiedInTests and Starved too.
+    """
     try:
         before = await old_files(prepared.sandbox, changes)
         problem = await _apply(prepared.sandbox, task, changes, prepared.judged_uid)
@@ -51,7 +68,9 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes) -> Verdict
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
         return Verdict(0.0, problem)
-    ran = await _run_test_sh(prepared, task)
+    ran = await _run_test_sh(prepared, task, timeout_s or task.hidden.timeout_s)
+    if ran.timed_out and timeout_s is None:
+        await _had_time(prepared, ran.duration_s)
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
     return replace(verdict, output=_ends(ran.output), patch=patch)
@@ -109,14 +128,14 @@ async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | N
     return None
 
 
-async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
+async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> ExecResult:
     """Run test.sh. Raises DiedInTests and InfraError."""
     sandbox = prepared.sandbox
     command = ["/bin/sh", "/verifier/run.sh", sandbox.workdir] if prepared.wrappers else ["bash", "/tests/test.sh"]
     try:
         ran = await sandbox.exec(
             command,
-            timeout=task.hidden.timeout_s,
+            timeout=timeout_s,
             cwd=sandbox.workdir,
             env={
                 **_GIT,
@@ -133,10 +152,36 @@ async def _run_test_sh(prepared: Prepared, task: Task) -> ExecResult:
         raise DiedInTests(what, await sandbox.overran()) from error
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"the tests could not be run: {error}") from error
-    if ran.timed_out and ran.duration_s > task.hidden.timeout_s + _LATE_S and await sandbox.overran() is None:
-        what = f"the tests were ended {ran.duration_s - task.hidden.timeout_s:.0f} s late"
+    if ran.timed_out and ran.duration_s > timeout_s + _LATE_S and await sandbox.overran() is None:
+        what = f"the tests were ended {ran.duration_s - timeout_s:.0f} s late"
         raise InfraError(Failure.VERIFIER, f"{what}: the sandbox stood still, and perhaps before their time was over")
     return ran
+
+
+async def _had_time(prepared: Prepared, took_s: float) -> None:
+    """Raise Starved where tests that ran for `took_s` seconds had little of a processor, on a busy machine."""
+    try:
+        told = await prepared.sandbox.exec(["sh", "-c", _USED], user=prepared.user, env={"PATH": _PATH})
+    except SandboxError:
+        return
+    used_s = _starved(told.output, took_s)
+    if used_s is not None:
+        raise Starved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
+
+
+def _starved(told: str, took_s: float) -> float | None:
+    """Return the seconds that a sandbox's processes had of a processor, where they had too few. None: they had enough,
+    or nothing says so.
+
+    told: the kernel's `/proc/pressure/cpu` of the machine, and `cpu.stat` or `cpuacct.usage` of the sandbox's cgroup.
+    took_s: how long they ran.
+    """
+    waited = re.search(r"^some avg10=([\d.]+) avg60=([\d.]+)", told, re.MULTILINE)
+    used = re.search(r"^(usage_usec )?(\d+)$", told, re.MULTILINE)
+    if waited is None or used is None or max(map(float, waited.groups())) < _PRESSURE:
+        return None
+    used_s = int(used[2]) / (1e6 if used[1] else 1e9)
+    return used_s if used_s < _SHARE * took_s else None
 
 
 async def _fetch_logs(prepared: Prepared) -> bytes:

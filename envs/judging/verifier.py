@@ -12,9 +12,10 @@ the tests and fetches what they left, `results` reads that as a `Verdict`.
 Who failed decides what becomes of it. The judged code can make `test.sh` hang, crash or end before it
 writes a reward, and can make it write nonsense; each of these is a reward of 0 with its explanation, as is a
 sandbox that the code brought down twice by what it took of it (`Sandbox.overran`). A sandbox that died otherwise
-proves nothing against the code: whoever reaches the Docker daemon can kill it. Harbor calls a missing reward an error
-of the grader; here a task's reference was seen to be rewarded (`tasks check`), so the code is at fault. What the
-judged code can't cause (the Docker daemon, the sandbox before the tests run) raises `InfraError`.
+proves nothing against the code: whoever reaches the Docker daemon can kill it. Nor does time that passed while others
+had the processors (`Starved`): such tests run once more, with more of it. Harbor calls a missing reward an error of the
+grader; here a task's reference was seen to be rewarded (`tasks check`), so the code is at fault. What the judged code
+can't cause (the Docker daemon, the sandbox before the tests run) raises `InfraError`.
 """
 
 from __future__ import annotations
@@ -26,11 +27,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from envs.judging.changes import Changes
 from envs.judging.prepare import Prepared, open_prepared
-from envs.judging.run_tests import DiedInTests, run_tests
+from envs.judging.run_tests import DiedInTests, Starved, run_tests
 from envs.types import InfraError, Task, Verdict
 from sandboxes.base import Backend
 
 logger = logging.getLogger(__name__)
+
+_PATIENCE = 4.0
+"""How many times as long tests may take that are run again because the machine was busy."""
 
 Verifier = Callable[[Changes], Awaitable[Verdict]]
 
@@ -56,9 +60,10 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
         except InfraError as error:
             logger.info("Task %s is judged once more in another sandbox, because %s", task.id, error)
             first = error
+        timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(first, Starved) else None
         try:
             async with open_prepared(backend, task, image) as prepared:
-                return await run_tests(prepared, task, changes)
+                return await run_tests(prepared, task, changes, timeout_s)
         except DiedInTests as error:
             if isinstance(first, DiedInTests) and first.overran and error.overran:
                 what = f"at the limit of its {error.overran} ({error})"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,8 +13,10 @@ from verifier_samples import (
     FailingBackend,
     dies_before_the_tests,
     dies_in_tests,
+    rewards,
     survives,
     task,
+    times_out,
     verdict_after,
 )
 
@@ -128,6 +131,19 @@ async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
     assert backend.opened == 2
 
 
+@pytest.mark.parametrize(("again", "reward"), [(False, 1.0), (True, 0.0)])
+async def test_tests_that_had_no_processor_run_again_with_more_time(tmp_path, again, reward):
+    backend = FailingBackend(times_out(cpu_s=1), times_out(cpu_s=1) if again else rewards())
+    verdict = await judge(backend, task(tmp_path, "", timeout_s=10), "image", Changes())
+    assert (verdict.reward, "did not end within 40 s" in verdict.explanation) == (reward, again)
+
+
+@pytest.mark.parametrize("sandbox", [times_out(cpu_s=6), times_out(cpu_s=1, pressure=20), times_out(cpu_s=None)])
+async def test_tests_that_had_a_processor_or_may_have_had_one_do_not_run_again(tmp_path, sandbox):
+    verdict = await judge(FailingBackend(sandbox), task(tmp_path, "", timeout_s=10), "image", Changes())
+    assert (verdict.reward, "did not end within 10 s" in verdict.explanation) == (0.0, True)
+
+
 @pytest.mark.parametrize(
     "sandboxes",
     [
@@ -198,3 +214,26 @@ async def test_tests_read_themselves_where_the_list_says_so(docker_backend, base
         (tmp_path / "tests/tests.json").write_text(json.dumps(listed))
         verdict = await judge(docker_backend, sample, base_image, Changes())
         assert verdict.solved is readable, verdict.explanation
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+async def test_other_sandboxes_that_keep_the_processors_cost_right_work_nothing(
+    docker_backend, base_image, tmp_path, caplog
+):
+    caplog.set_level("INFO")
+    work = "python3 -c 'import time\nwhile time.process_time() < 2: pass'"
+    sample = task(tmp_path, f"{work} && {REWARD.format(1)}", timeout_s=8)
+
+    async def keep_one_busy():
+        async with docker_backend.open(agent_spec(sample, base_image)) as sandbox:
+            await sandbox.exec("while :; do :; done", timeout=90)
+
+    others = [asyncio.create_task(keep_one_busy()) for _ in range(8 * (os.cpu_count() or 1))]
+    await asyncio.sleep(15)  # longer than what the kernel's average goes back
+    verdict = await judge(docker_backend, sample, base_image, Changes())
+    for other in others:
+        other.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    assert verdict.solved, verdict.explanation
+    assert "is judged once more" in caplog.text

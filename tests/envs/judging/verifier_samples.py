@@ -1,5 +1,7 @@
 """Sample tasks with a test.sh, and sandboxes that fail."""
 
+import io
+import tarfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -95,3 +97,44 @@ def dies_before_the_tests():
 
 def survives():
     return FailingSandbox(lambda command: False)
+
+
+def rewards():
+    """A sandbox in which test.sh writes a reward of 1."""
+    return AnsweringSandbox(lambda timeout: ExecResult(0, b""))
+
+
+def times_out(cpu_s, pressure=90):
+    """A sandbox in which test.sh takes all of its time, and has a processor for cpu_s (None: nothing tells)."""
+    used = "" if cpu_s is None else f"usage_usec {cpu_s * 1_000_000}\n"
+    told = f"some avg10={pressure}.00 avg60=3.00 avg300=1.00 total=1\nfull avg10=99.00 avg60=99.00\n{used}"
+    return AnsweringSandbox(lambda timeout: ExecResult(124, b"", timed_out=True, duration_s=timeout), told)
+
+
+class AnsweringSandbox(FailingSandbox):
+    """Answers test.sh as `ran` says, whose argument is the time limit, and who asks for pressure with `told`."""
+
+    def __init__(self, ran, told=""):
+        super().__init__(lambda command: False)
+        self._ran = ran
+        self._told = told
+
+    async def exec(self, command, **options):
+        if "/verifier/run.sh" in command:
+            return self._ran(options["timeout"])
+        if "/proc/pressure" in command[-1]:
+            return ExecResult(0, self._told.encode())
+        if command[0] == "tar":
+            return ExecResult(0, packed({"reward.txt": b"1"}))
+        return await super().exec(command, **options)
+
+
+def packed(files):
+    """Root's files as a tar archive."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
