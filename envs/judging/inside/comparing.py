@@ -8,7 +8,7 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 
 import ast
 
-from literals import constant, literal, walk
+from literals import constant, folded, literal, walk
 from probe import PROBE
 
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
@@ -128,10 +128,7 @@ class Comparisons:
             return choice
         number, value = self._key.answer(choice), constant(choice.nodes[choice.truth])
         name = self._key.token(value[0]) if value else ""
-        made = asked("want", node, [literal(number), literal(name), ast.Tuple(choice.nodes, ast.Load())])
-        for one in walk(made):  # where a literal is written tells nothing
-            ast.copy_location(one, node)
-        return made
+        return asked("want", node, [literal(number), literal(name), _tuple(choice.nodes, node)])
 
     def _numbers(self, choice):
         """Return the numbers of the sets that may stand at a site, None for a value without one."""
@@ -146,6 +143,24 @@ def asked(name, node, args):
     """Return a call of the probe, in the place of a node."""
     probe = ast.Attribute(ast.Name(PROBE, ast.Load()), name, ast.Load())
     return ast.copy_location(ast.Call(probe, args, []), node)
+
+
+def checked(node):
+    """Return what does as an assert does whose condition asks the probe, and says what it came to."""
+    probe = ast.Attribute(ast.Name(PROBE, ast.Load()), "failed", ast.Load())
+    error = ast.Raise(ast.Call(probe, [node.msg] if node.msg else [], []), None)
+    return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [error], []), node)
+
+
+def _tuple(nodes, place):
+    """Return a tuple of literals, at the place of another node: where each is written tells nothing."""
+    values = [constant(one) for one in nodes]
+    if all(values):
+        return ast.copy_location(folded(tuple(value for (value,) in values)), place)
+    made = ast.Tuple(nodes, ast.Load())
+    for one in walk(made):
+        ast.copy_location(one, place)
+    return made
 
 
 def reached(node, site):

@@ -10,6 +10,9 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 
 import ast
 import collections
+import functools
+import itertools
+import operator
 import re
 import string
 
@@ -135,10 +138,9 @@ class Decoys:
         nodes, values = [other], [evaluated(other, names) if other else None]
         if values == [None]:
             return found, 0
-        for _ in range((100 if ways == WAYS else 20) * ways if families else 0):
+        for mix in self._drawn(families, (100 if ways == WAYS else 20) * ways):
             if len(nodes) == ways:
                 break
-            mix = {i: self.chance.choice(family) for i, family, _ in families}
             other = _mixture(node, leaves, mix)
             value = evaluated(other, names) if other else None
             if other and _differs(other, value, nodes, values):
@@ -146,6 +148,17 @@ class Decoys:
                 nodes.append(other)
                 values.append(value)
         return found, max([rare for _, _, rare in families] or [0])
+
+    def _drawn(self, families, most):
+        """Yield mixes of families, in random order: each once where there are few, else `most` of them."""
+        places, texts = [i for i, _, _ in families], [family for _, family, _ in families]
+        if functools.reduce(operator.mul, map(len, texts), 1) <= most:
+            mixes = list(itertools.product(*texts)) if texts else []
+            self.chance.shuffle(mixes)
+        else:
+            mixes = ([self.chance.choice(family) for family in texts] for _ in range(most))
+        for mix in mixes:
+            yield dict(zip(places, mix))
 
     def _family(self, value):
         """Return (a literal and others of its kind, how hardly chance hits one). In a run they are always the same."""
@@ -275,8 +288,9 @@ def _differs(node, value, nodes, values):
         return False
     if value == ():
         return ast.dump(node) not in [ast.dump(other) for other in nodes]
+    signs = _signs(value[0])
     return all(
-        type(value[0]) is type(other[0]) and value[0] != other[0] and _signs(value[0]) != _signs(other[0])
+        type(value[0]) is type(other[0]) and value[0] != other[0] and signs != _signs(other[0])
         for other in values
         if other
     )

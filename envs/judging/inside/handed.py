@@ -14,7 +14,7 @@ import warnings
 
 import sites
 from decoys import Decoys, looked_for, vocabulary
-from literals import walk
+from literals import children
 from reporter import rewrite
 
 _BY_ID = re.compile(
@@ -68,16 +68,21 @@ def _compiled(path, tree, source, readable):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         rewrite(tree, source)
-        if not readable:
-            _forget_columns(tree)
+        _place(tree, readable)
         return marshal.dumps(compile(tree, path, "exec", dont_inherit=True))
 
 
-def _forget_columns(tree):
-    """Leave of places the lines alone: how long what is expected was written tells which of a set it is."""
-    for node in walk(tree):
-        if hasattr(node, "lineno"):
-            node.col_offset, node.end_lineno, node.end_col_offset = 0, node.lineno, 0
+def _place(tree, readable):
+    """Give what was put into the tree the line of what is around it. Leave of all other places the lines alone, if the
+    source can't be read: how long what is expected was written tells which of a set it is."""
+    found = [(tree, 1)]
+    for node, line in found:
+        known = vars(node)
+        line = known.get("lineno", line)
+        if "lineno" in node._attributes and not (readable and "lineno" in known):
+            known.update(lineno=line, col_offset=0, end_lineno=line, end_col_offset=0)
+        for below in children(node):
+            found.append((below, line))
 
 
 def _neighbours(files, root):

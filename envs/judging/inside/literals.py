@@ -64,17 +64,32 @@ APPROX = "pytest.approx"
 _TOLERANCE = 0.05
 
 Leaf = collections.namedtuple("Leaf", "path value")
+_ENDS = frozenset((ast.Name, ast.Constant, ast.alias, ast.Pass))
+"""Syntax that has no other below it."""
+_LEAVES = frozenset((int, str, type(None), float, complex, bytes, bool, tuple, type(Ellipsis)))
+_LEAVES |= {ast.Load, ast.Store, ast.Del}
+"""What stands in syntax and is none, or is passed over."""
 
 
 def walk(node):
-    """Return a node and all below it, in no order."""
+    """Return a node and all below it, in no order; not what says whether a name is read or written."""
     found = [node]
     for one in found:
-        for child in vars(one).values():
-            if isinstance(child, ast.AST):
-                found.append(child)
-            elif isinstance(child, list):
-                found += [other for other in child if isinstance(other, ast.AST)]
+        if type(one) not in _ENDS:
+            found += children(one)
+    return found
+
+
+def children(node):
+    """Return the nodes right below one, but what says whether a name is read or written."""
+    found = []
+    for field in node._fields:
+        child = getattr(node, field, None)
+        kind = type(child)
+        if kind is list:
+            found += [other for other in child if type(other) not in _LEAVES]
+        elif kind not in _LEAVES:
+            found.append(child)
     return found
 
 
@@ -116,11 +131,20 @@ def _operation(node):
 
 def literal(value):
     """Return the syntax of a value; None where it has none."""
+    if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
+        return folded(value)
     try:
         node = ast.parse(repr(value), mode="eval").body
     except SyntaxError:
         return None
     return node if constant(node) else None
+
+
+def folded(value):
+    """Return the syntax of a value that Python's own parser makes one node of, or folds to one."""
+    node = ast.Constant(value)
+    node.kind = None
+    return node
 
 
 def alterable(node, names):

@@ -21,6 +21,8 @@ ONCE = ("patch", "object", "dict", "given", "example", "settings", "seed", "free
 ONCE += ("skipUnless", "staticmethod", "override_settings")
 """Decorators that run a test as it is, if at all. Marks do so too."""
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
+_BINDING = FUNCTIONS + (ast.ClassDef, ast.ExceptHandler, ast.arg, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
+_BINDING += tuple(getattr(ast, name) for name in ("MatchAs", "MatchStar", "MatchMapping") if hasattr(ast, name))
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
 _MAKING = frozenset(
@@ -41,11 +43,11 @@ class Binding:
 
 class Inside:
     """What a function speaks of. stores: how often each name is bound. reads: where each is read. words: all names and
-    attributes, its own too."""
+    attributes, its own too. returns, yields: whether something in it does, perhaps a function that it makes."""
 
     def __init__(self, function):
         self.stores, self.reads = collections.Counter(), collections.defaultdict(list)
-        self.words, self.written, self.returns = {function.name}, [], False
+        self.words, self.written, self.returns, self.yields = {function.name}, [], False, False
         for node in walk(function):
             if isinstance(node, ast.Name):
                 self.words.add(node.id)
@@ -57,6 +59,7 @@ class Inside:
             elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.For, ast.AsyncFor)):
                 self.written.append(node)
             self.returns = self.returns or isinstance(node, ast.Return)
+            self.yields = self.yields or isinstance(node, (ast.Yield, ast.YieldFrom))
             if node is not function:
                 for name in stored(node):
                     self.stores[name] += 1
@@ -375,23 +378,19 @@ def is_fixture(function):
 
 
 def stored(node):
-    """Yield the names that a node itself binds, or speaks of as another scope's."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, ast.arg):
-        yield node.arg
-    elif isinstance(node, FUNCTIONS + (ast.ClassDef, ast.ExceptHandler)) and node.name:
-        yield node.name
-    elif isinstance(node, (ast.Global, ast.Nonlocal)):
-        for name in node.names:
-            yield name
-    elif isinstance(node, (ast.Import, ast.ImportFrom)):
-        for alias in node.names:
-            yield alias.asname or alias.name.split(".")[0]
-    elif type(node).__name__ in ("MatchAs", "MatchStar", "MatchMapping"):
-        name = getattr(node, "name", getattr(node, "rest", None))
-        if name:
-            yield name
+    """Return the names that a node itself binds, or speaks of as another scope's."""
+    if isinstance(node, ast.Name):
+        return () if isinstance(node.ctx, ast.Load) else (node.id,)
+    if not isinstance(node, _BINDING):
+        return ()
+    if isinstance(node, ast.arg):
+        return (node.arg,)
+    if isinstance(node, (ast.Global, ast.Nonlocal)):
+        return node.names
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
+    name = getattr(node, "name", getattr(node, "rest", None))
+    return (name,) if name else ()
 
 
 def catches_asserts(node, lenient=()):

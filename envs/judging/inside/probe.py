@@ -9,6 +9,8 @@ import os
 
 PROBE = "@probe"
 """A name that no code can have."""
+_SHOWN = 1000
+"""How many characters the error of an assert says."""
 
 
 class Want:
@@ -28,7 +30,7 @@ class Want:
 
 
 class Unequal:
-    """What a comparison came to in which nothing was equal. It shows in pytest's explanation of a failed assert."""
+    """What a comparison came to in which nothing was equal. It shows in what a failed assert says."""
 
     def __init__(self, value, values, how):
         self._value, self._values, self._how = value, values, how
@@ -37,14 +39,15 @@ class Unequal:
         return False
 
     def __repr__(self):
-        return "%r %s one of %s" % (self._value, self._how, ", ".join(map(repr, self._values)))
+        among = "one of " if len(self._values) > 1 else ""
+        return "%r %s %s%s" % (self._value, self._how, among, ", ".join(map(repr, self._values)))
 
 
 class Probe:
     """write: tells root's process something. begin: a test has begun."""
 
     def __init__(self, write):
-        self._write, self._told = write, set()
+        self._write, self._told, self._unequal = write, set(), None
 
     def begin(self):
         self._told.clear()
@@ -57,10 +60,10 @@ class Probe:
 
     def equal(self, site, value, want, swapped):
         if type(want) is not Want:
-            found = want == value if swapped else value == want
-            if found:
+            if want == value if swapped else value == want:
                 self.reached(site)
-            return found
+                return True
+            return self._unlike(value, (want,), "==")
         if swapped:
             return self._compare(site, want, value, "==", lambda one: one == value)
         return self._compare(site, want, value, "==", lambda one: value == one)
@@ -119,7 +122,22 @@ class Probe:
             return True
         if failed is not None:
             raise failed
-        return Unequal(value, want.values, how)
+        return self._unlike(value, want.values, how)
+
+    def _unlike(self, *comparison):
+        self._unequal = Unequal(*comparison)
+        return self._unequal
+
+    def failed(self, *message):
+        """Return the error of an assert whose comparison has come to nothing. message: the assert's own."""
+        unequal, self._unequal = self._unequal, None
+        try:
+            said = "assert %r" % unequal
+        except Exception as error:
+            said = "assert something of which repr() raises %s" % type(error).__name__
+        if len(said) > _SHOWN:
+            said = "%s ... %s" % (said[: _SHOWN // 2], said[-_SHOWN // 2 :])
+        return AssertionError("\n".join([*map(str, message), said]))
 
     def _tell(self, site, number, found):
         known = site, number, tuple(found)

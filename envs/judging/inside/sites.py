@@ -16,7 +16,7 @@ import ast
 import collections
 import re
 
-from comparing import Comparisons, loads, reached, unsaid
+from comparing import Comparisons, checked, loads, reached, unsaid
 from literals import dotted, last_name, walk
 from names import AGAIN, FUNCTIONS, ONCE, Bindings, given_names, is_fixture, is_own, is_raising
 from written import is_test
@@ -31,7 +31,7 @@ _RUN = re.compile("test|setup|teardown|asyncsetup|asyncteardown|runtest|pytest_"
 
 
 def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
-    """Put a module's expected values among decoys, in place.
+    """Put a module's expected values among decoys, in place. What is put there has no line yet: see `handed`.
 
     shared, renaming: as `Bindings` takes them. spared: tests that stay as they are, since they must fail.
     """
@@ -42,7 +42,6 @@ def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
     planter = _Planter(path, key, bindings, spared, Comparisons(key, decoys, bindings, accepted), values)
     planter.visit(tree)
     planter.join()
-    ast.fix_missing_locations(tree)
 
 
 class _Planter(ast.NodeTransformer):
@@ -120,7 +119,8 @@ class _Planter(ast.NodeTransformer):
         None where none is certain."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list))
-        plain = (isinstance(node, ast.FunctionDef) or self._awaits(node)) and not _yields(node)
+        plain = isinstance(node, ast.FunctionDef) or self._awaits(node)
+        plain = plain and not (self.bindings.inside(node).yields and _yields(node))
         if not once or not plain or not self.bindings.is_last(node, self._owner):
             return None
         if not is_test(node):
@@ -207,7 +207,9 @@ class _Planter(ast.NodeTransformer):
         site = self._site(node)
         node.msg = node.msg and unsaid(node.msg)
         node.test, whole = self.comparisons.condition(node.test, site)
-        return node if whole or not self.planting else [node, reached(node, site)]
+        if whole:
+            return checked(node)
+        return [node, reached(node, site)] if self.planting else node
 
     def visit_Expr(self, node):
         self.generic_visit(node)

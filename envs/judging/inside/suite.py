@@ -5,6 +5,7 @@ stands among decoys (see `handed`). It tells of each test, and of what was equal
 expected one this process alone knows. What follows from it, see `verdict`.
 """
 
+import gc
 import json
 import marshal
 import os
@@ -187,6 +188,7 @@ class Suite:
 
     def hand_over(self, ready, file):
         """Read the tests and give the child what it runs of them. Nothing here waits for it."""
+        gc.disable()  # it would go through all syntax again and again, and find nothing
         self.read()
         self.prepare()
         try:

@@ -11,6 +11,11 @@ def sample():
     return probe.Probe(lambda *what: told.append(what)), told
 
 
+class Silent:
+    def __repr__(self):
+        raise ValueError
+
+
 def test_each_outcome_is_told_once_in_a_test():
     one, told = sample()
     want = one.want(7, "", (1, 2, 3))
@@ -38,6 +43,23 @@ def test_a_value_without_decoys_is_compared_as_it_is():
     one, told = sample()
     assert one.equal(3, 1, 1, False) and not one.equal(3, 1, 2, True)
     assert told == [(3, -1, "")]
+
+
+@pytest.mark.parametrize(
+    ("value", "want", "message", "said"),
+    [
+        (3, (1, 2), (), "assert 3 == one of 1, 2"),
+        (3, (1, 2), ("why",), "why\nassert 3 == one of 1, 2"),
+        (3, 4, (), "assert 3 == 4"),
+        ("a" * 5000, (1, 2), (), f"assert '{'a' * 492} ... {'a' * 484}' == one of 1, 2"),
+        (Silent(), (1, 2), (), "assert something of which repr() raises ValueError"),
+    ],
+)
+def test_a_comparison_that_came_to_nothing_says_of_what(value, want, message, said):
+    one, _ = sample()
+    want = one.want(0, "", want) if isinstance(want, tuple) else want
+    assert not one.equal(4, value, want, False)
+    assert one.failed(*message).args == (said,)
 
 
 def test_what_is_told_goes_through_a_pipe_line_by_line():

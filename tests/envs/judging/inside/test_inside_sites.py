@@ -128,7 +128,7 @@ class Run:
         self.names = {probe.PROBE: probe.Probe(tell), "f": function, "__name__": "test_a"}
         self.failed = None
         try:
-            exec(compile(tree, "test_a.py", "exec"), self.names)
+            exec(compile(ast.fix_missing_locations(tree), "test_a.py", "exec"), self.names)
             holder, _, method = test.partition("::")
             run = getattr(self.names[holder](method), method) if method else self.names[holder]
             run(**given)
