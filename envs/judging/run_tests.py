@@ -29,11 +29,10 @@ MAX_OUTPUT = 40_000
 """Characters that are kept of what test.sh printed: half of its beginning and half of its end."""
 _LATE_S = 5.0
 """How long after their time the tests may be ended, in seconds."""
-_PRESSURE = 50.0
-"""From which share of the time, in percent, in which something waited for a processor, a machine is busy."""
 _SHARE = 0.5
-"""From which share of a processor, while they ran, tests had their time."""
-_USED = "cat /proc/pressure/cpu /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
+"""Of a processor, what tests must have had of it while they ran; of a fair share of the machine's, what they take who
+wait for a processor and for nothing else."""
+_USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 """Tests may look into a repository, which is root's while they are nobody's."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -170,18 +169,20 @@ async def _had_time(prepared: Prepared, took_s: float) -> None:
 
 
 def _starved(told: str, took_s: float) -> float | None:
-    """Return the seconds that a sandbox's processes had of a processor, where they had too few. None: they had enough,
-    or nothing says so.
+    """Return the seconds that a sandbox's processes had of a processor, where they would have taken more. None: they
+    had enough, or waited for something else, or nothing says so.
 
-    told: the kernel's `/proc/pressure/cpu` of the machine, and `cpu.stat` or `cpuacct.usage` of the sandbox's cgroup.
-    took_s: how long they ran.
+    told: the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
+    sandbox's cgroup. took_s: how long they ran.
     """
-    waited = re.search(r"^some avg10=([\d.]+) avg60=([\d.]+)", told, re.MULTILINE)
+    load = re.search(r"^([\d.]+) [\d.]+ [\d.]+ (\d+)/", told, re.MULTILINE)
     used = re.search(r"^(usage_usec )?(\d+)$", told, re.MULTILINE)
-    if waited is None or used is None or max(map(float, waited.groups())) < _PRESSURE:
+    if load is None or used is None:
         return None
     used_s = int(used[2]) / (1e6 if used[1] else 1e9)
-    return used_s if used_s < _SHARE * took_s else None
+    processors = len(re.findall(r"^processor\s*:", told, re.MULTILINE))
+    fair = processors / max(float(load[1]), float(load[2]), 1.0)  # of the last minute, and now
+    return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
 async def _fetch_logs(prepared: Prepared) -> bytes:

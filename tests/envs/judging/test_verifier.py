@@ -133,13 +133,13 @@ async def test_a_sandbox_that_dies_in_the_tests_once_is_judged_again(tmp_path):
 
 @pytest.mark.parametrize(("again", "reward"), [(False, 1.0), (True, 0.0)])
 async def test_tests_that_had_no_processor_run_again_with_more_time(tmp_path, again, reward):
-    backend = FailingBackend(times_out(cpu_s=1), times_out(cpu_s=1) if again else rewards())
+    backend = FailingBackend(times_out(2), times_out(2) if again else rewards())
     verdict = await judge(backend, task(tmp_path, "", timeout_s=10), "image", Changes())
     assert (verdict.reward, "did not end within 40 s" in verdict.explanation) == (reward, again)
 
 
-@pytest.mark.parametrize("sandbox", [times_out(cpu_s=6), times_out(cpu_s=1, pressure=20), times_out(cpu_s=None)])
-async def test_tests_that_had_a_processor_or_may_have_had_one_do_not_run_again(tmp_path, sandbox):
+@pytest.mark.parametrize("sandbox", [times_out(6), times_out(2, running=2), times_out(0.5), times_out(None)])
+async def test_tests_that_had_a_processor_or_waited_for_something_else_do_not_run_again(tmp_path, sandbox):
     verdict = await judge(FailingBackend(sandbox), task(tmp_path, "", timeout_s=10), "image", Changes())
     assert (verdict.reward, "did not end within 10 s" in verdict.explanation) == (0.0, True)
 
@@ -230,7 +230,7 @@ async def test_other_sandboxes_that_keep_the_processors_cost_right_work_nothing(
             await sandbox.exec("while :; do :; done", timeout=90)
 
     others = [asyncio.create_task(keep_one_busy()) for _ in range(8 * (os.cpu_count() or 1))]
-    await asyncio.sleep(15)  # longer than what the kernel's average goes back
+    await asyncio.sleep(5)
     verdict = await judge(docker_backend, sample, base_image, Changes())
     for other in others:
         other.cancel()

@@ -104,15 +104,15 @@ def rewards():
     return AnsweringSandbox(lambda timeout: ExecResult(0, b""))
 
 
-def times_out(cpu_s, pressure=90):
+def times_out(cpu_s, running=8):
     """A sandbox in which test.sh takes all of its time, and has a processor for cpu_s (None: nothing tells)."""
-    used = "" if cpu_s is None else f"usage_usec {cpu_s * 1_000_000}\n"
-    told = f"some avg10={pressure}.00 avg60=3.00 avg300=1.00 total=1\nfull avg10=99.00 avg60=99.00\n{used}"
+    used = "" if cpu_s is None else f"usage_usec {cpu_s * 1_000_000:.0f}\n"
+    told = f"1.50 0.50 0.20 {running}/300 12345\nprocessor\t: 0\nprocessor\t: 1\n{used}"
     return AnsweringSandbox(lambda timeout: ExecResult(124, b"", timed_out=True, duration_s=timeout), told)
 
 
 class AnsweringSandbox(FailingSandbox):
-    """Answers test.sh as `ran` says, whose argument is the time limit, and who asks for pressure with `told`."""
+    """Answers test.sh as `ran` says, whose argument is the time limit, and who asks for the load with `told`."""
 
     def __init__(self, ran, told=""):
         super().__init__(lambda command: False)
@@ -122,7 +122,7 @@ class AnsweringSandbox(FailingSandbox):
     async def exec(self, command, **options):
         if "/verifier/run.sh" in command:
             return self._ran(options["timeout"])
-        if "/proc/pressure" in command[-1]:
+        if "/proc/loadavg" in command[-1]:
             return ExecResult(0, self._told.encode())
         if command[0] == "tar":
             return ExecResult(0, packed({"reward.txt": b"1"}))
