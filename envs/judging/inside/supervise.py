@@ -55,6 +55,8 @@ _RUNS_TESTS = re.compile(
     r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
 )
 """How Python code speaks of running tests in its own process."""
+_OPENED = re.compile(r"/dev/stdin$|/(?:dev|proc/self)/fd/(\d+)$")
+"""A script that is read from what the shell has opened: `python3 <(...)`."""
 _ASKS = frozenset({"--version", "-V", "-VV", "--help", "-h"})
 """Options of a runner that runs no tests then."""
 _HANDED_ON = (
@@ -118,6 +120,11 @@ def run_pytest(args, here):
 def run_python(real, args):
     """Run Python: a runner of tests watched, a grader as root, all else as nobody."""
     call = PythonCall(args)
+    opened = _OPENED.match(call.what) if call.kind == "script" else None
+    if opened:  # nobody could open it
+        os.dup2(int(opened.group(1) or 0), 0)
+        args[-len(call.args) - 1] = "-"
+        call = PythonCall(args)
     if call.kind == "module" and call.what == "pip" and call.args[:1] == ["install"]:
         from installed import installed, wanted
 

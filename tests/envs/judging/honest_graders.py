@@ -393,6 +393,10 @@ python3 /tests/late.py""",
         "import subprocess\nfor n in range(20):\n    r = subprocess.run(['/app/run'], input=f'{n}\\n', capture_output=True, text=True)\n    assert r.stdout.strip() == str(2 * n)\n",
         planted("run", "#!/bin/sh\nread x; echo $((x * 2))"),
     ),
+    "a program on what the shell has opened": by_shell(
+        "python3 /dev/stdin 42 << 'END'\nimport sys\nassert open('out.txt').read().strip() == sys.argv[1]\nEND\n"
+        'python3 <(echo \'assert open("out.txt").read() == "42\\n"\')'
+    ),
     "subprocess that hangs": by_python(
         "import subprocess\ntry:\n    subprocess.run(['/app/run', 'hang'], timeout=1)\nexcept subprocess.TimeoutExpired:\n    pass\nelse:\n    raise SystemExit(1)\nassert subprocess.run(['/app/run']).returncode == 0\n",
         planted("run", '#!/bin/sh\n[ "$1" = hang ] && sleep 30; exit 0'),
