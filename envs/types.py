@@ -77,6 +77,7 @@ class Hidden:
     own: where it is judged, when that is another image than the task's: then what is in `graded` is carried whole.
     collect: run in the agent's sandbox when it is done.
     record: what `tasks check` saw of the reference's tests (`envs.judging.record`); "" where nothing was seen.
+    usual_s: how long `tasks check` saw the tests run at most; None where it did not.
     """
 
     tests: Path | None = None
@@ -94,6 +95,7 @@ class Hidden:
     own: VerifierImage | None = None
     collect: Sequence[Collect] = ()
     record: str = field(default="", repr=False)
+    usual_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

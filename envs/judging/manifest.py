@@ -15,7 +15,7 @@ from typing import Any
 
 from envs.judging.record import of_step
 from envs.records.disk import replace_file
-from envs.types import BadTask, Task
+from envs.types import BadTask, Hidden, Task
 
 logger = logging.getLogger(__name__)
 
@@ -89,12 +89,16 @@ def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
-def with_record(task: Task, record: str) -> Task:
+def with_record(task: Task, record: str, usual_s: float | None = None) -> Task:
     """Return the task as it is judged once its reference was. Of several steps each has its own part of the record."""
-    if not record:
-        return task
-    steps = tuple(replace(step, hidden=replace(step.hidden, record=of_step(record, step.name))) for step in task.steps)
-    return replace(task, hidden=replace(task.hidden, record=record), steps=steps)
+
+    def seen(hidden: Hidden, record: str) -> Hidden:
+        return replace(hidden, record=record, usual_s=usual_s)
+
+    steps = tuple(
+        replace(step, hidden=seen(step.hidden, of_step(record, step.name) if record else "")) for step in task.steps
+    )
+    return replace(task, hidden=seen(task.hidden, record), steps=steps)
 
 
 def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: object) -> list[Task]:
@@ -103,7 +107,7 @@ def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: obj
     where: names the manifest. Raises BadTask when none is left.
     """
     sound = [task for task in tasks if task.id in results and results[task.id].digest == task.digest]
-    chosen = [with_record(task, results[task.id].record) for task in sound if results[task.id].ok]
+    chosen = [with_record(task, one.record, one.verifier_s or None) for task in sound if (one := results[task.id]).ok]
     if len(chosen) < len(tasks):
         logger.warning(
             "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since",

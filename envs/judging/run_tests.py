@@ -32,6 +32,8 @@ _LATE_S = 5.0
 _SHARE = 0.5
 """Of a processor, what tests must have had of it while they ran; of a fair share of the machine's, what they take who
 wait for a processor and for nothing else."""
+_MUCH = 4.0
+"""How many times their usual time tests need a processor for at most."""
 _USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
 """Tests may look into a repository, which is root's while they are nobody's."""
@@ -69,7 +71,7 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s:
         return Verdict(0.0, problem)
     ran = await _run_test_sh(prepared, task, timeout_s or task.hidden.timeout_s)
     if ran.timed_out and timeout_s is None:
-        await _had_time(prepared, ran.duration_s)
+        await _had_time(prepared, ran.duration_s, task.hidden.usual_s)
     verdict = await _read(prepared, ran)
     patch = await asyncio.to_thread(patch_of, changes, before, prepared.sandbox.workdir)
     return replace(verdict, output=_ends(ran.output), patch=patch)
@@ -157,14 +159,17 @@ async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> Exec
     return ran
 
 
-async def _had_time(prepared: Prepared, took_s: float) -> None:
-    """Raise Starved where tests that ran for `took_s` seconds had little of a processor, on a busy machine."""
+async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) -> None:
+    """Raise Starved where tests that ran for `took_s` seconds had little of a processor, on a busy machine.
+
+    usual_s: what they usually take; who had much more of a processor does not end.
+    """
     try:
         told = await prepared.sandbox.exec(["sh", "-c", _USED], user=prepared.user, env={"PATH": _PATH})
     except SandboxError:
         return
     used_s = _starved(told.output, took_s)
-    if used_s is not None:
+    if used_s is not None and (usual_s is None or used_s < _MUCH * usual_s):
         raise Starved(f"the tests had {used_s:.1f} s of a processor in {took_s:.0f} s, on a busy machine")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
@@ -44,6 +45,12 @@ def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
         assert [task.id for task in checked([*TASKS, Task("new", "")], tmp_path, None)] == ["good"]
     assert "3 of 4 tasks are left out" in caplog.text
     assert "2 failed its check, 1 have changed or are new since" in caplog.text
+
+
+@pytest.mark.parametrize(("told", "usual"), [(2.5, 2.5), (0.0, None)])
+def test_a_task_is_told_how_long_its_tests_took(told, usual):
+    (task,) = usable(TASKS[:1], {"good": replace(GOOD, verifier_s=told)}, "manifest.json")
+    assert task.hidden.usual_s == usual
 
 
 def test_a_task_that_has_changed_since_its_check_is_not_used():

@@ -138,6 +138,13 @@ async def test_tests_that_had_no_processor_run_again_with_more_time(tmp_path, ag
     assert (verdict.reward, "did not end within 40 s" in verdict.explanation) == (reward, again)
 
 
+@pytest.mark.parametrize(("usual_s", "opened"), [(0.4, 1), (0.6, 2), (None, 2)])
+async def test_tests_that_had_a_processor_for_much_longer_than_usual_do_not_run_again(tmp_path, usual_s, opened):
+    backend = FailingBackend(times_out(2), rewards())
+    await judge(backend, task(tmp_path, "", timeout_s=10, usual_s=usual_s), "image", Changes())
+    assert backend.opened == opened
+
+
 @pytest.mark.parametrize("sandbox", [times_out(6), times_out(2, running=2), times_out(0.5), times_out(None)])
 async def test_tests_that_had_a_processor_or_waited_for_something_else_do_not_run_again(tmp_path, sandbox):
     verdict = await judge(FailingBackend(sandbox), task(tmp_path, "", timeout_s=10), "image", Changes())
