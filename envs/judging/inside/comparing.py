@@ -8,7 +8,7 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 
 import ast
 
-from literals import constant, folded, literal, walk
+from literals import constant, literal, walk
 from probe import PROBE
 
 _EQUAL = ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
@@ -147,16 +147,15 @@ def asked(name, node, args):
 
 def checked(node):
     """Return what does as an assert does whose condition asks the probe, and says what it came to."""
-    probe = ast.Attribute(ast.Name(PROBE, ast.Load()), "failed", ast.Load())
-    error = ast.Raise(ast.Call(probe, [node.msg] if node.msg else [], []), None)
-    return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [error], []), node)
+    error = asked("failed", node, [node.msg] if node.msg else [])
+    return ast.copy_location(ast.If(ast.UnaryOp(ast.Not(), node.test), [ast.Raise(error, None)], []), node)
 
 
 def _tuple(nodes, place):
     """Return a tuple of literals, at the place of another node: where each is written tells nothing."""
     values = [constant(one) for one in nodes]
     if all(values):
-        return ast.copy_location(folded(tuple(value for (value,) in values)), place)
+        return ast.copy_location(ast.Constant(tuple(value for (value,) in values)), place)
     made = ast.Tuple(nodes, ast.Load())
     for one in walk(made):
         ast.copy_location(one, place)

@@ -151,12 +151,12 @@ class Decoys:
 
     def _drawn(self, families, most):
         """Yield mixes of families, in random order: each once where there are few, else `most` of them."""
-        places, texts = [i for i, _, _ in families], [family for _, family, _ in families]
-        if functools.reduce(operator.mul, map(len, texts), 1) <= most:
-            mixes = list(itertools.product(*texts)) if texts else []
+        places, members = [i for i, _, _ in families], [family for _, family, _ in families]
+        if functools.reduce(operator.mul, map(len, members), 1) <= most:
+            mixes = list(itertools.product(*members)) if members else []
             self.chance.shuffle(mixes)
         else:
-            mixes = ([self.chance.choice(family) for family in texts] for _ in range(most))
+            mixes = ([self.chance.choice(family) for family in members] for _ in range(most))
         for mix in mixes:
             yield dict(zip(places, mix))
 

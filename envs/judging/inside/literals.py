@@ -132,19 +132,12 @@ def _operation(node):
 def literal(value):
     """Return the syntax of a value; None where it has none."""
     if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
-        return folded(value)
+        return ast.Constant(value)
     try:
         node = ast.parse(repr(value), mode="eval").body
     except SyntaxError:
         return None
     return node if constant(node) else None
-
-
-def folded(value):
-    """Return the syntax of a value that Python's own parser makes one node of, or folds to one."""
-    node = ast.Constant(value)
-    node.kind = None
-    return node
 
 
 def alterable(node, names):

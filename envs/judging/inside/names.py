@@ -23,6 +23,7 @@ ONCE += ("skipUnless", "staticmethod", "override_settings")
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
 _BINDING = FUNCTIONS + (ast.ClassDef, ast.ExceptHandler, ast.arg, ast.Global, ast.Nonlocal, ast.Import, ast.ImportFrom)
 _BINDING += tuple(getattr(ast, name) for name in ("MatchAs", "MatchStar", "MatchMapping") if hasattr(ast, name))
+"""Syntax that binds names, beside names themselves."""
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 _DISPLAYS = (ast.List, ast.Tuple)
 _MAKING = frozenset(
