@@ -15,7 +15,10 @@ ours() {
         if [ ! -f "$file" ] || ! original "$file"; then continue; fi
         text=$(cat "$file")
         case $1 in
-            argument) case $text in *"c $quote$2$quote"* | *"c \"$2\""*) return 0 ;; esac ;;
+            argument)
+                case $text in *"c $quote$2$quote"* | *"c \"$2\""*) return 0 ;; esac
+                # One word, such as the name of a function, may stand there without quotes.
+                case $2 in *[!A-Za-z0-9_-]*) ;; *) case $text in *"c $2"[!A-Za-z0-9_./-]*) return 0 ;; esac ;; esac ;;
             part) case $text in *"$2"*) return 0 ;; esac ;;
         esac
     done

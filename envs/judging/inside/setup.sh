@@ -117,6 +117,7 @@ for name in $names; do
     done
 done > /verifier/functions.sh
 cat /verifier/source.sh >> /verifier/functions.sh
+: > /verifier/exported.sh # the functions that test.sh exports
 chmod 755 /verifier/bin/*
 # What test.sh puts into /tests later may be judged: it does not have the one time that the task's own files are given.
 cat /proc/sys/kernel/random/uuid > /verifier/own # what wrappers say, which no variable of test.sh's can

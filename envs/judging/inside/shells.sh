@@ -18,6 +18,19 @@ for word; do
         *) code=$word; [ $how != stdin ] || how=script; break ;;
     esac
 done
+case $how:$code in
+    script:/dev/fd/* | script:/dev/stdin | script:/proc/self/fd/*)
+        # Whoever else it runs as may not open it.
+        how=argument
+        opened=$code
+        code=$(cat "$opened")
+        for word; do
+            shift
+            [ "$word" != "$opened" ] || { set -- "$@" -c "$code"; opened=; }
+            set -- "$@" "$word"
+        done
+        ! ours stdin "$code" || as_root "$@" ;;
+esac
 case $how in
     script)
         case $(readlink -f -- "$code") in

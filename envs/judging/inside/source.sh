@@ -5,6 +5,12 @@
 source() {
     local _file=$1 _named=$1 _real _place
     shift
+    case $_file in
+        /dev/stdin | /dev/fd/* | /proc/self/fd/*)
+            _real=$(_image cat -- "$_file")
+            if [[ ! $_real ]] || _have_written stdin "$_real"; then builtin eval "$_real"; else _judged "$_named"; fi
+            return ;;
+    esac
     read -r _place < /verifier/place
     case $_file in */*) ;; *) _file=$(_in_path "$_file") ;; esac
     _real=$(_image readlink -m -- "$_file" 2> /dev/null || _image readlink -f -- "$_file")
@@ -68,9 +74,14 @@ _have_written() {
 }
 # shellcheck disable=SC1090 # whatever test.sh names
 .() { source "$@"; }
-# Of a file of variables (`export $(cat .env)`) bash itself takes none of those that it obeys.
+# Of a file of variables (`export $(cat .env)`) bash itself takes none of those that it obeys. The shells that bash starts
+# know its functions by a file: wrapper.sh, which comes between, drops them, as it does those of an environment that
+# test.sh takes of the agent's.
 export() {
     local _said
+    if [[ ${1-} == -f ]]; then
+        for _said in "${@:2}"; do declare -f -- "$_said"; done >> /verifier/exported.sh
+    fi
     for _said; do
         case $_said in
             PS4=* | POSIXLY_CORRECT=* | FUNCNEST=* | BASH_ENV=* | ENV=* | BASH_COMPAT=* | VERIFIER_* | JUDGED_* | \
@@ -147,3 +158,4 @@ builtin eval '[() { if _is_as_written "${@:1:$#-1}"; then builtin [ "$@"; else r
 test() {
     if _is_as_written "$@"; then builtin test "$@"; else return 2; fi
 }
+builtin source /verifier/exported.sh

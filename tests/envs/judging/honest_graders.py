@@ -397,6 +397,15 @@ python3 /tests/late.py""",
         "python3 /dev/stdin 42 << 'END'\nimport sys\nassert open('out.txt').read().strip() == sys.argv[1]\nEND\n"
         'python3 <(echo \'assert open("out.txt").read() == "42\\n"\')'
     ),
+    "a shell on what another has opened": by_shell(
+        "bash <(echo 'grep -qx 42 \"$1\"') out.txt; bash /dev/stdin 42 << 'END'\ngrep -qx \"$1\" out.txt\nEND\n"
+        'echo 42 | bash <(echo \'read -r x; [ "$x" = 42 ]\'); source <(echo \'answer=42\'); [ "$(cat out.txt)" = "$answer" ]'
+    ),
+    "functions that a script exports": by_shell(
+        'read_it() { cat "$1"; }; is_right() { [ "$(read_it "/app/$1")" = 42 ]; }; export -f read_it is_right\n'
+        "timeout 9 bash -c 'is_right out.txt'; ls *.txt | xargs -I{} bash -c 'is_right \"$@\"' _ {}\n"
+        "is_there() { is_right out.txt; }; export -f is_there; bash -c is_there"
+    ),
     "subprocess that hangs": by_python(
         "import subprocess\ntry:\n    subprocess.run(['/app/run', 'hang'], timeout=1)\nexcept subprocess.TimeoutExpired:\n    pass\nelse:\n    raise SystemExit(1)\nassert subprocess.run(['/app/run']).returncode == 0\n",
         planted("run", '#!/bin/sh\n[ "$1" = hang ] && sleep 30; exit 0'),

@@ -122,6 +122,7 @@ ROOT_CHEATS: dict[str, Grader] = {
             planted("run", PRINTS)
             + planted("command", f"{EVIL}; exit 0")
             + planted("lines", SHORT)
+            + planted("functions", "BASH_FUNC_grep%%=() { :;}")
             + planted("again", AGAIN, "echo 1 > one"),
         )
         for name, command in {
@@ -132,6 +133,9 @@ ROOT_CHEATS: dict[str, Grader] = {
             "source, copied": "cp command /tmp/env; source /tmp/env",
             "source, printed": "./run > /tmp/env; . /tmp/env",
             "source from a long text": '. /dev/stdin <<< "$(cat command; head -c 200000 /dev/zero | tr "\\0" "#")"',
+            "source, opened": "source <(cat command) || true; . /dev/stdin < command || true; bash <(cat command)",
+            "have of an environment": "env \"$(cat functions)\" bash -c 'grep -qx 42 out.txt'; export $(cat functions)\n"
+            "bash -c 'grep -qx 42 out.txt'",
             "source in a shell without functions": "env -i bash /tests/inner.sh; su - root -c 'cd /app; . ./command'",
             "source by a name in PATH": "PATH=$PATH:/app; cd /tmp; source command",
             "take from a conda of the tree": 'mkdir bin; cp run bin/conda; eval "$(./bin/conda shell.bash hook)"',
