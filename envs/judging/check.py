@@ -37,6 +37,10 @@ _REFERENCE_S = 900.0
 _SHOWN = 4000
 """Characters of a problem that are shown, the last ones; the manifest has all of it."""
 _NAMED = 3
+_TESTS_ARE_CLOSED = ("Permission denied: '/tests/", "could not get source code", "source code not available")
+"""What Python and `inspect` say to a test that reads the modules of the tests."""
+_READS_TESTS = """
+If tests read the source of tests: write "READABLE": true into tests/tests.json; judged code can read them then, too."""
 
 
 async def check_tasks(
@@ -226,7 +230,8 @@ def _stands(result: CheckResult, task: Task, repeats: int) -> bool:
 
 def _problem(reference: Verdict, said: str, untouched: Verdict) -> str | None:
     if not reference.solved:
-        return f"the reference is not rewarded. {said}\n{reference.explanation}"
+        remedy = _READS_TESTS if any(sign in reference.explanation for sign in _TESTS_ARE_CLOSED) else ""
+        return f"the reference is not rewarded. {said}\n{reference.explanation}{remedy}"
     if untouched.solved:
         return f"an untouched tree is rewarded. {untouched.explanation}"
     return None

@@ -103,6 +103,30 @@ async def test_what_a_suite_leaves_out_by_itself_is_not_demanded_once_the_refere
     assert list(json.loads(result.record)[0]["tests"]) == ["test_it.py::test_done"]
 
 
+READS = """\
+import inspect
+
+def test_done():
+    assert open("/app/done").read() == "1\\n"
+
+def test_own():
+    assert %s
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("reads", ["open(__file__).read()", "inspect.getsource(test_done)"])
+async def test_a_suite_that_reads_its_own_source_is_told_how_it_may(docker_backend, tmp_path, reads):
+    directory = make_task(tmp_path, "reads", test="pytest -q /tests >&2")
+    (directory / "tests/test_it.py").write_text(READS % reads)
+    result = await only(docker_backend, directory)
+    assert not result.ok
+    assert '"READABLE": true into tests/tests.json' in result.problem
+    (directory / "tests/tests.json").write_text('{"READABLE": true}')
+    result = await only(docker_backend, directory)
+    assert (result.problem, result.reference, result.nothing) == (None, (1.0,), (0.0,))
+
+
 @pytest.mark.docker
 @pytest.mark.parametrize(
     "options, said",
