@@ -46,7 +46,7 @@ case $place in
             [ -z "$(find -H "$word" -name 'reward.*' ! -user 0 2> /dev/null)" ] || made=1
         done
         if [ "$made" ]; then
-            kept=$(mktemp -d)
+            kept=$(mktemp -d /verifier/kept.XXXXXX)
             for reward in reward.txt reward.json; do
                 [ ! -e "/logs/verifier/$reward" ] || /bin/cp "/logs/verifier/$reward" "$kept/$reward"
             done

@@ -98,7 +98,7 @@ if [ "$found" ]; then
 else
     cp /verifier/drop.sh /verifier/bin/judged
 fi
-[ -z "$found" ] || for name in poetry pipenv pdm hatch rye pixi conda mamba python2 node npm npx pnpm yarn deno bun go cargo ruby rake bundle perl php java mvn gradle dotnet make cmake ctest \
+[ -z "$found" ] || for name in poetry pipenv pdm hatch rye pixi conda mamba pytest-3 py.test-3 python2 node npm npx pnpm yarn deno bun go cargo ruby rake bundle perl php java mvn gradle dotnet make cmake ctest \
     lua luajit Rscript R julia tclsh expect guile ocaml runghc racket octave swift kotlin scala escript elixir mix dart zig \
     valgrind gdb; do
     command -v "$name" > /dev/null && names="$names $name"

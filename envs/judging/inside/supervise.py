@@ -52,7 +52,7 @@ from writable import open_tree
 # `suite` is imported where tests are run: reading it takes longer than a program that is no test.
 
 _RUNS_TESTS = re.compile(
-    r"\b(?:import|from)\s+(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
+    r"\b(?:import|from)\s+(?:[\w. ]+,\s*)*(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
 )
 """How Python code speaks of running tests in its own process."""
 _OPENED = re.compile(r"/dev/stdin$|/(?:dev|proc/self)/fd/(\d+)$")
@@ -86,7 +86,7 @@ def main(argv):
     """
     name, real, args = argv[0], argv[1], argv[2:]
     forget_settings()
-    if name in ("pytest", "py.test"):
+    if name in ("pytest", "py.test", "pytest-3", "py.test-3"):
         return run_pytest(args, here=False)
     if name == "coverage":
         return run_python(sys.executable, ["-m", name, *args])

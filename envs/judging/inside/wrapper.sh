@@ -50,7 +50,7 @@ case $name in
         fi ;;
     uv | uvx) . /verifier/uv.sh ;;
     python*) interpreter=$real ;;
-    pytest | py.test | coverage)
+    pytest | py.test | pytest-3 | py.test-3 | coverage)
         read -r line < "$real"
         case $line in '#!/bin/sh'*) ;; '#!/'*) interpreter=${line#??}; interpreter=${interpreter%% *} ;; esac ;;
 esac

@@ -51,10 +51,12 @@ def planted(name: str, text: str, more: str = "") -> str:
 def tests(command: str, agent: str, sign: str = "") -> Grader:
     """A grader that runs tests in its own way."""
     run = "import sys\n\nimport pytest\n\nsys.exit(pytest.main(['/tests/test_it.py', '-q']))\n"
+    named = run.replace("import sys\n\nimport pytest", "import sys, pytest")
     start = (
         "import subprocess, sys\n\nsys.exit(subprocess.call([sys.executable, '-m', 'pytest', '/tests/test_it.py']))\n"
     )
     also = {"test_it.py": TESTS, "test_cases.py": CASES, "run.py": run, "start.py": start}
+    also["named.py"] = named
     return Grader(f"export PYTHONPATH=/app\n{command}\n{BY_STATUS}", agent, also, sign)
 
 
@@ -93,6 +95,8 @@ WAYS_TO_TEST = {
     "pytest.main from stdin": "python3 - << 'E'\nimport pytest, sys\nsys.exit(pytest.main(['/tests/test_it.py']))\nE",
     "a script that calls pytest.main": "python3 /tests/run.py",
     "a script that starts pytest": "python3 /tests/start.py",
+    "a script that imports pytest beside others": "python3 /tests/named.py",
+    "pytest-3": "pytest-3 -q /tests/test_it.py",
     "-m unittest": "PYTHONPATH=/tests:/app python3 -m unittest -v test_cases",
     "unittest.main": "python3 /tests/test_cases.py",
     "sh -c": "timeout 20 sh -c 'cd /app && env A=1 python3 -m pytest /tests/test_it.py'",
