@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 
@@ -64,6 +64,23 @@ def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
     """Return an archive of ours with another owner of the members so named; of all of them where they are None."""
+
+    def own(member: tarfile.TarInfo) -> None:
+        member.uid = member.gid = user
+
+    return _with_each(archive, names, own)
+
+
+def readable(archive: bytes, names: Collection[str]) -> bytes:
+    """Return an archive of ours in which others than the owner may read the members so named, and come to them."""
+
+    def let_read(member: tarfile.TarInfo) -> None:
+        member.mode |= 0o005 if member.isdir() or member.mode & 0o111 else 0o004
+
+    return _with_each(archive, names, let_read)
+
+
+def _with_each(archive: bytes, names: Collection[str] | None, change: Callable[[tarfile.TarInfo], None]) -> bytes:
     if names is not None and not names:
         return archive
     chosen, buffer = None if names is None else frozenset(names), io.BytesIO()
@@ -73,6 +90,6 @@ def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
     ):
         for member in source:
             if chosen is None or member.name in chosen:
-                member.uid = member.gid = user
+                change(member)
             target.addfile(member, source.extractfile(member) if member.isreg() else None)
     return buffer.getvalue()

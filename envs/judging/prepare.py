@@ -48,12 +48,14 @@ class Prepared:
     user: who runs test.sh; None for the image's own.
     judged_uid: the user id of the code under test.
     wrappers: whether they are in place.
+    shows_modes: whether what only the agent could read stays so, as the task's files look at modes, or nothing tells.
     """
 
     sandbox: Sandbox
     user: str | None
     judged_uid: int
     wrappers: bool
+    shows_modes: bool
 
 
 @asynccontextmanager
@@ -85,14 +87,16 @@ async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
         if wrappers and task.hidden.record:
             # As the tests are: root's alone.
             await sandbox.exec("cat > /verifier/record.json", user="root", stdin=task.hidden.record.encode())
+        shows_modes = True
         if wrappers:
             seen_by_all = str(int(user == 0 and task.user in (None, "root", "0")))
             made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir, seen_by_all], user="root")
             if not made.ok:
                 raise InfraError(Failure.VERIFIER, f"could not put the wrappers in place: {made.output[-SHOWN:]}")
+            shows_modes = "modes" in made.output.splitlines()
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers)
+    return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers, shows_modes)
 
 
 async def _upload(sandbox: Sandbox, tests: Sequence[tuple[str, Path]], wrappers: bool) -> None:

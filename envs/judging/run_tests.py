@@ -12,14 +12,14 @@ import re
 import tarfile
 from dataclasses import replace
 
-from envs.judging.archives import owned_by, regular_files
+from envs.judging.archives import owned_by, readable, regular_files
 from envs.judging.areas import graded_paths
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
 from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
 from envs.judging.results import read_verdict
 from envs.types import Failure, InfraError, Task, Verdict
-from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import ExecResult, SandboxDied, SandboxError, SandboxTimeout
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
@@ -64,7 +64,7 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s:
     """
     try:
         before = await old_files(prepared.sandbox, changes)
-        problem = await _apply(prepared.sandbox, task, changes, prepared.judged_uid)
+        problem = await _apply(prepared, task, changes)
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.VERIFIER, f"could not apply the changes in the verifier's sandbox: {error}") from error
     if problem is not None:
@@ -92,21 +92,22 @@ async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
     return read_verdict(ran, files)
 
 
-async def _apply(sandbox: Sandbox, task: Task, changes: Changes, judged: int) -> str | None:
+async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None:
     """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
     Changed paths are removed first, but for folders that remain such: nothing is written through a link or into a file
     of another kind.
     """
-    problem = await _change(sandbox, sandbox.workdir, changes, task.user, judged)
+    problem = await _change(prepared, prepared.sandbox.workdir, changes, task.user)
     for folder, one in changes.elsewhere:
-        problem = problem or await _change(sandbox, folder, one, task.user, judged)
+        problem = problem or await _change(prepared, folder, one, task.user)
     return problem
 
 
-async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | None, judged: int) -> str | None:
+async def _change(prepared: Prepared, folder: str, changes: Changes, user: str | None) -> str | None:
     """Make the changes below one folder. user: who removes. Returns and raises as `_apply`."""
+    sandbox, archive = prepared.sandbox, changes.archive
     going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
     doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
@@ -122,10 +123,15 @@ async def _change(sandbox: Sandbox, folder: str, changes: Changes, user: str | N
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        # Modes are part of the work, so who could not read a file becomes its owner. Elsewhere the owner says of each
-        # file that it is judged: root's shell obeys none of his.
-        owned = changes.private if folder == sandbox.workdir else None
-        await sandbox.upload(owned_by(judged, changes.archive, owned), folder)
+        if folder != sandbox.workdir:
+            # The owner says of each file that it is judged: root's shell obeys none of his.
+            archive = owned_by(prepared.judged_uid, archive, None)
+        elif prepared.shows_modes:
+            archive = owned_by(prepared.judged_uid, archive, changes.private)
+        else:
+            # Were it judged code's own, it could read and replace what test.sh writes there.
+            archive = readable(archive, changes.private)
+        await sandbox.upload(archive, folder)
     return None
 
 

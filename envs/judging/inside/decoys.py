@@ -91,7 +91,7 @@ class Decoys:
         leaves = list(leaves_of(node, (), names))
         if any(leaf is None for leaf in leaves):
             return None
-        if within and not (leaves and leaves[0].value in self._sought and len(leaves[0].value) > 4):
+        if within and not (leaves and leaves[0].value in self._sought and _is_alone(leaves[0].value)):
             return None
         large = len(leaves) > LARGE or any(len(str(leaf.value)) > LARGE for leaf in leaves[:LARGE])
         ways = WAYS_OF_LARGE if large else WAYS
@@ -268,6 +268,11 @@ def _number_in(value):
         return None
     number = ast.literal_eval(value)
     return number if repr(number) == value else None
+
+
+def _is_alone(text):
+    """Return whether others of a text's kind are hardly in what holds it: lists of dates hold any digits."""
+    return len(text) > 4 and sum(map(str.isalpha, text)) > 2
 
 
 def _is_within(value, limit):

@@ -15,6 +15,7 @@ import warnings
 import sites
 from decoys import Decoys, looked_for, vocabulary
 from literals import children
+from processes import TESTS, is_original, within
 from reporter import rewrite
 
 _BY_ID = re.compile(
@@ -86,15 +87,24 @@ def _place(tree, readable):
 
 
 def _neighbours(files, root):
-    """Yield the sources of what configures the tests."""
+    """Yield the sources of what configures the tests: each conftest.py, and modules of /tests that it names."""
     folders = {root}
     for path in files:
         while len(path) > 1 and path != root:
             path = os.path.dirname(path)
             folders.add(path)
     for folder in folders:
-        try:
-            with open(folder + "/conftest.py", "rb") as file:
-                yield file.read()
-        except OSError:
-            pass
+        places = (folder, TESTS) if within(folder, TESTS) else (TESTS,)
+        for text in _read(folder + "/conftest.py"):
+            yield text
+            words = sorted(set(re.findall(rb"[A-Za-z_]\w*", text)))
+            for path in ["%s/%s.py" % (place, word.decode()) for place in places for word in words]:
+                yield from _read(path) if is_original(path) else ()
+
+
+def _read(path):
+    try:
+        with open(path, "rb") as file:
+            yield file.read()
+    except OSError:
+        pass

@@ -12,7 +12,7 @@ from literals import Names, alterable, constant, dotted, last_name, walk
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of what expects a test to fail, or tries it again."""
-_SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch", re.I)
+_SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
 _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
@@ -70,7 +70,8 @@ class Bindings:
     """The names of a module. shared: names that other files of the tests speak of. renaming: whether tests may have
     other ids, as they get where parameters are among decoys.
 
-    bends_equality: whether to compare here may be more than to ask `==` of two values, as often as one likes."""
+    bends_equality: whether to compare here may be more than to ask `==` of two values, as often as one likes.
+    any_context: whether a `with` may be given `raises` or a context that does nothing."""
 
     def __init__(self, tree, shared=(), renaming=True):
         self.shared, self.renaming = shared, renaming
@@ -82,6 +83,8 @@ class Bindings:
         self._survey(tree)
         self.names = Names(self.imported, self.bound)
         self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, self._functions["__eq__"]))
+        contexts = [*self._called, *shared, *(name.split(".")[-1] for name in self.imported.values())]
+        self.any_context = "nullcontext" in contexts
         self._lenient = set(_lenient(tree))
         self.quiet = self._quiet(tree)
         self._bindings = []
@@ -441,7 +444,8 @@ def _lets_fail(context):
 
 def is_raising(node):
     """Return whether a `with` expects its body to end by an error, or may let it."""
-    return any(_RAISING.search(ast.dump(item.context_expr)) or _lets_fail(item.context_expr) for item in node.items)
+    contexts = [item.context_expr for item in node.items]
+    return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
 
 
 def is_own(called):

@@ -24,6 +24,9 @@ for one in reward.json reward.txt; do
     ! grep -rqsF "$one" /tests || echo "$one"
 done > /logs/verifier/named
 
+# Who looks at modes finds those that the agent left.
+! grep -rqisE 'st_mode|S_IMODE|filemode|\<stat\>.*%a|-perm\>|\<ls -l' /tests || echo modes | tee /verifier/modes
+
 # Which programs the task itself may tell to write there: `echo 1 | tee "$REWARD"`.
 grep -rhIE '[$\\]|reward' /tests | sed -e :a -e '/\\$/N; s/\\\n/ /; ta' | grep -E '[$]|reward' |
     grep -oE '[A-Za-z0-9_.+-]+' | sort -u > /verifier/writers

@@ -26,7 +26,11 @@ case $how:$code in
         code=$(cat "$opened")
         for word; do
             shift
-            [ "$word" != "$opened" ] || { set -- "$@" -c "$code"; opened=; }
+            case $opened:$word in
+                :*) ;;
+                *:--) continue ;; # -c is to come before it
+                "$word:$word") set -- "$@" -c "$code"; opened= ;;
+            esac
             set -- "$@" "$word"
         done
         ! ours stdin "$code" || as_root "$@" ;;

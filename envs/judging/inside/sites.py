@@ -172,8 +172,9 @@ class _Planter(ast.NodeTransformer):
     visit_AsyncFor = visit_For
 
     def visit_With(self, node):
-        catches, contexts = self.bindings.catches(node), {getattr(item.context_expr, "id", None) for item in node.items}
-        raising = is_raising(node) or bool(contexts & self._given)
+        catches, contexts = self.bindings.catches(node), [item.context_expr for item in node.items]
+        given = [one for one in contexts if self.bindings.any_context or getattr(one, "id", None) in self._given]
+        raising = is_raising(node) or not all(isinstance(one, ast.Call) for one in given)
         for item in node.items:
             item.context_expr = self.visit(item.context_expr)
         self._inside(node, "body", quiet=catches, must=not raising, branch=raising)

@@ -52,7 +52,9 @@ from writable import open_tree
 # `suite` is imported where tests are run: reading it takes longer than a program that is no test.
 
 _RUNS_TESTS = re.compile(
-    r"\b(?:import|from)\s+(?:[\w. ]+,\s*)*(?:pytest|unittest)\b.*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()", re.DOTALL
+    r"\b(?:import|from)\s+(?:[\w.]+(?:\s+as\s+\w+)?\s*,\s*)*(?:pytest|unittest)\b"
+    r".*(?:\bmain\s*\(|TestRunner\b|\.run\s*\()",
+    re.DOTALL,
 )
 """How Python code speaks of running tests in its own process."""
 _OPENED = re.compile(r"/dev/stdin$|/(?:dev|proc/self)/fd/(\d+)$")

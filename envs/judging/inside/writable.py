@@ -15,9 +15,8 @@ from processes import HERE, KEPT, SETTINGS, TESTS, allow, judged_user, open_belo
 
 _PROGRAMS = (".py", ".pyc", ".pth", ".so", ".sh")
 _SYSTEM = re.compile("/(bin|boot|dev|etc|lib[^/]*|opt|proc|root|run|sbin|sys|tests|tmp|usr|verifier|logs)/")
-_MODES = re.compile(r"st_mode|S_IMODE|filemode|\bstat\b.*%a|\bstat\b.*%A|-perm\b|\bls -l", re.I)
 _OWNERS = re.compile(r"st_[ug]id|\bget(pw|gr)\w+|\bpw_name|\.(owner|group)\(\)|%[UuGg]\b|\bls -\w*l")
-"""How the task's files speak of modes, and of owners."""
+"""How the task's files speak of owners."""
 _MOST_FILES, _MOST_BYTES = 200, 64 * 2**20
 """How much of the image's own data is opened: to change a mode copies the file."""
 
@@ -34,7 +33,7 @@ def open_tree():
     open(marker, "w").close()
     root, of_image, of_agent, opened, held = workdir(), [], [], [], set()
     kept = setting("kept").split("\n")
-    modes = say(_MODES)
+    modes = os.path.exists(HERE + "/modes")
     since, began = os.stat(HERE + "/since").st_ctime, os.stat(HERE + "/began").st_ctime
     for folder, folders, files in os.walk(root):
         opened.append(folder)
