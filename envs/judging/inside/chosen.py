@@ -33,11 +33,12 @@ class Chosen:
         places = [os.path.realpath(place) for place in places]
         return whole or not places or any(path == place or path.startswith(place + "/") for place in places)
 
-    def takes_test(self, name):
-        """Return whether pytest takes a function (`name` or `Class::name`) for a test."""
-        group, _, function = name.rpartition("::")
-        good = not group or _begins(group.split("::")[0], self._classes, "Test")
-        return good and _begins(function, self._functions, "test")
+    def takes_test(self, name, cases=()):
+        """Return whether pytest takes a function (`name` or `Class::name`) for a test. cases: unittest's classes."""
+        *groups, function = name.split("::")
+        if groups and groups[0] in cases:
+            return len(groups) == 1
+        return all(_begins(one, self._classes, "Test") for one in groups) and _begins(function, self._functions, "test")
 
 
 def _begins(name, settings, default):

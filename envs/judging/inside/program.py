@@ -1,6 +1,5 @@
 """One call of a Python program that runs tests by itself: a script, code, or a module such as `unittest`."""
 
-import ast
 import collections
 import os
 import re
@@ -14,18 +13,12 @@ from probe import PROBE
 from reporter import _PYTEST, PytestReporter, UnittestReporter
 from runners import _SELECTING, Unittest, modules_below
 from suite import Suite
-from written import lacks
+from written import cases_of, lacks
 
 _CHOOSING = re.compile(
     r"load_tests|addTests?\b|TestSuite\b|loadTestsFrom|defaultTest|SkipTest|[\"']-[km]\b|::|--deselect|--ignore"
 )
 """How a program speaks of running some tests of a module alone."""
-
-
-def is_case(node):
-    """Return whether a statement is a class of tests that unittest runs, and not what such classes share."""
-    bases = [getattr(base, "attr", getattr(base, "id", "")) for base in getattr(node, "bases", ())]
-    return isinstance(node, ast.ClassDef) and any(base.endswith("TestCase") for base in bases)
 
 
 class Program(Unittest):
@@ -89,12 +82,12 @@ class Program(Unittest):
             source = self.written.sources[path].decode("utf-8", "replace")
             if "load_tests" in source or self.names_part_of(path):
                 continue
-            cases = {node.name for node in getattr(self.written.trees[path], "body", ()) if is_case(node)}
+            cases = cases_of(self.written.trees[path], "TestCase")
             given = is_test_module(os.path.basename(path)) or "__file__" in source
             for name, node in self.written.functions(path).items():
                 owner = name.split("::")[0] if "::" in name else ""
                 said = self.source + self.call.what + " ".join(self.args)
-                wanted = owner in cases if owner else given and "pytest" in said
+                wanted = owner in cases and name.count("::") == 1 if owner else given and "pytest" in said
                 if wanted and lacks(told, path, name, node):
                     missing.append(name)
         return missing

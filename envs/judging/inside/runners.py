@@ -16,7 +16,7 @@ from probe import PROBE
 from processes import HERE, LOGS, TESTS, apart, hand_over, judged_user
 from reporter import PytestReporter, UnittestReporter
 from suite import Suite, lists
-from written import lacks
+from written import cases_of, lacks
 
 _SELECTING = ("-k", "-m", "--deselect", "--lf", "--last-failed", "--ignore")
 _VALUED = ("-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore", "-o", "-p", "-n", "--cov")
@@ -170,7 +170,7 @@ class Pytest(Suite):
         files = [path for path in self.written.files if path not in self.implied and not self.needs_absent(path)]
         files = [path for path in files if path in named or self.chosen.takes_file(path, self.root, whole)]
         names = [(path, name, node) for path in files for name, node in self.written.functions(path).items()]
-        names = [one for one in names if self.collects(*one[1:]) and self.asks_for(*one[:2])]
+        names = [one for one in names if self.collects(*one) and self.asks_for(*one[:2])]
         if any("[" in arg for arg in self.args):  # some rows alone
             return [name for path, name, _ in names if not any(is_id(test, path, name) for test in told)]
         return [name for path, name, node in names if lacks(told, path, name, node)]
@@ -183,14 +183,14 @@ class Pytest(Suite):
         whole = any(os.path.realpath(arg) == path or os.path.isdir(arg) for arg in self.args if "::" not in arg)
         return (whole or not mine) or any(name == rest or name.startswith(rest + "::") for rest in mine)
 
-    def collects(self, name, node):
+    def collects(self, path, name, node):
         """Return whether this pytest takes a function for a test, by its class and as what it is decorated."""
         if any(getattr(decorator, "id", "") == "classmethod" for decorator in node.decorator_list):
             import pytest
 
             if getattr(pytest, "version_tuple", (0,)) < (8, 2):
                 return False
-        return self.chosen.takes_test(name)
+        return self.chosen.takes_test(name, cases_of(self.written.trees[path]))
 
     def needs_absent(self, path):
         """Return whether a module is skipped as a whole since it needs a package (`importorskip`) that neither the
@@ -238,7 +238,7 @@ class Unittest(Suite):
     def unseen(self, outcome):
         """Return the test methods that no class reported: one may inherit another's."""
         reported = {test.split("::")[-1] for test in outcome}
-        names = [name for path in self.written.files for name in self.written.functions(path) if "::" in name]
+        names = [name for path in self.written.files for name in self.written.functions(path) if name.count("::") == 1]
         return [name for name in names if name.split("::")[-1] not in reported]
 
     def program(self):

@@ -19,7 +19,7 @@ import re
 from comparing import Comparisons, checked, loads, reached, unsaid
 from literals import dotted, last_name, walk
 from names import AGAIN, FUNCTIONS, ONCE, Bindings, given_names, is_fixture, is_own, is_raising
-from written import is_test
+from written import is_test, tests
 
 _Place = collections.namedtuple("_Place", "owner function depth quiet must returns branch")
 """Where a walk is. owner: the names of the classes around it. function: that of the innermost function. depth: how many
@@ -42,10 +42,14 @@ def plant(path, tree, key, decoys, shared=(), renaming=True, spared=()):
     planter = _Planter(path, key, bindings, spared, Comparisons(key, decoys, bindings, accepted), values)
     planter.visit(tree)
     planter.join()
+    for name, test in tests(tree):
+        if id(test) in planter.must:  # also as another class has it of its base
+            key.must.setdefault((path, name), planter.must[id(test)])
 
 
 class _Planter(ast.NodeTransformer):
-    """One walk through a module. comparisons: what is done at each site. values: what is written for accepted names."""
+    """One walk through a module. comparisons: what is done at each site. values: what is written for accepted names.
+    must: where the sites of tests are noted, by the ids of their nodes."""
 
     def __init__(self, path, key, bindings, spared, comparisons, values=()):
         self.path, self.key, self.bindings, self.spared = path, key, bindings, spared
@@ -53,7 +57,7 @@ class _Planter(ast.NodeTransformer):
         self.written = {id(value): value for value in values}
         self._at = _Place((), "", 0, False, None, False, False)
         self._helpers, self._calls, self._owner = {}, [], None
-        self._given = set()
+        self._given, self.must = set(), {}
         self._sites, self._certain = collections.defaultdict(set), collections.defaultdict(set)
 
     def join(self):
@@ -125,7 +129,8 @@ class _Planter(ast.NodeTransformer):
             return None
         if not is_test(node):
             return None if self._at.owner or node.decorator_list else self._helpers.setdefault(node.name, set())
-        return self.key.must.setdefault((self.path, self._name(node)), set())
+        self.must[id(node)] = self.key.must.setdefault((self.path, self._name(node)), set())
+        return self.must[id(node)]
 
     def _awaits(self, node):
         """Return whether an async function is a test that is awaited where it is run at all."""

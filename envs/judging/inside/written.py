@@ -6,8 +6,8 @@ Runs in the verifier's sandbox, in root's process, on any Python from 3.6.
 import ast
 import re
 
-from literals import dotted
-from names import FUNCTIONS, is_fixture
+from literals import dotted, last_name, walk
+from names import FUNCTIONS, is_fixture, stored
 from node_ids import expects_failure, failing_rows, is_id
 
 
@@ -49,7 +49,9 @@ class Written:
         if tree is None or isinstance(tree, str):
             return False
         base = name.split("[")[0]
-        others = {id(node) for found, node in self.functions(where).items() if not is_id(base, where, found)}
+        functions = self.functions(where).items()
+        mine = {id(node) for found, node in functions if is_id(base, where, found)}
+        others = {id(node) for _, node in functions} - mine
         return _speaks_of_skipping(tree, others)
 
     def replaces(self, name):
@@ -70,17 +72,69 @@ class Written:
 
 
 def tests(tree):
-    """Yield the tests of a module: (`name` or `Class::name`, node)."""
-    taken_away = set(_taken_away(tree))
+    """Yield the tests of a module: (`name`, `Class::name` or `Class::Nested::name`, node). A class has those of its
+    bases, too, where they are classes of the module."""
+    taken_away, classes = set(_taken_away(tree)), {}
     for node in tree.body:
-        if getattr(node, "name", None) in taken_away:
-            continue
-        if is_test(node):
+        left = getattr(node, "name", None) not in taken_away
+        if isinstance(node, ast.ClassDef):
+            for name, method in _methods(node, classes) if left else ():
+                yield node.name + "::" + name, method
+            classes[node.name] = None if node.name in classes else node
+        elif left and is_test(node):
             yield node.name, node
-        elif isinstance(node, ast.ClassDef) and not any(map(_is_no_test, node.body)):
-            for method in node.body:
-                if is_test(method):
-                    yield node.name + "::" + method.name, method
+
+
+def _methods(node, classes):
+    """Yield the tests of a class: (`name` or `Nested::name`, node). classes: those before it in the module, None for a
+    name that has several."""
+    if any(map(_is_no_test, node.body)):
+        return
+    for method in node.body:
+        if is_test(method):
+            yield method.name, method
+        elif isinstance(method, ast.ClassDef) and not node.bases and not method.bases:
+            for name, nested in _methods(method, {}):
+                yield method.name + "::" + name, nested
+    for name, method in _inherited(node, classes).items():
+        yield name, method
+
+
+def _inherited(node, classes):
+    """Return the tests that a class has of its bases, by name; none where that is uncertain."""
+    found, own, bases = {}, set(), []
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            bases.append(classes[base.id])
+        elif not last_name(base).endswith(("TestCase", "object", "ABC")):
+            break
+    if node.keywords or None in bases or any(".mark." not in "." + (dotted(one) or "") for one in node.decorator_list):
+        return {}
+    for statement in node.body if bases else ():
+        if isinstance(statement, FUNCTIONS + (ast.ClassDef,)):
+            own.add(statement.name)
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass)):
+            own |= {name for one in walk(statement) for name in stored(one)}
+        else:
+            return {}
+    for base in bases:
+        if any(map(_is_no_test, base.body)):
+            return {}
+        for name, method in _methods(base, {known: one for known, one in classes.items() if one is not base}):
+            if "::" not in name and name not in own:
+                found.setdefault(name, method)
+    return found
+
+
+def cases_of(tree, *ends):
+    """Return the names of the classes of tests that unittest runs, and of none that they share. ends: of the names of
+    their bases; without one these are unittest's own."""
+    found = set()
+    for node in getattr(tree, "body", ()):
+        bases = map(last_name, node.bases) if isinstance(node, ast.ClassDef) else ()
+        if any(base.endswith(ends) if ends else base in ("TestCase", "IsolatedAsyncioTestCase") for base in bases):
+            found.add(node.name)
+    return found if ends else found - {"TestCase", "IsolatedAsyncioTestCase"}
 
 
 def _taken_away(tree):

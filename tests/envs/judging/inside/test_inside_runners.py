@@ -3,6 +3,7 @@
 import ast
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import runners
@@ -58,7 +59,9 @@ def test_what_the_agent_made_is_none_of_the_hidden_tests(tmp_path, monkeypatch, 
 def test_a_class_method_is_demanded_where_pytest_takes_it_for_a_test(monkeypatch, version, demanded):
     monkeypatch.setattr(pytest, "version_tuple", version)
     method = ast.parse("@classmethod\ndef test_a(cls): pass").body[0]
-    assert runners.Pytest([], here=True).collects("TestIt::test_a", method) == demanded
+    call = runners.Pytest([], here=True)
+    call.written = SimpleNamespace(trees={"test_it.py": ast.parse("")})
+    assert call.collects("test_it.py", "TestIt::test_a", method) == demanded
 
 
 def test_tests_that_are_asked_for_by_their_ids_are_missed(judged):
