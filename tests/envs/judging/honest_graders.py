@@ -73,6 +73,19 @@ HONEST: dict[str, Grader] = {
         "test_plain.py", "from test_helper import twice\nfrom solution import double\nassert double(2) == twice(2)\n"
     )
     .with_file("test_helper.py", "def twice(x): return 2 * x\n"),
+    "fixtures of a module that conftest.py imports": tests("python3 -m pytest -q /tests/test_it.py", RIGHT)
+    .with_file("conftest.py", "from fixtures import *\n")
+    .with_file(
+        "fixtures.py",
+        "import pytest\nfrom solution import double\n@pytest.fixture\ndef doubled(number):\n    return double(number + 0)\n"
+        "@pytest.fixture\ndef name(request):\n    return request.node.name\n",
+    )
+    .with_file(
+        "test_it.py",
+        "import pytest\n@pytest.mark.parametrize('number, want', [(2, 4), (5, 10)])\n"
+        "def test_it(doubled, name, number, want):\n    assert doubled == want\n    assert doubled == 2 * number\n"
+        "    assert name == f'test_it[{number}-{2 * number}]'\n",
+    ),
     "a private folder where hidden tests go": tests(
         "mkdir -p a/tests/unit; cp /tests/test_it.py a/tests/unit/; python3 -m pytest a/tests/unit/test_it.py",
         RIGHT + "mkdir a; mkdir -m 700 a/tests; echo 1 > a/tests/x; chmod 600 a/tests/x; ln -s x a/tests/l",

@@ -294,4 +294,47 @@ SUITE: dict[str, str] = {
         "assert timedelta(hours=f(1)) == timedelta(hours=two, days=0)",
         before="from datetime import timedelta\nfrom decimal import Decimal\nfrom fractions import Fraction\n",
     ),
+    "a local that is raises or no context": marked(
+        "@pytest.mark.parametrize('x, want', [(1, 2), (None, None)])",
+        "x, want",
+        "ends = pytest.raises(TypeError) if want is None else nullcontext()",
+        "with ends:",
+        "    assert f(x) == want",
+        before="from contextlib import nullcontext\n",
+    ),
+    "a case that has its context": marked(
+        "@pytest.mark.parametrize('case', [{'x': 1, 'ends': nullcontext()}, {'x': None, 'ends': pytest.raises(TypeError)}])",
+        "case",
+        "with case['ends']:",
+        "    assert f(case['x']) == 2",
+        before="from contextlib import nullcontext\n",
+    ),
+    "a stack that may have raises": plain(
+        "for x in (1, None):",
+        "    with ExitStack() as stack:",
+        "        if x is None:",
+        "            stack.enter_context(pytest.raises(TypeError))",
+        "        assert f(x) == 2",
+        before="from contextlib import ExitStack\n",
+    ),
+    "an unbound method": case(
+        "unittest.TestCase.assertEqual(self, f(3), 6)", "unittest.TestCase.assertIn(self, 6, [f(3)])"
+    ),
+    "digits that are looked for": plain(
+        'assert f("09:30") in ["%02d:%02d" % (hour, minute) * 2 for hour in range(24) for minute in range(60)]',
+        'assert "09:30" in ["%02d:%02d" % (hour, minute) for hour in range(f(12)) for minute in range(60)]',
+        'assert "10007" in " ".join(map(str, range(f(10000))))',
+    ),
+    "tests of a base of the module": case(
+        "self.assertEqual(f(self.x), self.want)",
+        before="class Doubled:\n    x, want = 2, 4\n\n    def test_it_doubles(self):\n        assert f(self.x) == self.want\n\n"
+        "    def test_it_is_left_out(self):\n        assert f(self.x) == 7\n\n",
+        base="Doubled, unittest.TestCase",
+        inside="    test_it_is_left_out = None\n    want = 4\n\n",
+    ),
+    "tests of a base that skips": case(
+        "self.assertEqual(f(2), 4)",
+        before="class Skipping(unittest.TestCase):\n    def test_it_skips(self):\n        self.skipTest('no more')\n\n",
+        base="Skipping",
+    ),
 }
