@@ -27,6 +27,7 @@ _PLAIN = {
     "_codecs": ("encode",),
 }
 """What pickles of judged code may name, beside the types of `builtins`."""
+_PARTS = ("", "core", "_core", "random", "ma", "matrixlib", "dtypes", "_libs", "tseries", "arrays")
 _ARRAYS = re.compile(
     r"(?:[A-Z]\w*|_\w+|ndarray|dtype|scalar|new_block|matrix|recarray|record|void|bool_?|longlong|ulonglong|str_|bytes_"
     r"|object_|(?:u?int|float|complex|datetime|timedelta)\d+)\Z"
@@ -241,9 +242,10 @@ def has_names(code):
 def is_plain(module, name):
     """Return whether a pickle may name that: a type that does nothing when it is made."""
     if module in ("builtins", "__builtin__"):
-        return isinstance(getattr(builtins, name, None), type)
-    if module.split(".")[0] in ("numpy", "pandas"):
-        return _ARRAYS.match(name) is not None
+        return name != "type" and isinstance(getattr(builtins, name, None), type)  # which makes others, equal to all
+    library, _, part = module.partition(".")
+    if library in ("numpy", "pandas"):
+        return part.split(".")[0] in _PARTS and _ARRAYS.match(name) is not None
     return name in _PLAIN.get(module.replace("pathlib._local", "pathlib"), ())
 
 
