@@ -3,6 +3,7 @@
  *
  *   io_uring_*                       ENOSYS        counted by user id, and past all other filters
  *   socket(AF_VSOCK)                 EAFNOSUPPORT  its ports are the machine's
+ *   socket(AF_NETLINK, …, AUDIT)     EPROTONOSUPPORT  the log is the machine's; `su` and its like go on without
  *   fallocate past the file's end,   EOPNOTSUPP    room on the disk of which no file's size tells
  *   and the same by ioctl
  *   fcntl(F_SETLEASE, F_SETDELEG)    EINVAL        whoever opens the file from outside waits for 45 s
@@ -20,6 +21,7 @@ enum {
   X32 = 0x40000000, IO_URING = 425, AFTER_IO_URING = 428, VSOCK = 40, KEEP_SIZE = 1, PUNCH_HOLE = 2,
   RESERVE = 0x5828, RESERVE_64 = 0x582a, ZERO_RANGE = 0x5839, /* the lower halves of ioctls */
   LEASE = 1024, DELEGATION = 1040,
+  NETLINK = 16, AUDIT = 9,
   FILTER = 2,
   WHOLE = -1, SHORT = 0xffff, /* user ids: all bits, and as the oldest calls take them */
 };
@@ -49,16 +51,20 @@ enum {
   LOAD(SECOND), MASK(bits), IF(OWN_UID, 3, 0), \
   LOAD(FIRST), MASK(bits), IF(OWN_UID, 0, 1), \
   FAIL(EPERM)
+#define LOGS(language, socket) \
+  LOAD(LANGUAGE), IF(language, 0, 7), \
+  LOAD(NUMBER), IF(socket, 0, 5), \
+  LOAD(FIRST), IF(NETLINK, 0, 3), LOAD(THIRD), IF(AUDIT, 0, 1), FAIL(EPROTONOSUPPORT)
 /* clang-format on */
 
 static const struct instruction filter[] = {
 #if defined(__x86_64__)
     USERS(0xc000003e, 105, 113, 117, 122, WHOLE), USERS(0x40000003, 213, 203, 208, 215, WHOLE),
-    USERS(0x40000003, 23, 70, 164, 138, SHORT),
+    USERS(0x40000003, 23, 70, 164, 138, SHORT), LOGS(0xc000003e, 41), LOGS(0x40000003, 359),
     CALLS(0xc000003e, 285, 16, 41, 72, 72), CALLS(0x40000003, 324, 54, 359, 55, 221),
 #elif defined(__aarch64__)
     USERS(0xc00000b7, 146, 145, 147, 151, WHOLE), USERS(0x40000028, 213, 203, 208, 215, WHOLE),
-    USERS(0x40000028, 23, 70, 164, 138, SHORT),
+    USERS(0x40000028, 23, 70, 164, 138, SHORT), LOGS(0xc00000b7, 198), LOGS(0x40000028, 281),
     CALLS(0xc00000b7, 47, 29, 198, 25, 25), CALLS(0x40000028, 352, 54, 281, 55, 221),
 #endif
     ALLOW,
