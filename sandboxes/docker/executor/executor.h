@@ -123,6 +123,7 @@ int act_as(const struct who *who);
 
 /* shared.c */
 void close_what_is_shared(void);
+void know_calls(uint32_t newest);
 
 /* kill.c */
 struct process { pid_t pid, parent; int64_t started; char dead, stopped, ours; };
