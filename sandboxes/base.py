@@ -62,6 +62,10 @@ class DaemonUnavailable(SandboxError, ConnectionError):
     """No Docker daemon answers; the message says how to start one."""
 
 
+class DaemonRefused(SandboxError, PermissionError):
+    """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 

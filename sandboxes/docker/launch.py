@@ -38,7 +38,7 @@ from sandboxes.base import (
 from sandboxes.docker.build import remedy
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.connection import Connection
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.daemon import DaemonClient, daemon_errors, sees_folder
 from sandboxes.docker.daemon_machine import DaemonMachine
 from sandboxes.docker.doors import pass_through
 from sandboxes.docker.engine import Engine
@@ -347,7 +347,7 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
     # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
     names = [Path(shown["HostsPath"]).parent] if shown["HostsPath"] else []
-    if not all(path.is_dir() for path in (layer, *volumes, *names)):
+    if not all(map(sees_folder, (layer, *volumes, *names))):
         return None
     return Places((layer, *volumes, *names), shown["State"]["Pid"])
 
