@@ -153,8 +153,9 @@ class SandboxSpec:
     switch_users: root's commands may become other users (setuid and setgid) where they have no other capabilities.
     doors: what programs inside reach at an address of their loopback, by name, whatever their network. Whoever is
         inside may use them. At most `MOST_DOORS`.
-    mounts: folders of this machine that stand inside, by their absolute path there, for reading alone. Where the
-        engine is elsewhere each is sent there once, by its name, which so has to stand for its content.
+    mounts: folders of this machine that stand inside, by their absolute path there, for reading alone, without what
+        is mounted below them. Where the engine is elsewhere each is sent there once, by its name, which so has to
+        stand for its content.
     """
 
     image: str

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import posixpath
 import tarfile
 from pathlib import Path
+
+_DEEPEST = 3_500
+"""Bytes of a directory's path in a sandbox: a name below it and where that is on its machine are within the kernel's
+4,096."""
 
 
 def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = None) -> bytes:
@@ -40,10 +47,28 @@ def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = No
     return buffer.getvalue()
 
 
-def rebase(archive: bytes) -> bytes:
+def check_archive(archive: bytes) -> None:
+    """Raise ValueError for what is no tar archive to be unpacked into a directory: a name in it leads out of that."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+            for member in tar:
+                if posixpath.normpath(member.name.lstrip("/")).startswith("../"):
+                    raise ValueError(f"{member.name!r} leads out of the directory that the archive is unpacked into")
+    except tarfile.TarError as error:
+        raise ValueError(f"not a tar archive: {error}") from error
+
+
+def check_depth(target: str, path: str) -> None:
+    """Raise OSError for a directory in a tree that is so deep that what is in it may have too long a path."""
+    if len(os.fsencode(f"{target}/{path}")) > _DEEPEST:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), f"{target}/{path}")
+
+
+def rebase(archive: bytes, of: str) -> bytes:
     """Return an archive of the Docker daemon's (every name below one top name) with names relative to that top.
 
     The top directory itself is dropped; a single file keeps its name.
+    of: where it is. Raises OSError where it is deeper than the Docker daemon looks: it leaves out what is there.
     """
     source = tarfile.open(fileobj=io.BytesIO(archive))  # noqa: SIM115  closed by the `with` below
     buffer = io.BytesIO()
@@ -56,6 +81,8 @@ def rebase(archive: bytes) -> bytes:
             data = source.extractfile(member) if member.isreg() else None
             if member is not members[0]:
                 member.name = member.name.removeprefix(top + "/")
+                if member.isdir():
+                    check_depth(of, member.name)
                 if member.islnk():  # a hard link's target is a member's name; a symbolic link's is not
                     member.linkname = member.linkname.removeprefix(top + "/")
             member.pax_headers = {k: v for k, v in member.pax_headers.items() if k not in ("path", "linkpath")}

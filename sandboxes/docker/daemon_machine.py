@@ -26,7 +26,7 @@ from sandboxes.docker.held import Held, Places
 from sandboxes.docker.machine import Kind, Machine
 from sandboxes.docker.reap import is_ending, remove_image
 from sandboxes.shielding import finish
-from sandboxes.trees import rebase
+from sandboxes.trees import check_archive, rebase
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ _SAID = {
     "file name too long": errno.ENAMETOOLONG,
     "(processing tar file|copier: put).*no such file": errno.ENOENT,  # the latter in Podman's words
     "copier: put.*file exists": errno.EEXIST,
+    "(processing tar file|copier: put).*operation not permitted": errno.EPERM,
 }
 """What the Docker daemon says of a path in a container, in lower case."""
 _FULL = 0.97
@@ -101,6 +102,7 @@ class DaemonMachine(Machine):
         return Held(int(size or 0), 0)
 
     async def unpack(self, archive: bytes, target: str) -> None:
+        await asyncio.to_thread(check_archive, archive)
         async with daemon_errors(f"upload to {target} in sandbox {self.name}"), asyncio.timeout(_TREE_S):
             for last in (False, False, True):
                 try:
@@ -120,7 +122,7 @@ class DaemonMachine(Machine):
             async with daemon_errors(doing), asyncio.timeout(_TREE_S), self._standing_still():
                 archive = await self._fetch(target, max_bytes)
             try:
-                return await asyncio.to_thread(rebase, archive)
+                return await asyncio.to_thread(rebase, archive, target)
             except tarfile.TarError as error:  # where its engine can't pause it, and a file became shorter meanwhile
                 logger.debug("%s has given a broken archive of %s: %r", self.name, target, error)
         raise DaemonError(f"{target} in sandbox {self.name} changes faster than it can be read")

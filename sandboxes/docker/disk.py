@@ -118,7 +118,7 @@ class DiskWatch:
 
     def _note_room(self) -> None:
         space = self._space()
-        if space is not None and space.f_bavail * space.f_frsize < _FULL:
+        if space is not None and (space.f_bavail * space.f_frsize < _FULL or (space.f_files and not space.f_favail)):
             self._full_at = time.monotonic()
 
     def _fill(self) -> int:
@@ -163,13 +163,12 @@ class DiskWatch:
 
     async def _look(self, machine: Machine, seen: _Seen, limit: int) -> None:
         fill = self._fill()
-        suspect = fill - seen.lowest_fill >= limit
         seen.at, seen.lowest_fill = time.monotonic(), fill
         found = await machine.held()
         if self._machines.get(machine, seen) is not seen:
             return  # it was reset meanwhile
         written = self._written(found, limit)
-        if suspect and not found.whole:
+        if not found.whole:  # whoever has what can't be counted has too much
             written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
         if written > limit and grown:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _LOOK_S = 60.0
-_MOST_OPEN = 20_000
-"""Open files and mappings that are looked at, of all processes in a container."""
+_MOST_OPEN = 100_000
+"""Open files, programs and mappings that are looked at, of all processes in a container."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KCMP = {"x86_64": 312, "aarch64": 272}
 _FILES = 2
@@ -37,7 +37,8 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """bytes: in blocks. files: inodes, at least. whole: False where there is more than could be looked at."""
+    """bytes: in blocks. files: inodes, at least. whole: False where there is more than could be looked at, so
+    that nobody knows how much."""
 
     bytes: int
     files: int
@@ -46,9 +47,12 @@ class Held:
 
 async def held(places: Places) -> Held:
     """Count what a container holds. Raises OSError where that can't be told."""
-    size, files, (nameless, whole) = await asyncio.gather(
-        _du("--block-size=1", places), _du("--inodes", places), asyncio.to_thread(_nameless, places)
-    )
+    try:
+        size, files, (nameless, whole) = await asyncio.gather(
+            _du("--block-size=1", places), _du("--inodes", places), asyncio.to_thread(_nameless, places)
+        )
+    except TimeoutError:
+        return Held(0, 0, whole=False)
     return Held(size + sum(nameless), files + len(nameless), whole)
 
 
@@ -84,7 +88,7 @@ def _nameless(places: Places) -> tuple[list[int], bool]:
         if looked >= _MOST_OPEN:
             return list(found.values()), False
         try:
-            seen = path.stat()
+            seen = os.stat(path)  # noqa: PTH116  of very many
         except OSError:
             continue
         if seen.st_nlink == 0 and seen.st_dev in devices and stat.S_ISREG(seen.st_mode):
@@ -92,12 +96,14 @@ def _nameless(places: Places) -> tuple[list[int], bool]:
     return list(found.values()), True
 
 
-def _open_files(first: int) -> Iterator[Path]:
+def _open_files(first: int) -> Iterator[str]:
     for process in descendants(first):
         for thread in _apart(process):
-            for folder in ("fd", "map_files"):
+            yield f"/proc/{thread}/exe"  # it may be mapped no more
+            for folder in (f"/proc/{thread}/fd", f"/proc/{thread}/map_files"):
                 try:
-                    yield from Path(f"/proc/{thread}/{folder}").iterdir()
+                    with os.scandir(folder) as entries:
+                        yield from (entry.path for entry in entries)
                 except OSError:
                     continue
 

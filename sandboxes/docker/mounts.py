@@ -93,4 +93,6 @@ def _pack(folder: Path, into: IO[bytes]) -> None:
 
 
 def _described(kind: str, target: str, source: str, *, read_only: bool = True) -> dict[str, Any]:
-    return {"Type": kind, "Target": target, "Source": source, "ReadOnly": read_only}
+    # Of what else is mounted below a folder older engines make nothing read-only: it is not there.
+    alone = {"BindOptions": {"NonRecursive": True}} if kind == "bind" else {}
+    return {"Type": kind, "Target": target, "Source": source, "ReadOnly": read_only, **alone}

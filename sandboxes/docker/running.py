@@ -106,6 +106,7 @@ class Running:
     @asynccontextmanager
     async def fork(self, machine: Machine, spec: SandboxSpec, count: int) -> AsyncIterator[Sequence[Sandbox]]:
         """Open `count` sandboxes that begin with the machine's files."""
+        self.disk.check_room()  # before anything is done to the machine
         async with machine.branching() as kind, AsyncExitStack() as stack:
             opening = [self._open(kind, spec) for _ in range(count)]
             boxes = await asyncio.gather(*(stack.enter_async_context(box) for box in opening), return_exceptions=True)
@@ -128,8 +129,9 @@ class Running:
         return machine
 
     async def _prepare(self, machine: Machine, spec: SandboxSpec) -> None:
-        if spec.workdir is not None:
-            await machine.channel.make_directory(spec.workdir, Identity())
+        # What an image declares as volumes is there even where none of its layers has it.
+        for folder in (*(machine.image.get("Volumes") or ()), *([spec.workdir] if spec.workdir else [])):
+            await machine.channel.make_directory(folder, Identity())
         for port, door in zip(door_ports(spec).values(), spec.doors.values(), strict=True):
             await machine.channel.open_door(port, door)
 

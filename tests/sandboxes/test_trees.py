@@ -31,9 +31,9 @@ class TestTrees:
                 info = tarfile.TarInfo(name)
                 info.type, info.linkname = kind, link
                 tar.addfile(info)
-        found = members(rebase(buffer.getvalue()))
+        found = members(rebase(buffer.getvalue(), "/app"))
         assert sorted(found) == ["hard", "soft", "top", "top/a"]
         assert (found["hard"].linkname, found["soft"].linkname) == ("top/a", "top/a")
 
     def test_rebasing_keeps_a_single_file(self):
-        assert content(rebase(archive({"one": b"1"})), "one") == b"1"
+        assert content(rebase(archive({"one": b"1"}), "/app"), "one") == b"1"

@@ -143,7 +143,10 @@ class CrunStarter(Starter):
         description = describe(template, f"/{cgroup.path}", image.config.get("Env") or [], kind.mounts)
         self._boxes.add(box)
         stack.push_async_callback(self._bury, box)
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise SandboxError(f"sandbox {name} can't be started: {error}") from error
         stack.callback(theirs.close)
         doors: dict[int, Door] = {}
         connection = Connection(name, lambda: SocketStream.over(ours), _never, tunnels_of(kind.limits, doors))
@@ -171,7 +174,8 @@ class CrunStarter(Starter):
         try:
             await finish(box.bury())
         except OSError as error:
-            logger.warning("sandbox %s is not wholly removed: %s", box.name, error)
+            logger.warning("sandbox %s is not wholly removed, which is tried again at the end: %s", box.name, error)
+            self._boxes.add(box)
 
 
 @asynccontextmanager

@@ -122,7 +122,7 @@ def describe(
     process = template["process"] | {"env": [*more, *environment]}
     linux = template["linux"] | {"cgroupsPath": cgroup}
     bound = [
-        {"destination": target, "type": "bind", "source": folder, "options": ["rbind", "ro", "nosuid", "nodev"]}
+        {"destination": target, "type": "bind", "source": folder, "options": ["bind", "ro", "nosuid", "nodev"]}
         for target, folder in folders
     ]
     mounts = [*template["mounts"], *bound]

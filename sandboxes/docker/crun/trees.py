@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sandboxes.docker.crun.kernel import open_in
 from sandboxes.docker.crun.layers import remove_tree
+from sandboxes.trees import check_archive, check_depth
 
 _FOLDER = os.O_PATH | os.O_DIRECTORY
 _ITSELF = os.O_PATH | os.O_NOFOLLOW
@@ -29,6 +30,7 @@ def unpack_tree(root: int, archive: bytes, target: str) -> None:
 
     Raises OSError where the path leads nowhere, ValueError where the archive is none.
     """
+    check_archive(archive)
     os.close(open_in(root, target, _FOLDER))
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
@@ -257,6 +259,7 @@ class _Packing:
         if stat.S_ISLNK(seen.st_mode):
             info.type, info.linkname = tarfile.SYMTYPE, os.readlink("", dir_fd=found)
         elif stat.S_ISDIR(seen.st_mode):
+            check_depth(self._target, path)
             info.type = tarfile.DIRTYPE
         elif stat.S_ISFIFO(seen.st_mode):
             info.type = tarfile.FIFOTYPE

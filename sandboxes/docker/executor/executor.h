@@ -124,6 +124,7 @@ int act_as(const struct who *who);
 /* shared.c */
 void close_what_is_shared(void);
 void know_calls(uint32_t newest);
+void know_image(void);
 
 /* kill.c */
 struct process { pid_t pid, parent; int64_t started; char dead, stopped, ours; };

@@ -22,7 +22,7 @@ struct writing {
   mode_t mode;
   char beside[PATH_SIZE]; /* goes if the writing fails; empty: nothing does */
   char target[PATH_SIZE]; /* whose place it takes; empty: it is there already */
-  int old;                /* a large file whose place it takes; -1 for none */
+  int old;                /* the file whose place it takes; -1 for none */
 };
 
 static int make_parents(char *path, mode_t mode) {
@@ -107,8 +107,7 @@ static int open_target(struct job *j, const char *path) {
     return ftruncate(fd, 0) < 0 ? errno : 0;
   }
   if (kept > 0) return kept;
-  if (s.st_blocks > SMALL) w->old = fd;
-  else close(fd);
+  w->old = fd; /* it may grow until then */
   j->file = beside;
   return others && fchown(beside, s.st_uid, s.st_gid) < 0 ? errno : 0;
 }
@@ -116,8 +115,9 @@ static int open_target(struct job *j, const char *path) {
 /* Closes a large file that has no name any more. To give back its room may take the kernel minutes, where its pieces lie
  * apart: a child waits for that. */
 static void let_go(int old) {
+  struct stat s;
   if (old < 0) return;
-  pid_t child = fork();
+  pid_t child = fstat(old, &s) == 0 && s.st_blocks <= SMALL ? -1 : fork();
   if (child == 0) {
     dup2(old, 0);
     close_from(1);
@@ -167,12 +167,15 @@ void file_done(struct job *j, int error) {
   forget(j);
 }
 
-/* A short private file, in one go. Returns errno. */
+/* A short private file, in one go. Returns errno: EFBIG where a large one is in its place, see let_go. */
 int write_small(const struct who *who, char *path, const char *data, size_t len) {
+  struct stat s;
   int fd = -1, error = act_as(who);
   if (!error && (fd = open_to_write(path, O_CREAT, 0600)) < 0 && errno == ENOENT && !(error = make_parents(path, 0700)))
     fd = open_to_write(path, O_CREAT, 0600);
-  if (!error && !(error = fd < 0 ? errno : check(fd, 1)) && ftruncate(fd, 0) < 0) error = errno;
+  if (!error) error = fd < 0 ? errno : check(fd, 1);
+  if (!error && (fstat(fd, &s) < 0 || s.st_blocks > SMALL)) error = EFBIG;
+  if (!error && ftruncate(fd, 0) < 0) error = errno;
   while (len && !error) {
     ssize_t n = write(fd, data, len);
     if (n < 0 && errno != EINTR) error = errno;

@@ -289,6 +289,7 @@ static int set_up(int argc, char **argv) {
     if (!strncmp(argv[i], "lease=", 6)) lease_ms = atoll(argv[i] + 6) * 1000;
     if (!strncmp(argv[i], "tunnels=", 8)) port = atoi(argv[i] + 8);
   }
+  know_image();
   if (port && listen_for_tunnels(port)) _exit(72);
   sigset_t chld;
   sigemptyset(&chld);

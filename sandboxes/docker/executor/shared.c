@@ -5,6 +5,7 @@
  *   what the engine's filter is      ENOSYS        as from an older kernel, for which a libc has another way: at EPERM it
  *   too old to know of                             gives up
  *   socket(AF_VSOCK)                 EAFNOSUPPORT  its ports are the machine's
+ *   socketcall(SYS_SOCKET), i386     ENOSYS        what it opens can't be seen; images for 32 bits can't do without it
  *   socket(AF_NETLINK, …, AUDIT)     EPROTONOSUPPORT  the log is the machine's; `su` and its like go on without
  *   fallocate past the file's end,   EOPNOTSUPP    room on the disk of which no file's size tells
  *   and the same by ioctl
@@ -13,7 +14,10 @@
  */
 #include "executor.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 /* linux/filter.h, linux/seccomp.h, linux/audit.h and linux/fs.h, which a small libc does not bring */
 struct instruction { uint16_t code; uint8_t yes, no; uint32_t value; };
@@ -24,6 +28,8 @@ enum {
   RESERVE = 0x5828, RESERVE_64 = 0x582a, ZERO_RANGE = 0x5839, /* the lower halves of ioctls */
   LEASE = 1024, DELEGATION = 1040, ARMS_OWN = 0xf0000, /* calls of 32-bit arm alone, from there on */
   NETLINK = 16, AUDIT = 9,
+  SOCKETCALL = 102, SOCKET = 1, /* of i386, and what is to be done by it */
+  NEWEST_AT = 2, SOCKETCALL_AT = 7, /* places in the filter */
   FILTER = 2,
   WHOLE = -1, SHORT = 0xffff, /* user ids: all bits, and as the oldest calls take them */
 };
@@ -53,6 +59,8 @@ enum {
   LOAD(SECOND), MASK(bits), IF(OWN_UID, 3, 0), \
   LOAD(FIRST), MASK(bits), IF(OWN_UID, 0, 1), \
   FAIL(EPERM)
+#define OLD_SOCKETS(language, socketcall) \
+  LOAD(LANGUAGE), IF(language, 0, 5), LOAD(NUMBER), IF(socketcall, 0, 3), LOAD(FIRST), IF(SOCKET, 0, 1), FAIL(ENOSYS)
 #define LOGS(language, socket) \
   LOAD(LANGUAGE), IF(language, 0, 7), \
   LOAD(NUMBER), IF(socket, 0, 5), \
@@ -62,6 +70,7 @@ enum {
 static struct instruction filter[] = {
     LOAD(NUMBER), IF_FROM(ARMS_OWN, 2, 0), IF_FROM(ARMS_OWN, 0, 1), FAIL(ENOSYS), /* the second: see `know_calls` */
 #if defined(__x86_64__)
+    OLD_SOCKETS(0x40000003, SOCKETCALL), /* see `know_image` */
     USERS(0xc000003e, 105, 113, 117, 122, WHOLE), USERS(0x40000003, 213, 203, 208, 215, WHOLE),
     USERS(0x40000003, 23, 70, 164, 138, SHORT), LOGS(0xc000003e, 41), LOGS(0x40000003, 359),
     CALLS(0xc000003e, 285, 16, 41, 72, 72), CALLS(0x40000003, 324, 54, 359, 55, 221),
@@ -75,7 +84,16 @@ static struct instruction filter[] = {
 
 /* newest: the last call that the engine's filter knows of. Of two filters that refuse a call, the later one's error is seen.
  * New calls have one number in all languages. */
-void know_calls(uint32_t newest) { filter[2].value = newest + 1; }
+void know_calls(uint32_t newest) { filter[NEWEST_AT].value = newest + 1; }
+
+/* Lets images for 32 bits have their sockets, by what /bin/sh is. */
+void know_image(void) {
+  char head[5] = "";
+  int fd = open("/bin/sh", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  int is_old = fd >= 0 && read(fd, head, sizeof head) == sizeof head && !memcmp(head, "\177ELF\1", sizeof head);
+  if (fd >= 0) close(fd);
+  if (is_old && filter[SOCKETCALL_AT].value == SOCKETCALL) filter[SOCKETCALL_AT].value = ~0U;
+}
 
 /* Needs no_new_privs. Where the kernel has no filters, there is none. */
 void close_what_is_shared(void) {

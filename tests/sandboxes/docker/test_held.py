@@ -105,3 +105,12 @@ async def test_what_a_thread_holds_counts_when_the_first_one_has_ended(tmp_path)
 
 async def test_a_folder_that_is_gone_holds_nothing(places, tmp_path):
     assert await held(Places((tmp_path / "gone",), os.getpid())) == module.Held(0, 0)
+
+
+async def test_a_look_that_takes_too_long_is_not_whole(places, monkeypatch):
+    monkeypatch.setattr(module, "_LOOK_S", 0.0)
+    assert not (await held(places)).whole
+
+
+async def test_programs_that_run_are_looked_at(places):
+    assert f"/proc/{os.getpid()}/exe" in module._open_files(os.getpid())

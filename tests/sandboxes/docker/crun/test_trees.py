@@ -54,7 +54,7 @@ def packed(root, path, max_bytes=10_000_000):
 def test_nothing_is_written_outside_of_the_root(root, app, tmp_path, name):
     (app / "up").symlink_to("../../..")
     (app / "absolute").symlink_to(tmp_path)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         unpack_tree(root, tar_of(member(name)), "/app")
     assert (tmp_path / "secret").read_text() == "host"
 
