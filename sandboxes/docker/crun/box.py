@@ -15,7 +15,7 @@ from typing import Any
 
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun import kernel
-from sandboxes.docker.crun.cgroups import Cgroup
+from sandboxes.docker.crun.cgroups import Cgroup, weigh
 from sandboxes.docker.crun.home import Home, make_folder
 from sandboxes.docker.crun.layers import Layer, Point, Stack, hold, let_go, mount_overlay, remove_tree
 from sandboxes.docker.crun.mounts import Device, fresh_mounts, look_at_devices
@@ -135,6 +135,7 @@ class Box:
     async def began(self) -> None:
         """Learn the first process's id, when that has spoken: nothing else runs there yet."""
         self.container.began(*self.cgroup.processes())
+        self._weigh()
         await self.stage.do(self._settle)
 
     def _settle(self) -> None:
@@ -179,4 +180,8 @@ class Box:
                 self.cgroup.end()
                 time.sleep(_TICK_S)
             remove_tree(self.home.state / self.name)
+        self._weigh()
         remove_tree(self.folder)
+
+    def _weigh(self) -> None:
+        weigh(self.home.parent, self.cgroup.unified)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import aiodocker
 import pytest
+from small_archives import archive
 
 from sandboxes.base import DaemonError, Limits
 from sandboxes.docker.daemon_machine import DaemonMachine, ended_at, full
@@ -51,10 +52,10 @@ async def test_an_upload_that_the_engine_breaks_off_is_made_again(errors, upload
     machine = made(SimpleNamespace(put_archive=put_archive), SimpleNamespace(has_run=False, held_back=nullcontext))
     if errors > 2:
         with pytest.raises(DaemonError, match="broken pipe"):
-            await machine.unpack(b"archive", "/app")
+            await machine.unpack(archive({}), "/app")
     else:
-        await machine.unpack(b"archive", "/app")
-    assert sent == [b"archive"] * uploads
+        await machine.unpack(archive({}), "/app")
+    assert sent == [archive({})] * uploads
 
 
 async def test_two_uploads_at_once_both_find_it_paused():
@@ -73,5 +74,5 @@ async def test_two_uploads_at_once_both_find_it_paused():
 
     container = SimpleNamespace(pause=pause, unpause=unpause, put_archive=put_archive)
     machine = made(container, SimpleNamespace(has_run=True, held_back=nullcontext))
-    await asyncio.gather(machine.unpack(b"", "/short"), machine.unpack(b"", "/long"))
+    await asyncio.gather(machine.unpack(archive({}), "/short"), machine.unpack(archive({}), "/long"))
     assert seen == [1] * 6

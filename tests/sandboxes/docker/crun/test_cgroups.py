@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.docker.crun import cgroups
-from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified
+from sandboxes.docker.crun.cgroups import TREE, Cgroup, is_unified, weigh
 
 
 def new_machine(tree, files: dict[str, str]) -> Cgroup:
@@ -110,3 +110,18 @@ def test_counts_begin_again_where_the_kernel_lets_them(tmp_path):
     machine = new_machine(tmp_path / "new", {"memory.peak": "7"})
     machine.forget()
     assert (tmp_path / "new/ours/box/memory.peak").read_text() == "7"
+
+
+@pytest.mark.parametrize(
+    ("unified", "file", "weights"),
+    [(False, "cpu/ours/cpu.shares", (1024, 3072)), (True, "ours/cpu.weight", (100, 300))],
+)
+def test_sandboxes_weigh_as_much_as_so_many_processes(tmp_path, unified, file, weights):
+    folder = (tmp_path / file).parent
+    folder.mkdir(parents=True)
+    for count, weight in zip((0, 3), weights, strict=True):
+        for number in range(count):
+            (folder / f"box-{number}").mkdir()
+        weigh("ours", unified, tmp_path)
+        assert (tmp_path / file).read_text() == str(weight)
+    weigh("nowhere", unified, tmp_path)
