@@ -23,7 +23,9 @@ logger = logging.getLogger(__name__)
 IMAGE_AWAY = 0.5
 """How much busier a host with the image may be before one without it is taken, which would have to get it."""
 ROOM_S = 600.0
-"""How long an opening waits for a host with room, in seconds."""
+"""How long an opening waits for a host with room, or for one that answers, in seconds."""
+_AGAIN_S = 0.2
+"""How often it is looked whether one answers again."""
 SEND_S = 1800.0
 """How long an image may take from one host to another, in seconds."""
 
@@ -71,6 +73,16 @@ class FleetBackend(Backend):
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
         """Provide an image on one host; the others get it when they need it. Raises ImageMissing, SandboxError."""
+        deadline = time.monotonic() + ROOM_S
+        while True:
+            try:
+                return await self._provide_anywhere(name, context)
+            except SandboxError:
+                if not all(member.silent for member in self.members) or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _provide_anywhere(self, name: str | None, context: Path | None) -> str:
         problem: SandboxError | None = None
         for member in sorted(self._usable(), key=lambda member: (member.load, not member.images)):
             try:
@@ -106,8 +118,9 @@ class FleetBackend(Backend):
     async def _placed(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:
         """Open a sandbox on the host that suits best; where that fails, on the next. Raises the last one's error."""
         tried: set[Member] = set()
+        deadline = time.monotonic() + ROOM_S
         while True:
-            member = await self._choose(spec, tried)
+            member = await self._choose(spec, tried, deadline)
             tried.add(member)
             member.take(spec)
             async with AsyncExitStack() as opening:
@@ -118,27 +131,32 @@ class FleetBackend(Backend):
                 except SandboxError as error:
                     member.images.discard(spec.image)
                     member.blame(error)
-                    if all(other in tried for other in self._usable()):
+                    if all(other.silent for other in self.members):
+                        tried.clear()  # it is waited for, as for room
+                    elif all(other in tried for other in self._usable()):
                         raise
                     logger.info("no sandbox on %s, another host is tried: %s", member.host.url, error)
                     continue
                 stack.push_async_exit(opening.pop_all())
                 return member, sandbox
 
-    async def _choose(self, spec: SandboxSpec, tried: set[Member]) -> Member:
-        """Return the host for a sandbox, waiting until one has room. Raises DaemonUnavailable, SandboxTimeout."""
-        deadline = time.monotonic() + ROOM_S
+    async def _choose(self, spec: SandboxSpec, tried: set[Member], deadline: float) -> Member:
+        """Return the host for a sandbox, waiting until one has room, and where none answers until one does.
+        Raises DaemonUnavailable, SandboxTimeout."""
         async with self._room:
             while True:
                 usable = [member for member in self._usable() if member not in tried]
-                if not usable:
+                silent = all(member.silent for member in self.members)
+                if not usable and not (silent and time.monotonic() < deadline):
                     raise self._nobody()
                 if free := [member for member in usable if not member.full]:
                     return min(free, key=lambda member: member.load + IMAGE_AWAY * (spec.image not in member.images))
                 try:
-                    async with asyncio.timeout_at(asyncio.get_running_loop().time() + deadline - time.monotonic()):
+                    async with asyncio.timeout(_AGAIN_S if silent else deadline - time.monotonic()):
                         await self._room.wait()
                 except TimeoutError as error:
+                    if silent or time.monotonic() < deadline:
+                        continue
                     raise SandboxTimeout(
                         f"no Docker host had room within {ROOM_S:g} s; make fewer rollouts at the same time, "
                         "or raise the hosts' capacity"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,6 +32,8 @@ PROBE_S = 5.0
 """Between two looks whether a host answers, in seconds."""
 ANSWER_S = 10.0
 """How long it may take over its answer, in seconds."""
+SLOW_S = 2.0
+"""How long it may take over it before it gets no new sandboxes until it has answered, in seconds."""
 MISSED = 3
 """Looks without an answer after which a host is lost."""
 BLAMED = 3
@@ -63,6 +66,8 @@ class Member:
         self._leaving: set[asyncio.Task[None]] = set()
         self._processors, self._memory_mb = 1, 1
         self._missed = self._blamed = 0
+        self._asked = math.inf
+        """When the look began that is under way."""
         self._rest_s, self._rests_until = FIRST_REST_S, 0.0
 
     @property
@@ -75,7 +80,12 @@ class Member:
     @property
     def usable(self) -> bool:
         """Tell whether it may get new sandboxes."""
-        return self._backend is not None and time.monotonic() >= self._rests_until
+        return not self.silent and time.monotonic() >= self._rests_until
+
+    @property
+    def silent(self) -> bool:
+        """Tell whether it is lost, or may be: the last look found nothing, or takes long."""
+        return self._backend is None or self._missed > 0 or time.monotonic() - self._asked > SLOW_S
 
     @property
     def full(self) -> bool:
@@ -162,11 +172,14 @@ class Member:
                     self._lose(self._backend)
 
     async def _answers(self, backend: DockerBackend) -> bool:
+        self._asked = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S), daemon_errors("ask a Docker host whether it is there"):
                 await backend.client.version()
         except (SandboxError, OSError):
             return False
+        finally:
+            self._asked = math.inf
         return True
 
     def _lose(self, backend: DockerBackend) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,13 @@ from sandboxes.base import DaemonUnavailable, ImageMissing, SandboxError, Sandbo
 
 
 class FakeHost:
-    """A machine: `down` it answers nothing, `full` it opens nothing."""
+    """A machine: `down` it refuses all, and while it `hangs` questions wait."""
 
     def __init__(self, images: set[str] | None = None, processors: int = 8) -> None:
         self.images = {"image"} if images is None else images
         self.processors = processors
         self.down = False
+        self.hangs: asyncio.Event | None = None
         self.problem: SandboxError | None = None
         self.opened = 0
         self.sandboxes: set[str] = set()
@@ -33,6 +35,8 @@ class FakeBackend:
 
     async def _version(self) -> dict[str, str]:
         self._reach()
+        if self.host.hangs is not None:
+            await self.host.hangs.wait()
         return {}
 
     async def _info(self) -> dict[str, int]:

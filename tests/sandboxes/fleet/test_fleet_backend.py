@@ -106,7 +106,7 @@ async def test_a_lost_host_gets_nothing_and_comes_back_without_what_it_had(fleet
         async with AsyncExitStack() as stack:
             assert await opened(stack, hosts) is one
             one.down = True
-            await until(lambda: not hosts.members[0].usable)
+            await until(lambda: hosts.members[0]._backend is None)
             assert await opened(stack, hosts) is other
             assert one.sandboxes, "it can't be reached"
         one.down = False
@@ -164,3 +164,54 @@ async def test_a_host_whose_storage_is_full_rests_at_once(fleet):
         async with hosts.open(SPEC) as box:
             assert box.host is other
         assert [one.usable for one in hosts.members] == [False, True]
+
+
+async def test_a_host_gets_nothing_from_its_first_unanswered_look_on(fleet, monkeypatch):
+    monkeypatch.setattr(member, "SLOW_S", 0.05)
+    monkeypatch.setattr(member, "ANSWER_S", 60.0)
+    hanging, other = FakeHost(processors=64), FakeHost()
+    async with fleet(hanging, other) as hosts:
+        hanging.hangs = asyncio.Event()
+        await until(lambda: hosts.members[0].silent)
+        async with AsyncExitStack() as stack:
+            assert {await opened(stack, hosts) for _ in range(20)} == {other}
+        hanging.hangs.set()
+        await until(lambda: hosts.members[0].usable)
+        hosts.members[0].images.add("image")
+        async with hosts.open(SPEC) as box:
+            assert box.host is hanging
+
+
+@pytest.mark.parametrize("again_after", [0.05, 0.5])
+async def test_a_lone_host_that_is_away_is_waited_for(fleet, again_after):
+    only = FakeHost()
+    async with fleet(only) as hosts, AsyncExitStack() as stack:
+        only.down = True
+        await until(lambda: hosts.members[0].silent)
+        waiting = [asyncio.create_task(opened(stack, hosts)) for _ in range(3)]
+        image = asyncio.create_task(hosts.ensure_image("image"))
+        await asyncio.sleep(again_after)
+        assert not any(one.done() for one in (*waiting, image))
+        only.down = False
+        assert await asyncio.gather(*waiting, image) == [only, only, only, "image"]
+
+
+async def test_an_opening_in_whose_midst_the_lone_host_goes_away_is_made_again(fleet):
+    only = FakeHost()
+    async with fleet(only) as hosts, AsyncExitStack() as stack:
+        hosts.members[0]._missed, only.problem = 1, DaemonUnavailable("gone")
+        opening = asyncio.create_task(opened(stack, hosts))
+        await asyncio.sleep(0.05)
+        only.problem = None
+        assert await opening is only
+
+
+async def test_hosts_that_stay_away_are_given_up(fleet, monkeypatch):
+    monkeypatch.setattr(backend, "ROOM_S", 0.3)
+    only = FakeHost()
+    async with fleet(only) as hosts:
+        only.down = True
+        await until(lambda: hosts.members[0].silent)
+        with pytest.raises(DaemonUnavailable, match="no Docker host can be used at present"):
+            async with hosts.open(SPEC):
+                pass
