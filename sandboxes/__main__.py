@@ -15,6 +15,7 @@ from sandboxes.docker.crun.possible import ensure_crun
 from sandboxes.docker.daemon import connect, ensure_daemon
 from sandboxes.docker.images import ensure_base_image
 from sandboxes.docker.reap import reap_dead_owners
+from sandboxes.docker.stock import remove_stored, stored
 from sandboxes.fleet import Host, read_hosts
 from sandboxes.local.backend import reap_dead_directories
 
@@ -40,15 +41,33 @@ async def reap(hosts: str | None = None) -> None:
             print(f"removed {await reap_dead_owners(client)} containers and images of dead owners{where}")
 
 
+async def images(hosts: str | None = None, remove_older: float | None = None) -> None:
+    """Show the images that were built for tasks, and remove those that no container uses where that is asked for."""
+    for host in read_hosts(hosts) if hosts else [Host("")]:
+        where = f" on {host.url}" if host.url else ""
+        async with connect(host.url or None, host.certificates) as client:
+            found = await stored(client)
+            for one in found:
+                used = f", {one.containers} containers" if one.containers else ""
+                print(f"{one.name[:30]}  {one.mb:8,.0f} MB  {one.days:5.1f} days old{used}")
+            print(f"{len(found)} images{where}, {sum(one.mb for one in found):,.0f} MB")
+            if remove_older is not None:
+                gone = await remove_stored(client, found, days=remove_older)
+                print(f"removed {len(gone)} of them, {sum(one.mb for one in gone):,.0f} MB")
+
+
 def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     parser = Parser(prog="python -m sandboxes", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for function in (setup, reap):
+    for function in (setup, reap, images):
         command = commands.add_parser(function.__name__, help=function.__doc__, description=function.__doc__)
         command.set_defaults(function=function)
-        if function is reap:
+        if function is not setup:
             command.add_argument("--hosts", help="Docker hosts to tidy up, such as ssh://a,ssh://b or a YAML file")
+        if function is images:
+            text = "remove those older than so many days that no container uses; runs build them again"
+            command.add_argument("--remove-older", type=float, metavar="DAYS", help=text)
     options = vars(parser.parse_args())
     try:
         asyncio.run(options.pop("function")(**options))

@@ -1,0 +1,70 @@
+"""Images of past runs, shown and removed."""
+
+import time
+
+import pytest
+
+from sandboxes.docker import stock
+from sandboxes.docker.stock import remove_stored, stored
+
+MB = 2**20
+
+
+class Daemon:
+    """A Docker daemon with some images."""
+
+    def __init__(self, *images):
+        self.images = images
+
+    async def _query_json(self, path):
+        assert path == "system/df"
+        return {"Images": list(self.images)}
+
+
+def image(*tags, days=0.0, mb=100, shared=40, containers=0):
+    created = int(time.time() - days * 86_400)
+    return {
+        "RepoTags": list(tags),
+        "Created": created,
+        "Size": mb * MB,
+        "SharedSize": shared * MB,
+        "Containers": containers,
+    }
+
+
+@pytest.fixture
+def removed(monkeypatch):
+    names = []
+
+    async def remove_image(client, name, *, force):
+        assert not force
+        names.append(name)
+
+    monkeypatch.setattr(stock, "remove_image", remove_image)
+    return names
+
+
+async def test_images_of_tasks_are_shown_and_no_others(removed):
+    daemon = Daemon(
+        image("atropos-task:new"),
+        image("debian:12", days=9),
+        image(days=9),
+        image("atropos-task:kept", "mine:1", days=9),
+        image("atropos-task:old", days=3, shared=-1),
+    )
+    found = await stored(daemon)
+    assert [(one.name, round(one.mb), round(one.days)) for one in found] == [
+        ("atropos-task:old", 100, 3),
+        ("atropos-task:new", 60, 0),
+    ]
+    assert removed == []
+
+
+async def test_the_old_ones_that_nobody_uses_are_removed(removed):
+    daemon = Daemon(
+        image("atropos-task:new", days=1),
+        image("atropos-task:used", days=9, containers=1),
+        image("atropos-task:old", days=3),
+    )
+    gone = await remove_stored(daemon, await stored(daemon), days=2)
+    assert [one.name for one in gone] == removed == ["atropos-task:old"]
