@@ -38,10 +38,16 @@ from sandboxes.docker import PoolLimits
 from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
 from sandboxes.fleet import Host, read_hosts
+from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend, named_factory
 from tools import ToolRegistry, check_names, default_tools
 
 logger = logging.getLogger(__name__)
+
+_NOT_LOCAL = (
+    "--env.sandbox local: nothing is isolated there, and the hidden tests of these tasks would run on this machine; "
+    "use --env.sandbox docker"
+)
 
 
 class SWEEnv(AgentEnv[SWEEnvConfig]):
@@ -73,7 +79,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         problems += check_names(config.tools)
         problems += _check_opening(config)
         try:
-            named_factory(config.sandbox)
+            if named_factory(config.sandbox) is LocalBackend:
+                problems.append(ValueError(_NOT_LOCAL))
             if config.sandbox == "docker" and config.workers == "process":  # else the nodes' own are used
                 await _check_daemons(config)
         except (SandboxError, ValueError) as error:

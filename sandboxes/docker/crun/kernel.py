@@ -16,6 +16,8 @@ _CLONE_TREE, _FROM_FD = 1, 4
 _IN_ROOT = 0x10
 _TRIES = 1000
 
+O_PATH = getattr(os, "O_PATH", 0)
+"""Where there is none (macOS) the Docker daemon starts sandboxes; importing works."""
 NEW_MOUNTS, NEW_IPC, NEW_NET = 0x20000, 0x8000000, 0x40000000
 """CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWNET; a thread that asks for the first has root, directory, mounts of its own."""
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, MOVE, RECURSIVE, SLAVE = (

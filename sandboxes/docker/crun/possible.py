@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,7 @@ def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None
         f"the Docker daemon isolates with {', '.join(lacking)}, which is its own affair": bool(lacking),
         "the Docker daemon has no seccomp profile": "seccomp" not in options,
         f"a mount can't have layers below {storage}": re.search(r"[,:\\\s]", str(storage)) is not None,
-        "this kernel is older than Linux 5.6": not _is_new(),
+        "this machine's kernel is not Linux, from 5.6 on": not _is_new(),
     }
     for why, true in reasons.items():
         if true:
@@ -68,7 +69,9 @@ async def ensure_crun() -> str:
 
 
 def _is_new() -> bool:
-    """Return whether the kernel resolves paths within a root, the youngest thing that is needed of it."""
+    """Return whether this is a Linux that resolves paths within a root, the youngest thing that is needed of it."""
+    if not sys.platform.startswith("linux"):
+        return False
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     try:
         os.close(kernel.open_in(root, "/", os.O_PATH))

@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from sandboxes.docker.crun.kernel import open_in
+from sandboxes.docker.crun.kernel import O_PATH, open_in
 from sandboxes.docker.crun.layers import remove_tree
 from sandboxes.trees import check_archive, check_depth
 
-_FOLDER = os.O_PATH | os.O_DIRECTORY
-_ITSELF = os.O_PATH | os.O_NOFOLLOW
+_FOLDER = O_PATH | os.O_DIRECTORY
+_ITSELF = O_PATH | os.O_NOFOLLOW
 
 
 def unpack_tree(root: int, archive: bytes, target: str) -> None:

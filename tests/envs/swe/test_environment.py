@@ -52,5 +52,12 @@ async def test_all_that_is_wrong_is_told_at_once(monkeypatch, tmp_path):
     assert isinstance(daemon, SandboxError)
 
 
+async def test_a_sandbox_that_cannot_judge_is_refused_at_the_start():
+    with pytest.raises(ExceptionGroup) as caught:
+        await SWEEnv.preflight(SWEEnvConfig(sandbox="local"))
+    (refused,) = caught.value.exceptions
+    assert "use --env.sandbox docker" in str(refused)
+
+
 def test_shaping_is_off_by_default():
     assert SWEEnvConfig().shaping == Shaping()
