@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from sandboxes.docker import stock
+from sandboxes.docker import build, stock
+from sandboxes.docker.build import ImageStore
 from sandboxes.docker.stock import remove_stored, stored
 
 MB = 2**20
@@ -18,12 +19,13 @@ class Daemon:
 
     async def _query_json(self, path):
         assert path == "system/df"
-        return {"Images": list(self.images)}
+        return {"Images": list(self.images), "LayersSize": sum(image["Size"] for image in self.images)}
 
 
 def image(*tags, days=0.0, mb=100, shared=40, containers=0):
     created = int(time.time() - days * 86_400)
     return {
+        "Id": next(iter(tags), ""),
         "RepoTags": list(tags),
         "Created": created,
         "Size": mb * MB,
@@ -40,7 +42,8 @@ def removed(monkeypatch):
         assert not force
         names.append(name)
 
-    monkeypatch.setattr(stock, "remove_image", remove_image)
+    for module in (stock, build):
+        monkeypatch.setattr(module, "remove_image", remove_image)
     return names
 
 
@@ -68,3 +71,20 @@ async def test_the_old_ones_that_nobody_uses_are_removed(removed):
     )
     gone = await remove_stored(daemon, await stored(daemon), days=2)
     assert [one.name for one in gone] == removed == ["atropos-task:old"]
+
+
+async def test_the_oldest_images_of_past_runs_go_first_when_there_is_more_than_the_bound(removed):
+    daemon = Daemon(
+        image("atropos-task:of-today"),
+        image("atropos-task:used", days=9, containers=1),
+        image("debian:12", days=9),
+        image("atropos-task:old", days=3),
+        image("atropos-task:older", days=4),
+    )
+    store = ImageStore(daemon, None, budget_mb=400)
+
+    async def make():
+        pass
+
+    await store._with_room(make)
+    assert removed == ["atropos-task:older", "atropos-task:old"]
