@@ -87,7 +87,7 @@ async def process_groups(env: Environment) -> Path:
 
 async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups."""
-    started, (_, tasks) = time.time(), env.tasks()
+    started, (_, tasks) = time.time(), await env.ready_tasks()
     await write_start(env, "evaluate", await conditions_of(env))
     async with (
         tracking(env, env.run_dir.name, project=None, group=None),

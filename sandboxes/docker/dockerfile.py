@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Version = tuple[int, int]
 """A Docker daemon's, such as (20, 10)."""
@@ -144,17 +144,21 @@ class Dockerfile:
         """Return the images that must be there before it is built, its frontend's too."""
         return [*([] if self.foreign else self.images), *([self.syntax[1]] if self.syntax else [])]
 
-    @property
-    def names_workdir(self) -> bool:
-        """Tell whether the image that it makes has a working directory of its own, whatever it builds on."""
+    def workdir_of(self, base_image: str | None = None) -> str | None:
+        """Return the image whose working directory is that of the image made here; None where it has one of its own, or
+        nothing is known. base_image: in place of the one that the last stage begins from."""
         stages = self.stages
-        while stages:
+        if stages and base_image is not None:
+            stages[-1] = replace(stages[-1], base=base_image)
+        while stages and not self.foreign:
             stage = stages.pop()
             if stage.workdir:
-                return True
+                return None
             while stages and stages[-1].name != stage.base.lower():
                 stages.pop()
-        return False
+            if not stages:
+                return stage.base
+        return None
 
     def _arguments(self) -> dict[str, str]:
         """Return the variables that have a value before the first stage."""

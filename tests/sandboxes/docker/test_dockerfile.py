@@ -83,14 +83,20 @@ FROM scratch
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "image"),
     [
-        ("FROM x\nWORKDIR /app\n", True),
-        ("FROM x\nRUN cd /app\n", False),
-        ("FROM x AS a\nWORKDIR /app\nFROM y\n", False),
-        ("FROM x AS a\nWORKDIR /app\nFROM z AS b\nFROM A\n", True),
-        ("FROM x AS a\nFROM a AS b\nFROM b\n", False),
+        ("FROM x\nWORKDIR /app\n", None),
+        ("FROM x\nRUN cd /app\n", "x"),
+        ("FROM x AS a\nWORKDIR /app\nFROM y\n", "y"),
+        ("FROM x AS a\nWORKDIR /app\nFROM z AS b\nFROM A\n", None),
+        ("FROM x AS a\nFROM a AS b\nFROM b\n", "x"),
+        ("# syntax=mine/frontend\nFROM x\n", None),
     ],
 )
-def test_a_working_directory_counts_in_the_stage_that_is_built_and_those_below_it(text, named):
-    assert Dockerfile.read(text).names_workdir is named
+def test_a_working_directory_is_that_of_the_stage_that_is_built_or_of_what_it_begins_from(text, image):
+    assert Dockerfile.read(text).workdir_of() == image
+
+
+def test_the_image_that_the_last_stage_begins_from_may_be_another():
+    assert Dockerfile.read("FROM x AS a\nWORKDIR /app\nFROM a\n").workdir_of("base") == "base"
+    assert Dockerfile.read("FROM x\nWORKDIR /app\n").workdir_of("base") is None
