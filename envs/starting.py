@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from atropos_agent.engines.chat import UNNAMED
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -145,6 +146,7 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
                 f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
+        await wait_for_endpoints(env_cls, options.engines)
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
             return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
@@ -163,13 +165,27 @@ def write_empty_tokenizer(folder: str) -> str:
     return folder
 
 
+async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:
+    """Wait until every server answers that works on messages, and see that it takes the key and knows the model. The
+    one that it serves is named in the options where they name none. Raises ModelNotServed, NotThisServer."""
+    for config in configs:
+        server = env_cls.server_cls(config)
+        try:
+            await _connect(server)
+            config.model_name = server.config.model_name
+        finally:
+            await server.close()
+
+
 async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
     first = ""
     for config in configs:
         async with open_server(config) as server:
             await _connect(server)
-            first = first or server.root or config.model_name
+            first = first or server.root or ("" if config.model_name in UNNAMED else config.model_name)
+    if not first:
+        raise UsageError("the inference server does not say which model it serves; set --openai.model_name to it")
     return first
 
 
