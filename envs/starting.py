@@ -26,8 +26,9 @@ from envs.records.disk import replace_file
 from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
+from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
-from envs.running.evaluation import OtherEvaluation, Samples, described
+from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
 from envs.running.stopping import STATUS, EndBySignal
 from envs.running.waiting import once_reachable
 from envs.viewer.live import live_page
@@ -36,10 +37,16 @@ logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
 """Endings of what is written into a run's directory."""
+_WHOLE = "1/1"
+"""All tasks, as an option of environments whose tasks several processes share."""
 LOOK_S = 1.0
 """Seconds between two looks at an inference server that is waited for."""
 LOADED_AFTER = 60
 """Looks at one that has come up before it counts as one that will not serve the model."""
+
+
+class TooFewSamples(RuntimeError):
+    """An evaluation lost more samples than it may; the message says why, in the words of what failed."""
 
 
 async def run_command(
@@ -54,8 +61,11 @@ async def run_command(
 
 
 async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
+    why = None
     if command == "evaluate":
-        await evaluate_and_compare(env, options)
+        summary = await evaluate_and_compare(env, options)
+        shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
+        why = None if shared and not summary.wanted else shortage(summary, options.env.eval_lost)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
         end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
@@ -63,12 +73,14 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
         if (path := await running) is not None:
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
+    if why is not None:
+        raise TooFewSamples(why)
     return STATUS if env.stopping.asked else 0
 
 
-async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
-    """Evaluate; print the table, what differs from an earlier evaluation, and write a log for Inspect's viewer, as the
-    options want it. Raises UsageError."""
+async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSummary:
+    """Evaluate, and return what it came to; print the table, what differs from an earlier evaluation, and write a log
+    for Inspect's viewer, as the options want it. Raises UsageError."""
     before = None
     try:
         before = None if options.against is None else read_rates(options.against)
@@ -86,6 +98,7 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
         print(f"for `inspect view --log-dir {options.inspect_log}`: {path}")
+    return summary
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:

@@ -58,8 +58,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         others = load_source(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
             tasks, others = split(tasks, config.eval_share, config.seed)
-        train = shard(tagged(tasks, config.tags, "tags", without=config.skip_tags), config.shard, config.seed)
-        evaluate = tagged(others, config.eval_tags, "eval_tags", without=config.skip_tags)
+        train = shard(tagged(tasks, config.tags, "--env.tags", without=config.skip_tags), config.shard, config.seed)
+        evaluate = tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
         evaluate = shard(evaluate, config.shard, config.seed, least=0)
         if config.difficulty_from:
             train = of_use(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
