@@ -73,7 +73,7 @@ class FailureLog:
         refused = partial.counts.refused_tokens if partial else 0
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
         if error.kind is Failure.TASK:
-            self._impossible[task.id] = str(error)
+            self._impossible[task.id] = str(error).removeprefix(f"{error.kind}: ")
         else:
             self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))

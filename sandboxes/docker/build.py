@@ -162,7 +162,7 @@ class ImageStore:
                     if line.startswith(("Step ", "[")):
                         progress.saw(line.strip())
             except aiodocker.DockerError as error:
-                text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}"
+                text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}".rstrip()
                 if (failure := _failure(error, text, dockerfile)) is not None:
                     raise failure from error
                 raise

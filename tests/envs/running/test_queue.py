@@ -67,7 +67,7 @@ async def test_a_task_that_can_not_be_made_as_it_is_ends_at_once_with_its_reason
         await queue.give_up(group)
         assert queue.is_quarantined(tasks[0]) and not queue.is_quarantined(tasks[1])
     (fate,) = [fate for fate in fates(tmp_path) if fate.state == "quarantined"]
-    assert fate.reason == "its task is quarantined: it can't be made: task: line 3: there is no instruction RUNN"
+    assert fate.reason == "its task is quarantined: it can't be made: line 3: there is no instruction RUNN"
     assert "RUNN" in (tmp_path / "quarantined.jsonl").read_text()
 
 
