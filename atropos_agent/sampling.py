@@ -167,8 +167,7 @@ class Sampler:
         except TimeoutError as error:
             raise EngineError("the inference server did not answer in time") from error
         except RetryError as error:
-            # atroposlib's own servers wrap the cause of their last attempt.
-            cause = error.last_attempt.exception()
+            cause = _cause(error)
             raise EngineError(f"{type(cause).__name__}: {cause}") from cause
         finally:
             request.cancel()
@@ -198,3 +197,10 @@ class Sampler:
         """Tell whether the inference server answers at all; taken for granted of servers that can't be asked."""
         ask = getattr(self.server, "alive", None)
         return ask is None or bool(await ask())
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what failed at last: atroposlib's own servers wrap it, once for each of their loops of attempts."""
+    while isinstance(error, RetryError):
+        error = error.last_attempt.exception() or EngineError("no attempt was made")
+    return error

@@ -194,6 +194,10 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         """Load the tasks to train on and those to evaluate on. Raises BadTask."""
         return self.load_tasks(self.config)
 
+    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
+        """Load the tasks, without those that what makes the sandboxes here can't make. Raises BadTask."""
+        return self.tasks()
+
     async def env_manager(self) -> None:
         """Serve a trainer; see `serve_trainer`."""
         await serve_trainer(self)

@@ -196,7 +196,7 @@ class AgentEnvConfig(Told):
                 *("group_size", "total_steps", "rollout_server_url", "equal_rewards", "max_stale_steps"),
                 *("max_batches_offpolicy", "include_messages"),
             ),
-            "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "steps_per_eval"),
+            "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "eval_lost", "steps_per_eval"),
             "The run": (
                 *("run_dir", "allow_change", "seed", "max_concurrent_rollouts", "max_num_workers"),
                 *("attempts", "task_failures", "failure_rate", "overtime_s", "outbox_mb", "shutdown_s"),
@@ -362,6 +362,13 @@ class AgentEnvConfig(Told):
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
     eval_ks: list[Annotated[int, Field(ge=1)]] = Field(
         default=[1], min_length=1, description="The k of each pass@k to report; each at most eval_samples"
+    )
+    eval_lost: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="Share of an evaluation's samples that may be lost by our fault; evaluate ends with status 1 where "
+        "more are, or all",
     )
 
     @model_validator(mode="after")

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
+from atropos_agent.engines.chat import UNNAMED
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.tokenizers import compare_tokenizers
@@ -25,8 +26,9 @@ from envs.records.disk import replace_file
 from envs.records.inspect_log import inspect_log, log_name
 from envs.records.read import read_rollouts
 from envs.records.redaction import Redactor
+from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
-from envs.running.evaluation import OtherEvaluation, Samples, described
+from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
 from envs.running.stopping import STATUS, EndBySignal
 from envs.running.waiting import once_reachable
 from envs.viewer.live import live_page
@@ -35,10 +37,16 @@ logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
 """Endings of what is written into a run's directory."""
+_WHOLE = "1/1"
+"""All tasks, as an option of environments whose tasks several processes share."""
 LOOK_S = 1.0
 """Seconds between two looks at an inference server that is waited for."""
 LOADED_AFTER = 60
 """Looks at one that has come up before it counts as one that will not serve the model."""
+
+
+class TooFewSamples(RuntimeError):
+    """An evaluation lost more samples than it may; the message says why, in the words of what failed."""
 
 
 async def run_command(
@@ -53,8 +61,11 @@ async def run_command(
 
 
 async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
+    why = None
     if command == "evaluate":
-        await evaluate_and_compare(env, options)
+        summary = await evaluate_and_compare(env, options)
+        shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
+        why = None if shared and not summary.wanted else shortage(summary, options.env.eval_lost)
     else:
         running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
         end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
@@ -62,12 +73,14 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
         if (path := await running) is not None:
             print(f"groups: {path}")
     print(f"results: {env.run_dir}")
+    if why is not None:
+        raise TooFewSamples(why)
     return STATUS if env.stopping.asked else 0
 
 
-async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
-    """Evaluate; print the table, what differs from an earlier evaluation, and write a log for Inspect's viewer, as the
-    options want it. Raises UsageError."""
+async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSummary:
+    """Evaluate, and return what it came to; print the table, what differs from an earlier evaluation, and write a log
+    for Inspect's viewer, as the options want it. Raises UsageError."""
     before = None
     try:
         before = None if options.against is None else read_rates(options.against)
@@ -85,6 +98,7 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
         print(f"for `inspect view --log-dir {options.inspect_log}`: {path}")
+    return summary
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
@@ -145,6 +159,7 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
                 f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
                 "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
             )
+        await wait_for_endpoints(env_cls, options.engines)
         with TemporaryDirectory() as folder:
             named = tokenizer or write_empty_tokenizer(folder)
             return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
@@ -163,13 +178,27 @@ def write_empty_tokenizer(folder: str) -> str:
     return folder
 
 
+async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:
+    """Wait until every server answers that works on messages, and see that it takes the key and knows the model. The
+    one that it serves is named in the options where they name none. Raises ModelNotServed, NotThisServer."""
+    for config in configs:
+        server = env_cls.server_cls(config)
+        try:
+            await _connect(server)
+            config.model_name = server.config.model_name
+        finally:
+            await server.close()
+
+
 async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
     """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
     first = ""
     for config in configs:
         async with open_server(config) as server:
             await _connect(server)
-            first = first or server.root or config.model_name
+            first = first or server.root or ("" if config.model_name in UNNAMED else config.model_name)
+    if not first:
+        raise UsageError("the inference server does not say which model it serves; set --openai.model_name to it")
     return first
 
 

@@ -50,6 +50,11 @@ class ImageMissing(SandboxError, LookupError):
     """The image is neither present nor obtainable; the message says how to provide it."""
 
 
+class ImageUnbuildable(SandboxError, ValueError):
+    """The image's own Dockerfile is at fault, or needs a builder that isn't there: it fails again, however often it is
+    tried. The message says where, and the remedy."""
+
+
 class StorageFull(SandboxError):
     """The Docker daemon has no space left."""
 

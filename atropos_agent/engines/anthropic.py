@@ -10,16 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from atropos_agent.engines.chat import ChatServer
-from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal
-from atropos_agent.engines.http import HttpClient, NoAnswer
+from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal, said_error
+from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.types import Message
 
 VERSION = "2023-06-01"
-TRIES = 5
-"""How often a request is sent that fails in a way that may pass."""
 _REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 """OpenAI's names of why a reply ended."""
 
@@ -34,36 +31,44 @@ class AnthropicServer(ChatServer):
         headers = {"x-api-key": str(config.api_key or ""), "anthropic-version": VERSION}
         self._http = HttpClient(self.url, headers=headers, timeout_s=config.timeout)
 
-    async def chat_completion(self, **options: Any) -> Any:
-        """Return a reply to `messages` in OpenAI's shape. Raises AgentError."""
-        body = request(self.config.model_name, options)
-        async for attempt in AsyncRetrying(
-            stop=stop_after_attempt(TRIES),
-            wait=wait_exponential(multiplier=0.5, max=20),
-            retry=retry_if_exception_type(EngineDown),
-            reraise=True,
-        ):
-            with attempt:
-                answer = await self._ask(body)
-        self.sampled += 1
-        return read(answer, self.label)
-
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
         await super().close()
 
-    async def _ask(self, body: Mapping[str, Any]) -> Any:
+    async def _once(self, options: dict[str, Any]) -> Any:
         try:
-            response = await self._http.post("/v1/messages", json=body)
+            response = await self._http.post("/v1/messages", json=request(self.config.model_name, options))
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
         if response.status_code != 200:
-            raise refusal(self.label, response.status_code, response.text)
+            raise refusal(self.label, response.status_code, _said(response))
         try:
-            return response.json()
+            answer = response.json()
         except ValueError as error:
             raise OddAnswer(f"{self.label} answered with no JSON: {error}") from error
+        return read(answer, self.label)
+
+    async def _served(self) -> Sequence[str]:
+        try:
+            response = await self._http.get("/v1/models?limit=1000")
+        except NoAnswer as error:
+            raise EngineDown(f"{self.label} did not answer: {error}") from error
+        if response.status_code in (401, 403):
+            raise self._wrong_key(f"{self.label} answered {response.status_code}: {response.text[:300]}")
+        try:
+            return [str(model["id"]) for model in response.json()["data"]]
+        except (ValueError, KeyError, TypeError):
+            return []
+
+
+def _said(response: Response) -> str:
+    """Return what an answer says that is an error, in the server's own words."""
+    try:
+        said = said_error(response.json())
+    except ValueError:
+        said = None
+    return response.text if said is None else said[1]
 
 
 def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -81,7 +86,8 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
             said.append({"role": role, "content": message["content"]})
     body: dict[str, Any] = {"model": model, "max_tokens": options["max_tokens"], "messages": said}
     # Newer models refuse the two together.
-    body["temperature"] = min(1.0, options["temperature"])
+    if "temperature" in options:
+        body["temperature"] = min(1.0, options["temperature"])
     if system:
         body["system"] = system
     if options.get("stop"):

@@ -2,28 +2,68 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Any
 
+import openai
 from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from atropos_agent.engines.errors import EngineDown, ModelNotServed, NotThisServer, OddAnswer, Refused, refusal
 from atropos_agent.engines.load import Load
+from atropos_agent.types import EngineError
+
+TRIES = 5
+"""How often a request is sent that fails in a way that may pass."""
+UNNAMED = ("default", "", None)
+"""Names of a model that say nothing."""
+_SHOWN = 10
+_FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 64}
+"""The request that is sent at the start: enough tokens for models that think first."""
+_NO_KEY = "none"
+"""Stands for the key of a local server, which wants none: an empty one makes a header that can't be sent."""
 
 
 class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
-    """A plain OpenAI-compatible endpoint: messages in, text out, no token ids and so no rows."""
+    """A plain OpenAI-compatible endpoint: messages in, text out, no token ids and so no rows.
+
+    atroposlib's own way to ask tries every request nine times, whatever the error, and hides what the server said."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
-        super().__init__(config.model_copy(update={"health_check": False}), reasoning_config)
+        own = {"health_check": False, "api_key": config.api_key or _NO_KEY}
+        super().__init__(config.model_copy(update=own), reasoning_config)
         self.url = str(config.base_url)
+        self.label = f"the endpoint at {self.url}"
         self.sampled = 0
         """Replies that it has ever given us."""
+        self._has_key = bool(config.api_key)
 
-    async def chat_completion(self, **kwargs: Any) -> Any:
-        """See `OpenAIServer`."""
-        answer = await super().chat_completion(**kwargs)
+    async def connect(self) -> None:
+        """Find out by one short request whether the key and the model are right. Raises EngineError with the remedy."""
+        if self.config.model_name in UNNAMED:
+            self.config.model_name = await self._only_model()
+        try:
+            await self._once(dict(_FIRST))
+        except Refused as error:
+            raise await self._meaning(error) from error
+
+    async def chat_completion(self, **options: Any) -> Any:
+        """Return a reply to `messages` in OpenAI's shape. Raises AgentError with what the server said."""
+        split, began = options.pop("split", "train"), time.monotonic()
+        async with self.sem if split == "train" else self.eval_sem:
+            async for attempt in AsyncRetrying(
+                stop=stop_after_attempt(TRIES),
+                wait=wait_exponential(multiplier=0.5, max=20),
+                retry=retry_if_exception_type(EngineDown),
+                reraise=True,
+            ):
+                with attempt:
+                    answer = await self._once(options)
         self.sampled += 1
+        self._note(split, time.monotonic() - began, attempt.retry_state.attempt_number)
         return answer
 
     async def load(self) -> Load | None:
@@ -33,3 +73,63 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     async def close(self) -> None:
         """Close the connections."""
         await self.openai.close()
+
+    async def _once(self, options: dict[str, Any]) -> Any:
+        """Ask once. Raises AgentError; EngineDown where another try may succeed."""
+        asked = self._inject_reasoning_kwargs({**options, "model": self.config.model_name})
+        try:
+            return await self._chat_completion_wrapper(**asked)
+        except openai.APIStatusError as error:
+            said = error.body.get("message") if isinstance(error.body, dict) else None
+            raise refusal(self.label, error.status_code, str(said or error.response.text)) from error
+        except openai.APIConnectionError as error:
+            raise EngineDown(f"{self.label} did not answer: {error.__cause__ or error}") from error
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError) as error:  # all but the first: no completion
+            raise OddAnswer(f"{self.label} answered with something that is no completion: {error}") from error
+
+    async def _served(self) -> Sequence[str]:
+        """Return the models that the server lists; none where it lists none. Raises NotThisServer for a wrong key."""
+        try:
+            return [str(model.id) async for model in self.openai.models.list()]
+        except openai.AuthenticationError as error:
+            raise self._wrong_key(f"{self.label} answered {error.status_code}: {error.response.text[:300]}") from error
+        except openai.APIConnectionError as error:
+            raise EngineDown(f"{self.label} did not answer: {error.__cause__ or error}") from error
+        except (openai.OpenAIError, ValueError, AttributeError, TypeError):
+            return []
+
+    async def _only_model(self) -> str:
+        served = await self._served()
+        if len(served) != 1:
+            raise ModelNotServed(f"no model is named; set --openai.model_name to {_one_of(served)} of {self.label}")
+        return served[0]
+
+    async def _meaning(self, error: Refused) -> EngineError:
+        """Return what it means that the first request is refused."""
+        if error.status in (401, 403):
+            return self._wrong_key(str(error))
+        served = await self._served()
+        if served and self.config.model_name not in served:
+            return ModelNotServed(f"{error}; set --openai.model_name to {_one_of(served)}")
+        if error.status == 404:
+            return NotThisServer(f"{error}; set --openai.model_name, or --openai.base_url, to what is there")
+        return NotThisServer(f"{error}; it refuses what every rollout asks of it")
+
+    def _wrong_key(self, said: str) -> NotThisServer:
+        given = "its key" if self._has_key else "its key (none was given)"
+        return NotThisServer(f"{said}; set --openai.api_key to {given}")
+
+    def _note(self, split: str, seconds: float, tries: int) -> None:
+        """Keep atroposlib's statistics of a request, which it never bounds."""
+        kept = (self.request_timings, self.attempts_list)
+        kept = kept if split == "train" else (self.eval_request_timings, self.eval_attempts_list)
+        for values, value in zip(kept, (seconds, tries), strict=True):
+            values.append(value)
+            del values[: -self.config.rolling_buffer_length]
+
+
+def _one_of(served: Sequence[str]) -> str:
+    if not served:
+        return "a model"
+    more = f" and {len(served) - _SHOWN} more" if len(served) > _SHOWN else ""
+    return f"one of {', '.join(served[:_SHOWN])}{more}"

@@ -18,6 +18,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 from tenacity import AsyncRetrying, before_sleep_log, retry_if_exception, stop_after_attempt
 
+from atropos_agent.engines.chat import UNNAMED
 from atropos_agent.engines.errors import (
     ContextOverflow,
     EngineDown,
@@ -110,11 +111,13 @@ class CompletionsServer(TokenServer):
                 f"({response.text[:100]!r}), so it is another program; set --openai.base_url to an inference server's "
                 "address"
             ) from error
-        if self.config.model_name in ("default", "", None) and len(served) == 1:
+        if self.config.model_name in UNNAMED and len(served) == 1:
             self.config.model_name = next(iter(served))
         if self.config.model_name not in served:
             remedy = f"set --openai.model_name to one of {', '.join(served)}" if served else "load a model there"
-            raise ModelNotServed(f"{self.label} does not serve {self.config.model_name!r}; {remedy}")
+            name = self.config.model_name
+            said = "is not told which model is meant" if name in UNNAMED else f"does not serve {name!r}"
+            raise ModelNotServed(f"{self.label} {said}; {remedy}")
         model = served[self.config.model_name]
         # An adapter's own root is the adapter's folder, which need hold no tokenizer.
         base = served.get(str(model.get("parent")), model)

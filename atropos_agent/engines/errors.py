@@ -49,7 +49,13 @@ class ModelNotServed(EngineError):
 
 
 class Refused(EngineError):
-    """The inference server refuses the request, and will again: it is wrong, or not allowed."""
+    """The inference server refuses the request, and will again: it is wrong, or not allowed.
+
+    status: HTTP's, where one was named."""
+
+    def __init__(self, message: str, *, status: int | None = None, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.status = status
 
 
 class NotThisServer(Refused):
@@ -86,7 +92,7 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
         return OddAnswer(said)
     if status == 500:
         return OddAnswer(said, broken=True)
-    return EngineDown(said) if status in RETRIED or status > 505 else Refused(said)
+    return EngineDown(said) if status in RETRIED or status > 505 else Refused(said, status=status)
 
 
 def said_error(body: Any) -> tuple[int | None, str] | None:

@@ -12,7 +12,7 @@ from typing import Any
 from atroposlib.envs.server_handling.server_baseline import APIServer, APIServerConfig, ReasoningConfig
 
 from atropos_agent.engines.anthropic import AnthropicServer
-from atropos_agent.engines.chat import ChatServer
+from atropos_agent.engines.chat import UNNAMED, ChatServer
 from atropos_agent.engines.completions import Answer, CompletionsServer, answer_of, unreachable
 from atropos_agent.engines.errors import refusal, unfit
 from atropos_agent.engines.http import NoAnswer
@@ -125,7 +125,7 @@ class GenerateServer(CompletionsServer):
             response.raise_for_status()
         except NoAnswer as error:
             raise unreachable(self.url, error, "Atropos' example_trainer/vllm_api_server.py") from error
-        self.root = self.config.model_name
+        self.root = None if self.config.model_name in UNNAMED else self.config.model_name
 
     def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
         return {**options, "prompt": {"prompt_token_ids": prompt}, "logprobs": 0, "skip_special_tokens": False}

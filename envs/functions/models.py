@@ -28,6 +28,9 @@ class FunctionServer(ChatServer):
         super().__init__(config)
         self._function = function
 
+    async def connect(self) -> None:
+        """Do nothing: a function is there."""
+
     async def chat_completion(self, **options: Any) -> SimpleNamespace:
         """Return the function's reply in OpenAI's shape. Raises EngineError for one that is no text."""
         text = self._function([dict(message) for message in options["messages"]])

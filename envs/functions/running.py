@@ -121,8 +121,9 @@ async def run(
             env = await open_env(env_cls, "evaluate", given)
     except TimeoutError:
         raise UsageError(f"no inference server answers at {engine.base_url}; start it, or give another llm") from None
-    wanted = [(task, number) for task in env.tasks()[0] for number in range(samples)]
-    async with open_rollouts(env, Metrics(), len(env.tasks()[0])) as (rollouts, _):
+    train, _ = await env.ready_tasks()
+    wanted = [(task, number) for task in train for number in range(samples)]
+    async with open_rollouts(env, Metrics(), len(train)) as (rollouts, _):
         following = asyncio.create_task(follow_load(env, rollouts.limiter))
         try:
             made, failed = await _make(rollouts, wanted, env.name, shown=progress)

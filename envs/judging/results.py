@@ -1,6 +1,6 @@
 """Read what the hidden tests left behind as a verdict.
 
-`reward.json` (a number, or a flat table of numbers, of which `reward` counts, or else the mean) comes before
+`reward.json` (a number, or a flat table of numbers, of which `reward` counts, or else the only one) comes before
 `reward.txt` (one number); where the task's own files name one of the two, the other doesn't count. What the wrappers
 saw goes before both: where a test did not run, or the judged code was seen to cheat, the reward is 0 whatever was
 written.
@@ -20,7 +20,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from envs.judging.prepare import HINDERED, NAMED, REPORT, SHOWN
-from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, TestStatus, Verdict
+from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
     """Return the verdict of a test.sh that ran.
 
     logs: the files that it left, not empty, by name. problem: why they could not be read; None where they were.
+    Raises InfraError for several rewards of which none is said to count: that is the task's failure.
     """
     output = ran.output[-SHOWN:] + _said(logs)
     tests = _tests(logs, ran.output)
@@ -50,7 +51,13 @@ def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None
         return Verdict(
             0.0, f"No reward: {error} (test.sh ended with {ran.exit_code}).\n{output}", tests, metrics, evidence, seen
         )
-    reward = rewards.get("reward", sum(rewards.values()) / len(rewards))
+    if len(rewards) > 1 and "reward" not in rewards and not seen:
+        raise InfraError(
+            Failure.TASK,
+            f"reward.json has {', '.join(sorted(rewards))} and no reward, so nothing says what the work is worth; let "
+            "test.sh write `reward` beside them",
+        )
+    reward = rewards.get("reward", next(iter(rewards.values())))
     refused = _refused(logs) if reward > 0 else None
     if refused is not None:
         return Verdict(

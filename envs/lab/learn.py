@@ -53,7 +53,10 @@ HELD_OUT_SEED = 2_000_003
 
 def main(argv: list[str]) -> int:
     """Run to the preset's last step. Return the exit status."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if (wrong := _wrong(options)) is not None:
+        parser.error(wrong)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
     run_dir: Path = options.run_dir or Path("runs") / f"learn-{options.preset}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -67,6 +70,17 @@ def main(argv: list[str]) -> int:
     except (PartError, SandboxError, OSError, ValueError) as error:
         print(f"learn: {error}", file=sys.stderr)
         return 1
+
+
+def _wrong(options: argparse.Namespace) -> str | None:
+    """Return what contradicts itself in the options, and the remedy; None where nothing does."""
+    if options.engine_url and not options.model:
+        return "--engine-url: give --model too, the folder or hub name of the model that it serves"
+    if options.model and not options.engine_url:
+        return "--model says what a server of yours serves: give --engine-url too, or leave it out"
+    if PRESETS[options.preset].model is None and not options.engine_url:
+        return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
+    return None
 
 
 async def _learn(options: argparse.Namespace) -> int:
@@ -136,10 +150,6 @@ async def _engine(
 ) -> tuple[str, str]:
     """Start the inference server, or wait for the user's. Return its address and the model's folder or name."""
     if preset.model is None or options.engine_url:
-        if not (options.engine_url and options.model):
-            raise ValueError(
-                "this preset needs an inference server of yours: give --engine-url and --model (see docs/learning.md)"
-            )
         console.print(f"Waiting for the inference server at {options.engine_url} …")
         await parts.alongside(healthy(options.engine_url))
         return options.engine_url, options.model

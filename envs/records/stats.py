@@ -141,6 +141,14 @@ class EvalSummary:
     unsampled: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     """What was evaluated, and how: model, sampling, samples."""
+    lost: Mapping[str, int] = field(default_factory=dict)
+    """Why samples are missing, with how many for each reason. It is not written: servers' words may hold secrets."""
+
+    @property
+    def wanted(self) -> int:
+        """Return how many samples were to be made; 0 where it isn't said."""
+        counts = self.about.get("samples") or {}
+        return int(counts.get("made", 0)) + int(counts.get("missing", 0))
 
     def metrics(self) -> dict[str, float]:
         """Return single numbers for a log."""

@@ -17,7 +17,7 @@ from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
-from envs.running.evaluation import described, evaluate
+from envs.running.evaluation import described, evaluate, shortage
 from envs.running.outbox import Outbox
 from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, open_run, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
@@ -87,7 +87,7 @@ async def process_groups(env: Environment) -> Path:
 
 async def evaluate_once(env: Environment) -> EvalSummary:
     """Attempt every evaluation task, in a run without groups."""
-    started, (_, tasks) = time.time(), env.tasks()
+    started, (_, tasks) = time.time(), await env.ready_tasks()
     await write_start(env, "evaluate", await conditions_of(env))
     async with (
         tracking(env, env.run_dir.name, project=None, group=None),
@@ -207,6 +207,8 @@ class TrainerPace:
             summary = await evaluate(
                 run.rollouts, run.eval_tasks, run.config, self._env.run_dir, step=step, about=about
             )
+            if (why := shortage(summary, run.config.eval_lost)) is not None:
+                logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await self._env.log_evaluation(summary, started)
         except Exception:
             logger.exception("an evaluation failed")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ _SAMPLING = (
     *("system_prompt", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "agent"),
 )
 """Options of every environment that decide how its model is sampled in an evaluation."""
+_REASONS = 3
+"""How many reasons for which samples are missing a message gives."""
 
 
 class OtherEvaluation(ValueError):
@@ -74,11 +77,14 @@ async def evaluate(
         done = len(wanted) - len(left)
         logger.info("%d of %d samples are there from an earlier start; %d are left", done, len(wanted), len(left))
 
+    lost: Counter[str] = Counter()
+
     async def make(task: Task, number: int) -> None:
         try:
             rollout, _ = await rollouts.make(task, Seat(member=number, step=step, evaluating=True))
-        except InfraError:
-            return  # counted where it failed; the next start tries again
+        except InfraError as error:  # counted where it failed; the next start tries again
+            lost[str(error)] += 1
+            return
         await samples.add(task.id, number, rollout.verdict.reward, rollout.id)
         on_sample(len(samples.rewards), task.id, total=len(wanted))
 
@@ -91,11 +97,30 @@ async def evaluate(
     for one in making:
         if not one.cancelled():
             one.result()
-    summary = _summary(samples, tasks, config, about)
+    summary = replace(_summary(samples, tasks, config, about), lost=lost)
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
     await until_room(path, lambda: replace_file(path, data))
     return summary
+
+
+def shortage(summary: EvalSummary, most: float) -> str | None:
+    """Return why an evaluation must not be believed, in the words of what failed; None where it may.
+
+    most: share of its samples that may be missing."""
+    wanted, missing = summary.wanted, int(summary.about["samples"]["missing"])
+    if not wanted:
+        return "there is no task to evaluate on, so no sample was made"
+    made = wanted - missing
+    if made and missing <= most * wanted:
+        return None
+    reasons = "; ".join(
+        f"{reason} ({count} times)" if count > 1 else reason
+        for reason, count in sorted(summary.lost.items(), key=lambda item: -item[1])[:_REASONS]
+    )
+    said = "no sample was made" if not made else f"{missing} of {wanted} samples are missing"
+    allowed = f", more than the share of {most:g} that --env.eval_lost allows" if made else ""
+    return f"{said}{allowed}: {reasons or 'they were cancelled'}"
 
 
 def _summary(samples: Samples, tasks: Sequence[Task], config: AgentEnvConfig, about: Mapping[str, Any]) -> EvalSummary:

@@ -18,7 +18,7 @@ from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
 from envs.running.permanent import SEVERAL, Hope
 from envs.types import Failure, InfraError, Task
-from sandboxes.base import SandboxError
+from sandboxes.base import ImageUnbuildable, SandboxError
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +38,8 @@ def attribute(error: Exception) -> InfraError:
     if isinstance(error, TokenMismatch):
         return InfraError(Failure.TOKENS, str(error))
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
+    if isinstance(cause, ImageUnbuildable):
+        return InfraError(Failure.TASK, str(cause))
     if isinstance(cause, SandboxError):
         return InfraError(Failure.SANDBOX, f"{type(cause).__name__}: {cause}")
     return InfraError(Failure.ENVIRONMENT, f"{type(cause).__name__}: {cause}", unexpected=True)
@@ -59,6 +61,7 @@ class FailureLog:
         self._metrics = metrics
         self._redactor = redactor
         self._last: dict[str, deque[dict[str, Any]]] = {}
+        self._impossible: dict[str, str] = {}
 
     def note(self, task: Task, error: InfraError, *, step: int) -> None:
         """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's.
@@ -69,13 +72,21 @@ class FailureLog:
         partial = getattr(error.__cause__, "partial", None)
         refused = partial.counts.refused_tokens if partial else 0
         self._metrics.count_failure(error.kind, step=step, refused_tokens=refused)
-        self.breaker.note(error)
+        if error.kind is Failure.TASK:
+            self._impossible[task.id] = str(error).removeprefix(f"{error.kind}: ")
+        else:
+            self.breaker.note(error)
         self._last.setdefault(task.id, deque(maxlen=KEPT)).append(_evidence(error))
         self.hope.failed(task, error)
+
+    def impossible(self, task: Task) -> str | None:
+        """Return why a task can't be made as it is, however often it is tried; None where nothing says so."""
+        return self._impossible.get(task.id)
 
     def forget(self, task: Task) -> None:
         """Drop the evidence of a task."""
         self._last.pop(task.id, None)
+        self._impossible.pop(task.id, None)
 
     async def write(self, task: Task) -> None:
         """Append a task's evidence to the file, waiting while the disk is full."""

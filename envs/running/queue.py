@@ -89,25 +89,27 @@ class TaskQueue:
 
     async def give_up(self, group: Group) -> None:
         """Take back a group that can't be completed now: its task is blamed, and quarantined when that was once too
-        often; else the group is put back. While the circuit breaker is open our surroundings are at fault, not
-        the task."""
-        task = group.task
-        if not self._failures.breaker.is_open:
-            self._faults[task.id] = await self._count_fault(task)
+        often, or when it can't be made as it is; else the group is put back. While the circuit breaker is open our
+        surroundings are at fault, not the task."""
+        task, path = group.task, self._failures.path
+        if (why := self._failures.impossible(task)) is not None:
+            self._faults[task.id] = await self._count_faults(task, self._task_failures)
+        elif not self._failures.breaker.is_open:
+            self._faults[task.id] = await self._count_faults(task, 1)
         if not self.is_quarantined(task):
             self.put_back(group)
             return
-        times, path = self._faults[task.id], self._failures.path
-        logger.error("task %s is quarantined: it failed by our fault %d times; see %s", task.id, times, path)
+        failed = f"it failed by our fault {self._faults[task.id]} times" if why is None else f"it can't be made: {why}"
+        logger.error("task %s is quarantined: %s; see %s", task.id, failed, path)
         await self._failures.write(task)
-        reason = f"its task failed by our fault {times} times and is quarantined"
+        reason = f"its task is quarantined: {failed}"
         await group.close(GroupState.QUARANTINED, reason, path.name)
         self._failures.forget(task)
 
-    async def _count_fault(self, task: Task) -> int:
+    async def _count_faults(self, task: Task, times: int) -> int:
         def work(db: sqlite3.Connection) -> int:
-            insert = "INSERT INTO faults VALUES (?, 1) ON CONFLICT (task) DO UPDATE SET count = count + 1"
-            db.execute(insert, (task.id,))
+            insert = "INSERT INTO faults VALUES (?, ?) ON CONFLICT (task) DO UPDATE SET count = count + excluded.count"
+            db.execute(insert, (task.id, times))
             return int(db.execute("SELECT count FROM faults WHERE task = ?", (task.id,)).fetchone()[0])
 
         return await self._journal.write(work)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from envs.records.atif import Place, RolloutWriter
 from envs.records.metrics import Metrics
@@ -63,7 +63,7 @@ class Rollouts:
         return AsyncRetrying(
             stop=stop_after_attempt(self._attempts),
             wait=wait_exponential(multiplier=1, max=8),
-            retry=retry_if_exception_type(InfraError),
+            retry=retry_if_exception(_may_pass),
             reraise=True,
         )
 
@@ -80,3 +80,8 @@ class Rollouts:
                 elif state.attempt_number < self._attempts:
                     await recording.rewind()
             raise
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether another attempt may succeed: a task that can't be made as it is fails again."""
+    return isinstance(error, InfraError) and error.kind is not Failure.TASK

@@ -104,7 +104,7 @@ class Environment(Attempts, Protocol):
         """Return the inference servers."""
         ...
 
-    def tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
+    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         """Load the tasks to train on and those to evaluate on."""
         ...
 
@@ -326,7 +326,7 @@ async def open_run(env: Environment, command: str = "serve") -> AsyncIterator[Ru
     command: what it is opened for, which is written down. Raises RunDirectoryError, BadTask, and what the
     environment's `setup` raises."""
     config = env.config
-    train, evaluate = env.tasks()
+    train, evaluate = await env.ready_tasks()
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
         under = await conditions_of(env)

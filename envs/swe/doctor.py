@@ -24,6 +24,7 @@ from envs.running.workers import check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.swe.nodes import check_of, examine_nodes
+from envs.tasks.buildable import ask, unusable
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
 from sandboxes.docker.crun.possible import Obstacle, find_crun
@@ -54,6 +55,8 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
             info = await docker.system.info()
             crun = find_crun(docker, info, config.sandbox_runtime)
             here = {tag for image in await docker.images.list() for tag in image.get("RepoTags") or ()}
+            every = list({task.id: task for task in (*train, *evaluate)}.values())
+            known = await ask(docker, every, config.base_image)
     except (SandboxError, OSError) as error:
         yield Check("sandboxes", Status.WRONG, str(error))
         return
@@ -65,6 +68,8 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
     )
     yield _starter(config, crun)
     yield _images(train, here)
+    if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
+        yield _unusable(bad, len(every), config)
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
     agent = find_agent(config.agent, AGENTS)
     if isinstance(agent, ForeignAgent) and engines:
@@ -81,6 +86,12 @@ def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
         return Check("images", Status.NOTE, text, {"missing": missing})
     built = sum(task.context is not None for task in tasks)
     return Check("images", Status.OK, f"{len(wanted)} named and here, {built} built from the tasks' Dockerfiles")
+
+
+def _unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Check:
+    """Say which of so many tasks can't be made here."""
+    status = Status.NOTE if config.bad_tasks == "skip" and len(bad) < tasks else Status.WRONG
+    return Check("Dockerfiles", status, f"{len(bad)} of {tasks} tasks can't be used here: {bad[0]}", {"bad": list(bad)})
 
 
 async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig, task: Task) -> AsyncIterator[Check]:

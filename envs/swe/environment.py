@@ -20,6 +20,7 @@ from envs.agents.watched import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
+from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.prefetch import Prefetch
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
@@ -30,6 +31,7 @@ from envs.rewards import shaped
 from envs.running.telemetry import traced
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
+from envs.tasks.buildable import ask, unusable
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
 from envs.types import BadTasks, Failure, InfraError, Outcome, Reward, Seat, Task
@@ -62,11 +64,27 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         others = load_source(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
             tasks, others = split(tasks, config.eval_share, config.seed)
-        train = shard(tagged(tasks, config.tags, "tags", without=config.skip_tags), config.shard, config.seed)
-        evaluate = tagged(others, config.eval_tags, "eval_tags", without=config.skip_tags)
+        train = shard(tagged(tasks, config.tags, "--env.tags", without=config.skip_tags), config.shard, config.seed)
+        evaluate = tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
         evaluate = shard(evaluate, config.shard, config.seed, least=0)
         if config.difficulty_from:
             train = of_use(train, solved_shares(config.difficulty_from), config.difficulty_rollouts)
+        return train, evaluate
+
+    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
+        parts = self.tasks()
+        if self.config.sandbox != "docker" or self.config.workers != "process":
+            return parts
+        every = {task.id: task for part in parts for task in part}
+        problems = await _unusable(every, self.config)
+        if not problems:
+            return parts
+        train, evaluate = ([task for task in part if task.id not in problems] for part in parts)
+        others = [task for name, task in every.items() if name not in problems]
+        error = BadTasks("tasks", list(problems.values()), others)
+        if self.config.bad_tasks == "refuse" or (parts[0] and not train) or (parts[1] and not evaluate):
+            raise error
+        logger.warning("%s\nThe %d others are used", error, len(others))
         return train, evaluate
 
     @classmethod
@@ -87,6 +105,12 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
             problems.append(error)
         if problems:
             raise ExceptionGroup("the environment can't be used as it is", problems)
+        for folder in unchecked(config.tasks, config.manifest, config.eval_tasks):
+            logger.warning(
+                "%s has no manifest, so nobody has seen that its tasks can be solved, or not without work: "
+                "`python -m envs.swe tasks check %s` makes one",
+                *(folder, folder),
+            )
 
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
@@ -242,6 +266,28 @@ async def _check_daemon(host: Host, config: SWEEnvConfig) -> None:
             f"--env.sandbox_runtime {runtime}: the Docker daemon has none of that name; choose one of "
             f"{', '.join(known)}, or install it and name it in the daemon's configuration"
         )
+
+
+async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+    """Return what is known against tasks on every Docker daemon that answers, by task. Raises SandboxError."""
+    found: list[Mapping[str, str]] = []
+    for host in [Host("")] if config.hosts is None else read_hosts(config.hosts):
+        try:
+            async with connect(host.url or None, host.certificates) as docker:
+                known = await ask(docker, list(tasks.values()), config.base_image)
+        except SandboxError as error:  # which is said, or waited for, where sandboxes are made
+            logger.debug("what %s can build is not known: %s", host.url or "the Docker daemon", error)
+            continue
+        said = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
+        found.append({name: why for name, why in said.items() if why is not None})
+    return {name: why for name, why in found[0].items() if all(name in one for one in found)} if found else {}
+
+
+def unchecked(tasks: str, manifest: Path | None, eval_tasks: str) -> list[str]:
+    """Return the folders of tasks of which no manifest says that they are sound. The starter pack is checked here."""
+    given = [*([] if manifest else [tasks]), *([eval_tasks] if eval_tasks else [])]
+    folders = [one for one in dict.fromkeys(given) if one != "starter"]
+    return [one for one in folders if not (Path(one).expanduser() / MANIFEST).is_file()]
 
 
 def load_source(source: str, manifest: Path | None, bad: str) -> list[Task]:

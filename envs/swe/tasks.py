@@ -21,6 +21,7 @@ from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
 from envs.tasks.harbor import load_task, load_tasks
+from envs.tasks.selection import tagged
 from envs.types import BadTask, BadTasks, Task
 from sandboxes.arguments import Parser, count, folder
 from sandboxes.base import SandboxError
@@ -121,7 +122,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
         tasks = _usable(error, options.skip_bad)
     path = options.manifest or (None if starter else Path(options.folder) / NAME)
     kept = {} if options.again else _kept(path)
-    chosen = [task for task in tasks if not options.only or set(options.only) & set(task.tags)]
+    chosen = tagged(tasks, options.only, "--only")
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
         with Bar("checking", len(chosen)) as bar:
             show = _noting(bar, path, kept)
@@ -171,6 +172,8 @@ def _convert_command(options: argparse.Namespace) -> int:
         tasks = load(options.source, options.out)
     except BadTasks as error:
         tasks = _usable(error, options.skip_bad)
+    if not tasks:
+        raise BadTask(f"{options.source} holds nothing to convert")
     if not options.check:
         Console().print(f"{len(tasks)} tasks are in {options.out}; `tasks check` tells which can be used")
         return 0

@@ -54,6 +54,10 @@ from sandboxes.base import Limits
 logger = logging.getLogger(__name__)
 
 _PRIOR = "trajectory.json"
+_NO_WORKDIR = (
+    "environment/Dockerfile has no WORKDIR, task.toml no [environment] workdir, and where the base image's own is / "
+    "nothing can be judged; name the source tree"
+)
 _SHOWN = 5
 """How many tasks a warning names."""
 
@@ -67,7 +71,7 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
     """
     task, ignored = _read(directory, variables, limits)
     for what in ignored:
-        logger.warning("task %s: %s; it is left out", task.id, what)
+        logger.warning("task %s: %s", task.id, what)
     return task
 
 
@@ -95,7 +99,7 @@ def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits
         for what in left_out:
             ignored[what].append(task.id)
     for what, names in ignored.items():
-        logger.warning("%s; it is left out of %s", what, _some(names))
+        logger.warning("%s of %s", what, _some(names))
     if problems:
         raise BadTasks(f"tasks in {root}", problems, list(tasks.values()))
     if not tasks:
@@ -116,7 +120,7 @@ def directory_digest(directory: Path) -> str:
 
 
 def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits | None) -> tuple[Task, Sequence[str]]:
-    """Return a task, and what is left out of it. Raises BadTask."""
+    """Return a task, and what is to be said of it. Raises BadTask."""
     directory = directory.resolve()
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = defaults or Limits()
@@ -146,7 +150,9 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
         steps=steps,
         last_counts=config.multi_step_reward_strategy == "final",
     )
-    return task, [*config.ignored(), *_files_left_out(source)]
+    left_out = [f"{what}; it is left out" for what in (*config.ignored(), *_files_left_out(source))]
+    dockerfile = None if task.workdir or task.hidden.graded_alone else source.dockerfile("environment")
+    return task, [*left_out, *([_NO_WORKDIR] if dockerfile is not None and dockerfile.workdir_of() else [])]
 
 
 def _hidden(source: Source) -> Hidden:

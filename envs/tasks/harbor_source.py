@@ -13,6 +13,7 @@ from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
+from sandboxes.docker.dockerfile import Dockerfile, DockerfileError
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "
@@ -56,7 +57,7 @@ class Source:
         """Return the directory that makes the image, by its Dockerfile or as files for the image that task.toml names;
         None for that image as it is. Raises BadTask."""
         context, environment = self.directory / "environment", self.config.environment
-        if (context / "Dockerfile").is_file():
+        if self.dockerfile("environment") is not None:
             return context
         if environment.docker_image is None:
             raise self.bad(
@@ -71,6 +72,16 @@ class Source:
                 f"FROM {environment.docker_image}, and COPY . {environment.workdir}"
             )
         return context
+
+    def dockerfile(self, *parts: str) -> Dockerfile | None:
+        """Return the Dockerfile of a folder of the task's; None where there is none. Raises BadTask."""
+        name = "/".join([*parts, "Dockerfile"])
+        if not (self.directory / name).is_file():
+            return None
+        try:
+            return Dockerfile.read(read_text(self.directory, name))
+        except DockerfileError as error:
+            raise self.bad(f"{name}: {error}") from None
 
     def container(self) -> OneContainer:
         """Return what the environment's docker-compose.yaml says. Raises BadTask."""
@@ -182,7 +193,7 @@ def _own(source: Source, levels: Sequence[tuple[Verifier, Path | None]]) -> tupl
             return replace(made, image=level.environment.docker_image), True
         if folder is not None and any((folder / name).is_file() for name in NAMES):
             one_container(folder, source.name)
-        if folder is not None and (folder / "Dockerfile").is_file():
+        if folder is not None and source.dockerfile(*folder.relative_to(source.directory).parts) is not None:
             return replace(made, context=folder), True
     if environment is None:
         return None, True

@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without: Collection[str] = ()) -> list[Task]:
     """Return the tasks with one of `tags` (all of them when there are none) and none of `without`.
 
-    option: names the setting in the message. Raises BadTask when none is left."""
+    option: as it is written, for the message. Raises BadTask when none is left."""
     chosen = [task for task in tasks if not tags or set(tags) & set(task.tags)]
     chosen = [task for task in chosen if not set(without) & set(task.tags)]
     if not chosen:
         known = sorted({tag for task in tasks for tag in task.tags})
-        raise BadTask(f"no task has one of the tags {', '.join(tags)} (--env.{option}); there are {', '.join(known)}")
+        raise BadTask(f"no task has one of the tags {', '.join(tags)} ({option}); there are {', '.join(known)}")
     return chosen
 
 

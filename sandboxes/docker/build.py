@@ -9,14 +9,17 @@ import logging
 import re
 import tarfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import aiodocker
 from docker.utils.build import exclude_paths
 
-from sandboxes.base import DaemonError, ImageMissing, SandboxError, StorageFull
+from sandboxes.base import DaemonError, ImageMissing, ImageUnbuildable, SandboxError, StorageFull
+from sandboxes.docker import buildkit
+from sandboxes.docker.buildkit import Builder
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.dockerfile import Dockerfile, DockerfileError
 from sandboxes.docker.reap import remove_image
 from sandboxes.trees import pack
 
@@ -26,6 +29,12 @@ _OURS = "atropos-task"
 _FILES = "files"
 _PROGRESS_S = 5.0
 _CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
+_WRONG = re.compile(
+    r"COPY failed: |failed to (?:compute|calculate)[^\n]*not found|failed to create LLB definition|unknown flag|"
+    r"parse error",
+    re.IGNORECASE,
+)
+"""What builders say of a Dockerfile that fails again. A command in it may fail for want of a network."""
 _FROM = re.compile(r"^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -43,6 +52,9 @@ class ImageStore:
         self._budget_mb = budget_mb
         self._locks: dict[str, asyncio.Lock] = {}
         self._used: set[str] = set()
+        self._wrong: dict[str, str] = {}
+        """Why images can't be built, by tag."""
+        self._builder: Builder | None = None
         self._measuring = asyncio.Lock()
 
     async def ensure(self, name: str | None, context: Path | None) -> str:
@@ -60,10 +72,16 @@ class ImageStore:
         async with self._lock(tag):
             if name is not None and not files_alone and await self.present(name):
                 return name
+            if tag in self._wrong:
+                raise ImageUnbuildable(self._wrong[tag])
             if not await self.present(tag):
                 if files_alone:
                     await self.ensure(name, None)
-                await self._with_room(lambda: self._build(tag, archive, context, name))
+                try:
+                    await self._with_room(lambda: self._build(tag, archive, context))
+                except ImageUnbuildable as error:
+                    self._wrong[tag] = str(error)
+                    raise
         return tag
 
     async def present(self, name: str) -> bool:
@@ -122,27 +140,55 @@ class ImageStore:
             raise ImageMissing(f"{error}\n{remedy(name)}") from error
         progress.ended()
 
-    async def _build(self, tag: str, archive: bytes, context: Path, name: str | None) -> None:
+    async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")
         log: list[str] = []
+        written = _text(archive)
+        dockerfile = Dockerfile.read(written)
+        builder = self._builder = self._builder or await Builder.of(self._client)
+        if (why := builder.lacks(dockerfile)) is not None:
+            raise ImageUnbuildable(f"{context / 'Dockerfile'}: {why}")
+        if builder.by_buildkit(dockerfile):
+            sent = builder.sent(written, dockerfile)
+            for image in Dockerfile.read(sent).pulled:  # as a build without a session has no way to
+                await self.ensure(image, None)
+            steps = buildkit.build(self._client, _with(archive, "Dockerfile", sent), tag)
+        else:
+            steps = self._classic(archive, tag)
         async with daemon_errors(f"build image {tag} from {context}"):
-            build = self._client.images.build(
-                fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
-            )
             try:
-                async for line in build:
-                    log.append(line.get("stream", ""))
-                    if log[-1].startswith("Step "):
-                        progress.saw(log[-1].strip())
-            except aiodocker.DockerStreamError as error:
-                text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}"
-                if "no space left" in text.lower():
-                    raise StorageFull(text) from error
-                if _CANNOT_PULL.search(str(error.message)):
-                    image = _FROM.findall(_dockerfile(context, name))[-1][1]
-                    raise ImageMissing(f"{text}\n{remedy(image)}") from error
-                raise SandboxError(text) from error
+                async for line in steps:
+                    log.append(line)
+                    if line.startswith(("Step ", "[")):
+                        progress.saw(line.strip())
+            except aiodocker.DockerError as error:
+                text = f"building {context} failed: {error.message}\n{''.join(log)[-3000:]}".rstrip()
+                if (failure := _failure(error, text, dockerfile)) is not None:
+                    raise failure from error
+                raise
         progress.ended()
+
+    async def _classic(self, archive: bytes, tag: str) -> AsyncIterator[str]:
+        """Build by the Docker daemon's classic builder, and yield what it prints. Raises DockerError."""
+        build = self._client.images.build(
+            fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
+        )
+        async for line in build:
+            yield line.get("stream", "")
+
+
+def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
+    """Return what it means that a build failed; None where the Docker daemon failed beside it."""
+    said = str(error.message)
+    if "no space left" in text.lower():
+        return StorageFull(text)
+    if error.status == 400 or "dockerfile parse error" in said.lower():
+        return ImageUnbuildable(text)
+    if not isinstance(error, aiodocker.DockerStreamError):
+        return None
+    if _CANNOT_PULL.search(said):
+        return ImageMissing(f"{text}\n{remedy(dockerfile.stages[-1].base)}")
+    return ImageUnbuildable(text) if _WRONG.search(said) else SandboxError(text)
 
 
 class _Progress:
@@ -183,7 +229,12 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
         archive = pack(context, only=_not_ignored(context))
         if base_image is not None:
             archive = _with(archive, "Dockerfile", with_base(text, base_image))
-    digest = hashlib.sha256()
+    try:
+        needs = Dockerfile.read(text).needs
+    except DockerfileError as error:
+        raise ImageUnbuildable(f"{context / 'Dockerfile'}: {error}") from None
+    # What the classic builder once made of such a file is another image.
+    digest = hashlib.sha256(b"BuildKit" if needs else b"")
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for member in tar:
             head = (member.name, member.mode, member.type, member.linkname)
@@ -193,11 +244,21 @@ def pack_context(context: Path, base_image: str | None, image: str | None = None
     return archive, digest.hexdigest()
 
 
+def _text(archive: bytes) -> str:
+    """Return the Dockerfile of a build context."""
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        file = tar.extractfile("Dockerfile")
+        return "" if file is None else file.read().decode()
+
+
 def _dockerfile(context: Path, image: str | None) -> str:
     """Return a context's Dockerfile, or one that copies its files into the working directory of `image`."""
     dockerfile = context / "Dockerfile"
     if dockerfile.is_file():
-        return dockerfile.read_text(encoding="utf-8")
+        try:
+            return dockerfile.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ImageUnbuildable(f"{dockerfile} is not UTF-8 ({error}); save it as UTF-8") from None
     if image is None:
         raise SandboxError(f"{context} has no Dockerfile")
     return f"FROM {image}\nCOPY {_FILES}/ ./\n"

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from native_families import fitted_family
+from tenacity import retry, stop_after_attempt
 from truth import PlaybackServer, Turn
 
 from atropos_agent import sampling
@@ -43,6 +44,18 @@ async def test_time_and_losses_of_requests_side_by_side_are_counted_once(templat
     assert 0.19 < sampler.deadline - deadline <= time.monotonic() - began
     assert sampler.counts.refused_tokens == 20
     assert [exchange.extends for exchange in sampler.record.exchanges] == [False] * 4
+
+
+async def test_what_atroposlibs_servers_wrap_in_attempts_is_told_as_it_is(template):
+    class Wrapping(PlaybackServer):
+        @retry(stop=stop_after_attempt(2))
+        @retry(stop=stop_after_attempt(2))
+        async def tokens_and_logprobs_completion(self, **_):
+            raise ValueError("no such model")
+
+    sampler = Sampler(Wrapping([]), AgentConfig(), template, "train")
+    with pytest.raises(EngineError, match=r"^ValueError: no such model$"):
+        await sampler.sample(conversation(template, "go"), 5)
 
 
 async def test_strings_that_end_a_reply_are_the_rollouts_and_the_requests(template):

@@ -55,6 +55,43 @@ def test_evaluate_works(endpoint, tmp_path):
     assert (tmp_path / "eval-0.json").exists()
 
 
+@pytest.fixture
+def wrong_key(httpserver):
+    said = {"error": {"message": "Incorrect API key provided: sk-12345678"}}
+    httpserver.expect_request("/v1/chat/completions").respond_with_json(said, 401)
+    return [
+        "--openai.base_url",
+        httpserver.url_for("/v1"),
+        "--openai.model_name",
+        "m",
+        "--openai.server_type",
+        "openai",
+    ]
+
+
+@pytest.mark.parametrize("command", ["evaluate", "process"])
+def test_a_wrong_key_ends_a_command_with_the_servers_own_words_and_the_option(wrong_key, tmp_path, capsys, command):
+    options = [*wrong_key, "--openai.api_key", "sk-12345678", "--env.run_dir", str(tmp_path), "--env.total_steps", "1"]
+    assert cli.main(Sums, command, options) == 2
+    err = capsys.readouterr().err
+    assert "answered 401: Incorrect API key provided: ***; set --openai.api_key to its key" in err
+    assert "RetryError" not in err
+
+
+@pytest.mark.parametrize(("lost", "status"), [(1, 0), (2, 1), (3, 1)])
+def test_an_evaluation_that_lost_too_much_ends_with_a_status_and_the_reason(endpoint, tmp_path, capsys, lost, status):
+    class Losing(Sums):
+        def failing(self, task, attempt):
+            return int(task.id.removeprefix("sum-")) < lost
+
+    options = ["--env.run_dir", str(tmp_path), "--env.attempts", "1", "--env.eval_lost", "0.4"]
+    assert cli.main(Losing, "evaluate", [*endpoint, *options]) == status
+    said = capsys.readouterr()
+    assert f"results: {tmp_path}" in said.out
+    assert ("the sandbox is gone" in said.err.splitlines()[-1]) is (status == 1)
+    assert (tmp_path / "eval-0.json").exists()
+
+
 @pytest.mark.parametrize("refused", [False, True])
 async def test_the_comparison_of_tokenizers_leaves_no_connection_open(make_env, engine, monkeypatch, refused):
     env = make_env()

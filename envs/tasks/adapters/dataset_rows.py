@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from envs.tasks.adapters.hub import Dataset
+from envs.tasks.adapters.patches import Patch, read_patch
 from envs.types import BadTask, BadTasks, Task
 
 ROWS = ".jsonl, .jsonl.gz, .json or .parquet, a dataset's folder, or its name on the Hugging Face hub (owner/name)"
@@ -33,6 +34,11 @@ class Row:
         if default is None:
             raise BadTask(f"{self.where}: {' or '.join(names)} is missing or empty")
         return default
+
+    def patch(self, name: str, *, default: str | None = None) -> Patch:
+        """Return the patch in a field, mended where its form alone is wrong. Raises BadTask where git can't read it."""
+        text = self.text(name, default=default)
+        return read_patch(text, f"{self.where}: {name}") if text else Patch("", ())
 
     def table(self, name: str) -> dict[str, Any]:
         """Return an object, also where it was written as a JSON string. Raises BadTask when there is none."""
@@ -99,7 +105,8 @@ def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) ->
         try:
             task = convert(row, out)
         except BadTask as problem:
-            problems.append(str(problem))
+            said = str(problem)
+            problems.append(said if said.startswith(row.where) else f"{row.where}: {said}")
             continue
         if task.id in tasks:
             problems.append(f"{row.where}: a second row with the id {task.id}")

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from envs.tasks.adapters.patches import read_patch
 from envs.tasks.harbor import load_task
 from envs.types import Task
 
@@ -20,11 +21,17 @@ TEST_FOLDERS = frozenset({"tests", "Tests", "test", "Test", "testing"})
 def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path]) -> Task:
     """Write a Harbor directory, in place of one with the same id, and read it.
 
-    files: text, bytes, or a file or directory to copy, by path in the task directory.
+    files: text, bytes, or a file or directory to copy, by path in the task directory. Text that is named *.patch is one
+    that git can read, mended where its form alone was wrong. Raises BadTask.
     """
     directory = out / re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
+    patched = {
+        name: read_patch(content, f"{task_id}: {name}").text
+        for name, content in files.items()
+        if isinstance(content, str) and name.endswith(".patch")
+    }
     shutil.rmtree(directory, ignore_errors=True)
-    for name, content in files.items():
+    for name, content in {**files, **patched}.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, Path):
@@ -33,7 +40,7 @@ def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path])
             else:
                 shutil.copy2(content, path)
         else:
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            path.write_bytes(content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content)
     return load_task(directory)
 
 

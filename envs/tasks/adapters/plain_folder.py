@@ -81,7 +81,8 @@ def _solution(folder: Path) -> dict[str, str | bytes | Path]:
     """Return the files of the task's solution: a patch, or files that replace others; none where there is none."""
     if (folder / "solution.patch").is_file():
         solve = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
-        return {"solution/solution.patch": folder / "solution.patch", "solution/solve.sh": solve}
+        patch = (folder / "solution.patch").read_bytes().decode("utf-8", "surrogateescape")
+        return {"solution/solution.patch": patch, "solution/solve.sh": solve}
     if (folder / "solution").is_dir():
         solve = "#!/bin/bash\nset -e\ncp -R /solution/files/. .\n"
         return {"solution/files": folder / "solution", "solution/solve.sh": solve}

@@ -40,6 +40,7 @@ from pathlib import Path
 from envs.tasks.adapters.dataset_rows import Row, convert_rows
 from envs.tasks.adapters.directory import config, test_folder, write_task
 from envs.tasks.adapters.eval_script import conda_environment, exports
+from envs.tasks.adapters.patches import Patch
 from envs.tasks.adapters.printed import names_parser, printed_verifier
 from envs.tasks.adapters.script import pytest_verifier, unittest_verifier
 from envs.types import BadTask, Task
@@ -92,18 +93,18 @@ def _convert(row: Row, out: Path, family: str, printed_results: bool) -> Task:
             timeout_s=1800,
             memory_mb=4096,
             protected=[*verifier.files, *instance.patched, "tox.ini", ".venv"],
-            folders=_support(verifier.files, _touched(instance.patch)),
+            folders=_support(verifier.files, instance.patch.paths),
             tags=["printed-results"] if verifier.printed else [],
         ),
         "instruction.md": row.text("problem_statement"),
         "environment/Dockerfile": _dockerfile(instance, verifier.printed, smith),
-        "solution/fix.patch": instance.patch,
+        "solution/fix.patch": instance.patch.text,
         "solution/solve.sh": f"#!/bin/bash\nset -e\ngit apply {'-R ' if smith else ''}/solution/fix.patch\n",
     }
     if smith:
-        tree["environment/bug.patch"] = instance.patch
-    if instance.test_patch:
-        tree["tests/test.patch"] = instance.test_patch
+        tree["environment/bug.patch"] = instance.patch.text
+    if instance.test_patch.text:
+        tree["tests/test.patch"] = instance.test_patch.text
     return write_task(out, instance.id, {**tree, **verifier.tree})
 
 
@@ -115,8 +116,8 @@ class _Instance:
     id: str
     image: str
     workdir: str
-    patch: str
-    test_patch: str
+    patch: Patch
+    test_patch: Patch
     wanted: list[str]
     kept: list[str]
 
@@ -126,14 +127,14 @@ class _Instance:
         return [*self.wanted, *self.kept]
 
     @property
-    def patched(self) -> list[str]:
+    def patched(self) -> Sequence[str]:
         """Return the paths that the tests' patch touches."""
-        return _touched(self.test_patch)
+        return self.test_patch.paths
 
     @property
     def prepare(self) -> str:
         """Return what is done before the tests run."""
-        return _PATCH if self.test_patch else ""
+        return _PATCH if self.test_patch.text else ""
 
     @property
     def exports(self) -> list[str]:
@@ -165,8 +166,8 @@ def _instance(row: Row, family: str) -> _Instance:
         task_id,
         image=row.text("image", "docker_image", "image_name", "image_url", default=default),
         workdir=row.text("workdir", default=_workdir(row)),
-        patch=row.text("patch"),
-        test_patch=row.text("test_patch", default=""),
+        patch=row.patch("patch"),
+        test_patch=row.patch("test_patch", default=""),
         wanted=row.texts("FAIL_TO_PASS", "fail_to_pass"),
         kept=row.texts("PASS_TO_PASS", "pass_to_pass"),
     )
@@ -203,7 +204,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             "as what they test could do too; --printed-results takes them for true"
         )
     tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
-    return _Verifier(instance.patched, tree, printed=True)
+    return _Verifier([*instance.patched], tree, printed=True)
 
 
 def _by_unittest(instance: _Instance) -> _Verifier:
@@ -272,9 +273,3 @@ def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
     """Return the folders of tests that listed ones are in, without those that the reference changes."""
     folders = {test_folder(file) for file in files} - {""}
     return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}
-
-
-def _touched(patch: str) -> list[str]:
-    """Return the paths that a patch in git's format creates, changes or removes."""
-    names = re.findall(r"^(?:---|\+\+\+) [ab]/(.+?)\t?$", patch, re.MULTILINE)
-    return [name for name in names if ".." not in name.split("/")]

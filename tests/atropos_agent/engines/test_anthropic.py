@@ -3,9 +3,9 @@
 import pytest
 from werkzeug import Response
 
-from atropos_agent.engines import anthropic
+from atropos_agent.engines import chat
 from atropos_agent.engines.anthropic import AnthropicServer, read, request
-from atropos_agent.engines.errors import ContextOverflow, OddAnswer, Refused
+from atropos_agent.engines.errors import ContextOverflow, ModelNotServed, NotThisServer, OddAnswer, Refused
 from atropos_agent.tokens.chat import read_chat
 from envs.options import EngineConfig
 
@@ -19,7 +19,7 @@ ANSWER = {
 
 @pytest.fixture
 async def server(httpserver, monkeypatch):
-    monkeypatch.setattr(anthropic, "wait_exponential", lambda **_: lambda _state: 0.0)
+    monkeypatch.setattr(chat, "wait_exponential", lambda **_: lambda _state: 0.0)
     url = httpserver.url_for("/v1")
     server = AnthropicServer(EngineConfig(base_url=url, server_type="anthropic", model_name="m", api_key="secret"))
     yield server
@@ -81,6 +81,19 @@ async def test_what_does_not_pass_is_said_at_once(server, httpserver, status, me
     with pytest.raises(error):
         await ask(server)
     assert len(requests) == 1
+
+
+async def test_a_model_that_is_not_there_and_a_wrong_key_are_told_at_the_start(server, httpserver):
+    httpserver.expect_request("/v1/models").respond_with_json({"data": [{"id": "one"}, {"id": "two"}]})
+    httpserver.expect_oneshot_request("/v1/messages").respond_with_json({"error": {"message": "model: m"}}, 404)
+    with pytest.raises(ModelNotServed, match=r"model: m.*set --openai\.model_name to one of one, two"):
+        await server.connect()
+    httpserver.expect_oneshot_request("/v1/messages").respond_with_json({"error": {"message": "bad x-api-key"}}, 401)
+    with pytest.raises(NotThisServer, match=r"bad x-api-key.*set --openai\.api_key to its key$"):
+        await server.connect()
+    httpserver.expect_oneshot_request("/v1/messages").respond_with_json(ANSWER)
+    await server.connect()
+    assert server.sampled == 0, "what is asked at the start is no reply to a rollout"
 
 
 @pytest.mark.parametrize("answer", [{}, [], {"content": [{"type": "text"}]}, {**ANSWER, "usage": None}])

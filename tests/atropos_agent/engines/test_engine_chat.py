@@ -1,16 +1,149 @@
-"""A plain OpenAI-compatible endpoint as the model."""
+"""A plain OpenAI-compatible endpoint as the model: its replies, its own words where it refuses, what the start asks."""
 
+import json
+
+import pytest
+from werkzeug import Response
+
+from atropos_agent.engines import chat
+from atropos_agent.engines.errors import EngineDown, ModelNotServed, NotThisServer, Refused
 from atropos_agent.engines.protocols import open_server
 from atropos_agent.tokens.chat import read_chat
 from envs.options import EngineConfig
 
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": "four"}, "finish_reason": "stop"}
+ANSWER = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}
+WRONG_KEY = {"error": {"message": "Incorrect API key provided: x", "code": "invalid_api_key"}}
+QUESTION = [{"role": "user", "content": "2 + 2?"}]
 
-async def test_replies_are_counted_and_carry_no_ids(httpserver):
-    choice = {"index": 0, "message": {"role": "assistant", "content": "four"}, "finish_reason": "stop"}
-    answer = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
-    httpserver.expect_request("/v1/chat/completions").respond_with_json(answer)
-    config = EngineConfig(base_url=httpserver.url_for("/v1"), server_type="openai", model_name="m", api_key="x")
-    async with open_server(config) as server:
-        completion = read_chat(await server.chat_completion(messages=[{"role": "user", "content": "2 + 2?"}]))
+
+class Endpoint:
+    """An endpoint that answers one request after the other, the last answer again and again. asked: their bodies."""
+
+    def __init__(self, httpserver, monkeypatch):
+        monkeypatch.setattr(chat, "wait_exponential", lambda **_: lambda _state: 0.0)
+        self.answers, self.asked = [(ANSWER, 200)], []
+        self.url = httpserver.url_for("/v1")
+        self.server = httpserver
+        httpserver.expect_request("/v1/chat/completions").respond_with_handler(self._answer)
+
+    def lists(self, *models, status=200):
+        data = {"object": "list", "data": [{"id": model, "object": "model"} for model in models]}
+        self.server.expect_request("/v1/models").respond_with_json(data if status == 200 else WRONG_KEY, status)
+
+    def opened(self, model="m", key="x"):
+        return open_server(EngineConfig(base_url=self.url, server_type="openai", model_name=model, api_key=key))
+
+    def _answer(self, request):
+        self.asked.append(request.get_json())
+        body, status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return Response(json.dumps(body), status, {"x-should-retry": "false"}, content_type="application/json")
+
+
+@pytest.fixture
+def endpoint(httpserver, monkeypatch):
+    return Endpoint(httpserver, monkeypatch)
+
+
+async def test_replies_are_counted_and_carry_no_ids(endpoint):
+    async with endpoint.opened() as server:
+        completion = read_chat(await server.chat_completion(messages=QUESTION))
         assert (completion.text, completion.ids, server.sampled) == ("four", (), 1)
+        await server.chat_completion(messages=QUESTION, split="eval")
+        assert (len(server.request_timings), len(server.eval_request_timings)) == (1, 1)
         assert await server.load() is None
+
+
+async def test_a_refusal_is_said_at_once_in_the_servers_own_words(endpoint):
+    endpoint.answers = [(WRONG_KEY, 401)]
+    async with endpoint.opened() as server:
+        with pytest.raises(Refused, match=r"answered 401: Incorrect API key provided: x$"):
+            await server.chat_completion(messages=QUESTION)
+    assert len(endpoint.asked) == 1
+
+
+async def test_what_passes_is_asked_again_and_at_last_said_in_the_servers_own_words(endpoint):
+    busy = {"error": {"message": "You are too fast"}}, 429
+    endpoint.answers = [busy, busy, (ANSWER, 200)]
+    async with endpoint.opened() as server:
+        assert await server.chat_completion(messages=QUESTION)
+        endpoint.answers = [busy]
+        with pytest.raises(EngineDown, match="429: You are too fast"):
+            await server.chat_completion(messages=QUESTION)
+    assert len(endpoint.asked) == 3 + chat.TRIES
+
+
+async def test_a_server_that_is_away_is_named():
+    config = EngineConfig(base_url="http://localhost:1/v1", server_type="openai", model_name="m")
+    async with open_server(config) as server:
+        with pytest.raises(EngineDown, match=r"the endpoint at http://localhost:1/v1 did not answer"):
+            await server.connect()
+
+
+async def test_a_local_server_needs_no_key(endpoint):
+    async with endpoint.opened(key="") as server:
+        await server.connect()
+        assert read_chat(await server.chat_completion(messages=QUESTION)).text == "four"
+
+
+@pytest.mark.parametrize("key", ["", "x"])
+async def test_a_wrong_key_is_told_at_the_start_with_the_option(endpoint, key):
+    endpoint.answers = [(WRONG_KEY, 401)]
+    async with endpoint.opened(key=key) as server:
+        with pytest.raises(NotThisServer, match=r"Incorrect API key.*set --openai\.api_key to its key") as caught:
+            await server.connect()
+    assert ("none was given" in str(caught.value)) is (key == "")
+
+
+async def test_a_model_that_it_does_not_have_is_told_at_the_start_with_those_that_it_has(endpoint):
+    endpoint.answers = [({"error": {"message": "The model `m` does not exist"}}, 404)]
+    endpoint.lists(*(f"gpt-{n}" for n in range(12)))
+    async with endpoint.opened() as server:
+        with pytest.raises(ModelNotServed, match=r"`m` does not exist; set .* to one of gpt-0, .* and 2 more"):
+            await server.connect()
+
+
+async def test_a_model_that_is_not_listed_is_taken_where_it_answers(endpoint):
+    endpoint.lists("another")
+    async with endpoint.opened() as server:
+        await server.connect()
+
+
+@pytest.mark.parametrize(
+    ("models", "status", "said"),
+    [
+        (["a", "b"], 200, r"no model is named; set --openai\.model_name to one of a, b of"),
+        ([], 200, r"no model is named; set --openai\.model_name to a model of"),
+        ([], 404, r"no model is named; set --openai\.model_name to a model of"),
+        ([], 401, r"set --openai\.api_key to its key"),
+    ],
+)
+async def test_a_model_that_is_not_named_is_asked_for(endpoint, models, status, said):
+    endpoint.lists(*models, status=status)
+    async with endpoint.opened("default") as server:
+        with pytest.raises((ModelNotServed, NotThisServer), match=said):
+            await server.connect()
+    assert endpoint.asked == []
+
+
+async def test_the_only_model_need_not_be_named(endpoint):
+    endpoint.lists("mine")
+    async with endpoint.opened("default") as server:
+        await server.connect()
+    assert endpoint.asked[0]["model"] == "mine"
+
+
+async def test_another_refusal_of_the_first_request_is_told_in_the_servers_own_words(endpoint):
+    endpoint.lists("m")
+    endpoint.answers = [({"error": {"message": "Use 'max_completion_tokens' instead"}}, 400)]
+    async with endpoint.opened() as server:
+        with pytest.raises(NotThisServer, match="400: Use 'max_completion_tokens' instead; it refuses what every"):
+            await server.connect()
+
+
+async def test_an_answer_that_is_no_completion_is_odd(endpoint):
+    endpoint.server.clear()
+    endpoint.server.expect_request("/v1/chat/completions").respond_with_data("<html>", content_type="text/html")
+    async with endpoint.opened() as server:
+        with pytest.raises(EngineDown, match="no completion"):
+            await server.chat_completion(messages=QUESTION)

@@ -11,7 +11,7 @@ from envs.judging.changes import Changes
 from envs.judging.results import read_verdict
 from envs.judging.verifier import judge
 from envs.rewards import Shaping, shaped
-from envs.types import TestStatus
+from envs.types import Failure, InfraError, TestStatus
 from sandboxes.base import ExecResult
 
 
@@ -26,7 +26,7 @@ from sandboxes.base import ExecResult
         (REWARD.format("''"), 0.0, "reward.txt holds '', not a number"),
         (REWARD.format("0.25"), 0.25, "Reward 0.25"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
-        ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.5, "Reward 0.5"),
+        ("echo '{\"a\": 0.5}' > /logs/verifier/reward.json", 0.5, "Reward 0.5"),
         ("echo 0.75 > /logs/verifier/reward.json", 0.75, "Reward 0.75"),
         ("echo '[1]' > /logs/verifier/reward.json", 0.0, "reward.json holds [1], not finite numbers"),
         ("echo '{\"a\": NaN}' > /logs/verifier/reward.json", 0.0, "not finite numbers"),
@@ -78,6 +78,17 @@ def test_hidden_tests_that_could_not_be_put_in_place_are_a_sign():
     verdict = read("1", {"tests": {"a": "passed"}}, hindered=b"hidden tests could not be put to /app/t\n")
     assert (verdict.reward, verdict.signs) == (0.0, ("stood in the way of hidden tests",))
     assert verdict.seen == {"stood in the way of hidden tests": "hidden tests could not be put to /app/t"}
+
+
+def test_several_rewards_of_which_none_counts_are_the_tasks_failure_that_names_them():
+    several = {"reward.json": b'{"speed": 1, "accuracy": 0}'}
+    with pytest.raises(InfraError, match=r"task: reward\.json has accuracy, speed and no reward") as caught:
+        read("1", **several)
+    assert caught.value.kind is Failure.TASK
+    assert read("1", **{"reward.json": b'{"speed": 1, "reward": 0.25}'}).reward == 0.25
+    assert read("1", **{"reward.json": b'{"accuracy": 0.5}'}).reward == 0.5
+    cheated = {"tests": {"a": "passed"}, "cheat": "ended its tests early", "problem": "no end"}
+    assert read("1", cheated, **several).reward == 0.0, "a cheat stays one"
 
 
 def test_a_reward_file_counts_that_the_tasks_own_files_name():

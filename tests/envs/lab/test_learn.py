@@ -32,6 +32,7 @@ from envs.lab.learn import (
     _trainer,
     _warm_start,
     _write_tasks,
+    main,
 )
 from envs.lab.manner import foreign
 from envs.lab.parts import PartError, Parts
@@ -131,6 +132,24 @@ def test_other_options_of_the_environment_are_passed_on(tmp_path, capsys):
     with pytest.raises(SystemExit):
         options(tmp_path, "--env", "wrokers=ray")
     assert "'wrokers=ray' is no option of the environment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--model", "X"], "give --engine-url too"),
+        (["--engine-url", "http://localhost:1/v1"], "give --model too"),
+        (["--preset", "gpu"], "preset gpu needs an inference server of yours"),
+    ],
+)
+def test_a_server_and_its_model_are_given_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], given: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*given, "--run-dir", str(tmp_path / "run")])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_agent_that_there_is_not_is_refused_at_the_start(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import re
 
 import orjson
 import pytest
@@ -12,8 +13,9 @@ from sums import Sums, right
 
 from envs.config import AgentEnvConfig
 from envs.records.atif import Place
+from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once
-from envs.running.evaluation import OtherEvaluation, evaluate
+from envs.running.evaluation import OtherEvaluation, evaluate, shortage
 from envs.types import InfraError, Task
 
 SOLVED, UNSOLVED, BROKEN = (Task(name, "Do it.") for name in ("solved", "unsolved", "broken"))
@@ -39,6 +41,8 @@ async def test_every_task_is_attempted_as_often_as_asked_and_our_failures_are_le
     summary = await evaluate(made, [SOLVED, UNSOLVED, BROKEN], config, tmp_path, step=7)
     assert summary.pass_at[1].mean == summary.reward.mean == 0.5
     assert list(summary.unsampled) == ["broken"]
+    assert summary.lost == {"sandbox: it is gone": 3}
+    assert b"it is gone" not in (tmp_path / "eval-7.json").read_bytes(), "servers' words may hold secrets"
     assert len(made.seats) == 9
     assert all(seat.evaluating and seat.step == 7 for seat in made.seats)
     assert json.loads((tmp_path / "eval-7.json").read_bytes())["pass_at"]["1"]["mean"] == 0.5
@@ -136,3 +140,29 @@ async def test_a_failing_sample_ends_the_evaluation_at_once(make_env):
     async with asyncio.timeout(30):
         with pytest.raises(RuntimeError, match="none of the rollouts succeeds"):
             await evaluate_once(make_env(Wrong, eval_samples=8))
+
+
+@pytest.mark.parametrize(
+    ("made", "lost", "most", "said"),
+    [
+        (
+            0,
+            {"engine: 401: wrong key": 2},
+            1.0,
+            r"no sample was made: engine: 401: wrong key \(2 times\)$",
+        ),
+        (9, {"a": 1}, 0.1, None),
+        (8, {"a": 1, "b": 1}, 0.1, r"2 of 10 samples are missing, more than the share of 0.1 that .*eval_lost.*: a; b"),
+        (1, {"a": 9}, 1.0, None),
+        (10, {}, 0.0, None),
+        (9, {"a": 1}, 0.0, "1 of 10 samples are missing"),
+        (0, {}, 0.1, "there is no task to evaluate on"),
+    ],
+)
+def test_what_is_lost_is_told_where_it_is_more_than_may_be(made, lost, most, said):
+    counts = {"made": made, "missing": sum(lost.values())}
+    found = shortage(EvalSummary((), {}, None, about={"samples": counts}, lost=lost), most)
+    if said is None:
+        assert found is None
+    else:
+        assert re.search(said, found or "")

@@ -8,6 +8,7 @@ from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
 from envs.running.failures import KEPT, FailureLog, attribute
 from envs.types import Failure, InfraError, Task
+from sandboxes.base import ImageUnbuildable, SandboxError
 
 TASK = Task("t", "Do it.")
 
@@ -15,6 +16,11 @@ TASK = Task("t", "Do it.")
 def test_a_failure_that_is_told_apart_already_stays_as_it_is():
     error = InfraError("task", "no tests")
     assert attribute(error) is error
+
+
+def test_a_dockerfile_that_is_wrong_is_the_tasks_failure_and_another_build_is_not():
+    assert attribute(ImageUnbuildable("line 3")).kind is Failure.TASK
+    assert attribute(SandboxError("pip could not connect")).kind is Failure.SANDBOX
 
 
 def test_what_nobody_tells_apart_is_the_environments_and_unexpected():

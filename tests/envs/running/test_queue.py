@@ -51,6 +51,26 @@ async def test_a_task_is_blamed_only_while_others_succeed(tmp_path):
     assert "it crashed" in (tmp_path / fate.evidence).read_text()
 
 
+async def test_a_task_that_can_not_be_made_as_it_is_ends_at_once_with_its_reason(tmp_path):
+    breaker = CircuitBreaker(0.5)
+    failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), breaker, Redactor())
+    tasks = [Task("wrong", ""), Task("right", "")]
+    async with Journal(tmp_path) as journal:
+        queue = await TaskQueue.open(journal, tasks, failures, seed=0, task_failures=3)
+        for _ in range(40):
+            failures.note(tasks[0], InfraError("task", "line 3: there is no instruction RUNN"), step=0)
+        assert not breaker.is_open, "the surroundings are well"
+        for _ in range(16):
+            breaker.note(InfraError("engine", "down"))
+        while (group := await queue.next()).task is not tasks[0]:
+            pass
+        await queue.give_up(group)
+        assert queue.is_quarantined(tasks[0]) and not queue.is_quarantined(tasks[1])
+    (fate,) = [fate for fate in fates(tmp_path) if fate.state == "quarantined"]
+    assert fate.reason == "its task is quarantined: it can't be made: line 3: there is no instruction RUNN"
+    assert "RUNN" in (tmp_path / "quarantined.jsonl").read_text()
+
+
 async def test_a_group_whose_task_is_not_there_any_more_is_gone(tmp_path):
     failures = FailureLog(tmp_path / "quarantined.jsonl", Metrics(), CircuitBreaker(0.5), Redactor())
     async with Journal(tmp_path) as journal:

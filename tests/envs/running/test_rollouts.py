@@ -91,6 +91,12 @@ async def test_what_fails_every_time_raises_its_last_failure(make):
     assert rollouts.metrics.rollouts == rollouts.limiter.active == 0
 
 
+async def test_a_task_that_can_not_be_made_as_it_is_is_tried_once(make):
+    worker = Scripted(InfraError("task", "line 3: there is no instruction RUNN"))
+    with pytest.raises(InfraError, match="RUNN"):
+        await make(worker).make(TASK, Seat())
+
+
 async def test_a_bug_in_a_worker_is_not_retried(make):
     worker = Scripted(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):

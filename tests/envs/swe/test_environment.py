@@ -3,8 +3,8 @@
 import pytest
 
 from envs.rewards import Shaping
-from envs.swe.environment import SWEEnv, SWEEnvConfig
-from envs.types import BadTask
+from envs.swe.environment import SWEEnv, SWEEnvConfig, unchecked
+from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
 
 
@@ -57,6 +57,57 @@ async def test_a_sandbox_that_cannot_judge_is_refused_at_the_start():
         await SWEEnv.preflight(SWEEnvConfig(sandbox="local"))
     (refused,) = caught.value.exceptions
     assert "use --env.sandbox docker" in str(refused)
+
+
+def make_task(folder, dockerfile):
+    for path, text in {
+        "task.toml": "",
+        "instruction.md": "Do it.",
+        "environment/Dockerfile": dockerfile,
+        "tests/test.sh": "true",
+    }.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+@pytest.mark.docker
+async def test_a_run_without_a_manifest_is_told_so_once_with_the_command_that_makes_one(tmp_path, caplog):
+    make_task(tmp_path / "one", "FROM x\nWORKDIR /app\n")
+    await SWEEnv.preflight(SWEEnvConfig(tasks=str(tmp_path), eval_tasks=str(tmp_path)))
+    (said,) = [record.getMessage() for record in caplog.records if "manifest" in record.getMessage()]
+    assert f"`python -m envs.swe tasks check {tmp_path}` makes one" in said
+
+
+def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
+    assert unchecked("starter", None, "") == []
+    assert unchecked("starter", None, str(tmp_path)) == [str(tmp_path)]
+    assert unchecked(str(tmp_path), tmp_path / "other.json", "") == []
+    (tmp_path / "manifest.json").write_text("{}")
+    assert unchecked(str(tmp_path), None, "") == []
+
+
+class Loaded:
+    """As much of an environment as tasks are loaded with."""
+
+    def __init__(self, **options):
+        self.config = SWEEnvConfig(**options)
+
+    def tasks(self):
+        return SWEEnv.load_tasks(self.config)
+
+
+@pytest.mark.docker
+async def test_tasks_that_the_daemon_can_not_make_are_left_out_or_refused(tmp_path, base_image, caplog):
+    make_task(tmp_path / "good", f"FROM {base_image}\nWORKDIR /app\n")
+    make_task(tmp_path / "bad", f"FROM {base_image}\n")
+    train, evaluate = await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path)))
+    assert [task.id for task in train] == [task.id for task in evaluate] == ["good"]
+    assert "task bad: its working directory is /" in caplog.text
+    assert "The 1 others are used" in caplog.text
+    with pytest.raises(BadTasks, match="1 tasks can't be used"):
+        await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path), bad_tasks="refuse"))
+    with pytest.raises(BadTasks, match="1 tasks can't be used"):
+        await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path / "bad")))
 
 
 def test_shaping_is_off_by_default():

@@ -50,3 +50,12 @@ def test_what_starts_sandboxes_is_said(option, found, status, said):
     check = doctor._starter(SWEEnvConfig(sandbox_starter=option), found)
     assert check.status is status
     assert re.search(said, check.text)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "option", "status"), [(2, "skip", Status.NOTE), (2, "refuse", Status.WRONG), (1, "skip", Status.WRONG)]
+)
+def test_tasks_that_the_docker_daemon_can_not_make_are_said(tasks, option, status):
+    check = doctor._unusable(["task a: line 3"], tasks, SWEEnvConfig(bad_tasks=option))
+    assert check.status is status
+    assert check.text == f"1 of {tasks} tasks can't be used here: task a: line 3"

@@ -40,6 +40,20 @@ def test_converted_tasks_are_directories_that_every_command_takes(tmp_path, caps
     assert "1 tasks are in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["", "\n", "[]"])
+def test_a_file_without_a_row_ends_it(tmp_path, capsys, text):
+    path = tmp_path / ("rows.json" if text == "[]" else "rows.jsonl")
+    path.write_text(text)
+    assert main(["convert", "functions", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert f"{path} holds nothing to convert" in capsys.readouterr().err
+
+
+def test_a_tag_that_no_task_has_ends_the_check_with_those_that_there_are(tmp_path, capsys):
+    make_task(tmp_path, '[metadata]\ntags = ["one"]\n')
+    assert main(["check", str(tmp_path), "--only", "typo"]) == 2
+    assert "no task has one of the tags typo (--only); there are one" in capsys.readouterr().err
+
+
 def test_rows_that_can_not_be_used_end_it_with_their_reason(tmp_path, capsys):
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW | {"test": ""}))
     assert main(["convert", "functions", str(tmp_path / "rows.jsonl"), "--out", str(tmp_path / "out")]) == 2

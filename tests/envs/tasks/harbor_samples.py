@@ -9,7 +9,7 @@ def make_task(root: Path, toml: str = "", name: str = "sample") -> Path:
         (directory / folder).mkdir(parents=True)
     (directory / "task.toml").write_text(toml)
     (directory / "instruction.md").write_text("Do it.\n")
-    (directory / "environment/Dockerfile").write_text("FROM scratch\n")
+    (directory / "environment/Dockerfile").write_text("FROM scratch\nWORKDIR /app\n")
     (directory / "tests/test.sh").write_text("echo 1 > /logs/verifier/reward.txt\n")
     (directory / "solution/solve.sh").write_text("true\n")
     return directory

@@ -136,6 +136,36 @@ def test_what_is_left_out_is_said_once_for_all_tasks(tmp_path, caplog):
     assert len(caplog.records) == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("FROM x\nRUNN y\n", "line 2: there is no instruction RUNN"),
+        ("RUN y\n", "it has no FROM"),
+        ("FROM x\nRUN <<EOF\ny\n", "line 2: the here-document EOF has no end"),
+    ],
+)
+@pytest.mark.parametrize("folder", ["environment", "tests"])
+def test_a_dockerfile_that_no_builder_reads_is_refused_with_its_line(tmp_path, folder, text, said):
+    directory = make_task(tmp_path, '[verifier]\nenvironment_mode = "separate"\n')
+    (directory / folder / "Dockerfile").write_text(text)
+    with pytest.raises(BadTask, match=re.escape(f"task sample: {folder}/Dockerfile: {said}")):
+        load_task(directory)
+
+
+def test_a_dockerfile_without_a_working_directory_is_told_of_once_for_all_tasks(tmp_path, caplog):
+    for name, text, toml in (
+        ("a", "FROM x\n", ""),
+        ("b", "FROM x\nRUN y\n", ""),
+        ("c", "FROM x\nWORKDIR /app\n", ""),
+        ("d", "FROM x\n", '[environment]\nworkdir = "/app"\n'),
+    ):
+        (make_task(tmp_path, toml, name=name) / "environment/Dockerfile").write_text(text)
+    load_tasks(tmp_path)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("environment/Dockerfile has no WORKDIR")
+    assert record.getMessage().endswith("name the source tree of a, b")
+
+
 def test_an_empty_folder_says_what_a_task_looks_like(tmp_path):
     with pytest.raises(BadTask, match=r"holds no task; a task directory holds task\.toml"):
         load_tasks(tmp_path)

@@ -113,14 +113,16 @@ def smith(root, image):
 
 def r2e_gym(root, image):
     line = {"type": "added", "content": f"# {MARK}"}
-    span = {"start": 1, "length": 1}
-    hunk = {"descriptor": {"old_range": span, "new_range": span}, "line_group": {"all_lines": [line]}}
+    spans = {"old_range": {"start": 0, "length": 0}, "new_range": {"start": 1, "length": 1}}
+    hunk = {"descriptor": spans, "line_group": {"all_lines": [line]}}
+    names = {"minus_file": {"path": "a/shapes.py"}, "plus_file": {"path": "b/shapes.py"}}
+    diff = {"header": {"file": {"path": "shapes.py"}}, **names, "hunks": [hunk]}
     row = {
         "repo_name": "shapes",
         "commit_hash": "2" * 40,
         "docker_image": image,
         "problem_statement": "area is wrong",
-        "parsed_commit_content": {"file_diffs": [{"header": {"file": {"path": "shapes.py"}}, "hunks": [hunk]}]},
+        "parsed_commit_content": {"file_diffs": [diff]},
         "execution_result_content": {"test_file_names": ["test_1.py"], "test_file_codes": [HIDDEN]},
         "expected_output_json": {"test_no_area": "PASSED"},
     }

@@ -1,0 +1,196 @@
+"""Mend the patches of rows where their form alone is wrong, and refuse those that git can't read.
+
+`git apply --numstat` tells what git can read, but it passes over lines that no hunk counts, reads names without `a/`
+and `b/` as shorter ones, and finds nothing wrong with binary files whose content is left out. So hunks are counted
+here, too.
+
+Mended: a lost line end, also behind blank context that went with it; line ends that became CRLF, headers' too; counts
+of hunks that don't fit their lines; names without `a/` and `b/`; a byte order mark. Refused: all else that git can't
+read, a patch that was cut off, lines that belong to no hunk, binary files without content, paths that lead out of the
+tree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from envs.types import BadTask
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)", re.DOTALL)
+_HEADER = re.compile(r"diff --git |--- |\+\+\+ ")
+_MARKS = " +-\\"
+_CONTEXT = 3
+"""Lines of context that a diff shows at most behind a change."""
+_BINARY = re.compile(r"^Binary files .* differ$", re.MULTILINE)
+_PREFIX = re.compile(r'"|(?:[abciow12]|old|new|orig)/')
+_NOWHERE = "/dev/null"
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A patch that git can read. paths: of the files that it creates, changes, renames or removes."""
+
+    text: str
+    paths: Sequence[str]
+
+
+def read_patch(text: str, where: str) -> Patch:
+    """Return a patch, mended where its form alone was wrong. where: names it in messages. Raises BadTask."""
+    try:
+        mended = _mended(text)
+        names = _names(mended)
+    except ValueError as error:
+        raise BadTask(f"{where}: git can't read this patch: {error}; mend it, or leave it out") from None
+    old = re.findall(r"^(?:--- a/|rename from )(.+?)(?:\t.*)?$", mended, re.MULTILINE)
+    return Patch(mended, list(dict.fromkeys([*names, *(name for name in old if not _leads_out(name))])))
+
+
+def _names(text: str) -> list[str]:
+    """Return the files of a patch, as git reads it. Raises ValueError where it can't."""
+    if (binary := _BINARY.search(text)) is not None:
+        raise ValueError(f"the content of a binary file is left out ({binary[0]!r})")
+    # Outside of any repository, whose folder would limit what is seen, and without anybody's settings.
+    env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "GIT_DIR": "/nonexistent"}
+    alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
+    command, data = ["git", "apply", "--numstat", "-z", "-"], text.encode("utf-8", "surrogateescape")
+    try:
+        ran = subprocess.run(command, input=data, cwd="/", env=env | alone, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise ValueError("there is no git here to try it with (install git)") from None
+    if ran.returncode != 0:
+        raise ValueError(ran.stderr.decode("utf-8", "replace").strip().removeprefix("error: "))
+    found = [record.split("\t", 2)[2] for record in ran.stdout.decode("utf-8", "replace").split("\0") if record]
+    if (outside := next(filter(_leads_out, found), None)) is not None:
+        raise ValueError(f"the path {outside!r} leads out of the source tree")
+    return found
+
+
+def _leads_out(path: str) -> bool:
+    return path.startswith("/") or not {"..", ".git"}.isdisjoint(path.split("/"))
+
+
+def _mended(text: str) -> str:
+    """Return a patch of which each hunk is as long as it says. Raises ValueError."""
+    lines = text.removeprefix("\ufeff").split("\n")
+    ended = not lines[-1]
+    if ended:
+        lines.pop()
+    if all(line.endswith("\r") for line in lines if _HEADER.match(line)):
+        lines = [line.removesuffix("\r") for line in lines]
+    lines = _prefixed(lines)
+    mended, at = [], 0
+    while at < len(lines):
+        head = _HUNK.match(lines[at])
+        part, at = _hunk(head, lines, at, ended) if head else (lines[at : at + 1], at + 1)
+        mended += part
+    if "GIT binary patch" in mended and mended[-1]:
+        mended.append("")  # which ends a binary file
+    return "\n".join(mended) + "\n"
+
+
+def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tuple[list[str], int]:
+    """Return the hunk that begins at a line with what stands behind it, mended, and where that ends.
+
+    head: of the hunk. ended: the patch has its last line end. Raises ValueError."""
+    wanted = int(head[2] or 1), int(head[4] or 1)
+    if (end := _counted(lines, at + 1, wanted)) is not None:
+        stop = _stop(lines, end)
+        if not _changes(lines[end:stop]):
+            return list(lines[at:stop]), stop
+        if not lines[end]:
+            raise ValueError(f"behind line {end} are lines that belong to no hunk")
+    stop = _stop(lines, at + 1)
+    body = list(takewhile(lambda line: line[:1] in _MARKS, lines[at + 1 : stop]))
+    rest = list(lines[at + 1 + len(body) : stop])
+    if _changes(rest):
+        raise ValueError(f"behind line {at + 1 + len(body)} are lines that belong to no hunk")
+    if body and body[-1].rstrip() == "--" and rest:  # a mail's signature
+        body.pop()
+    while body and not body[-1]:
+        body.pop()
+    have = _sizes(body)
+    short, last = (wanted[0] - have[0], wanted[1] - have[1]), stop == len(lines)
+    blank = short[0] if short[0] == short[1] <= _CONTEXT else 0
+    if blank > 0 and (not body or body[-1][:1] != " " or (last and not ended)):
+        return [lines[at], *body, *[" "] * blank, *rest], stop
+    if last and min(short) >= 0:
+        raise ValueError(f"it ends within the hunk of line {at + 1}, so it was cut off")
+    return [f"@@ -{head[1]},{have[0]} +{head[3]},{have[1]} @@{head[5]}", *body, *rest], stop
+
+
+def _counted(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | None:
+    """Return where a hunk ends that has as many lines as it says; None where it has not."""
+    old, new = wanted
+    while (old > 0 or new > 0) and at < len(lines) and lines[at][:1] in _MARKS:
+        mark = lines[at][:1] or " "
+        old, new, at = old - (mark in " -"), new - (mark in " +"), at + 1
+    while at < len(lines) and lines[at].startswith("\\"):
+        at += 1
+    return at if old == new == 0 else None
+
+
+def _stop(lines: Sequence[str], at: int) -> int:
+    """Return where, from a line on, the next hunk or file begins."""
+    while at < len(lines) and not (
+        _HUNK.match(lines[at]) or lines[at].startswith("diff --git ") or _names_file(lines, at)
+    ):
+        at += 1
+    return at
+
+
+def _names_file(lines: Sequence[str], at: int) -> bool:
+    head = lines[at : at + 3]
+    return len(head) == 3 and head[0][:4] == "--- " and head[1][:4] == "+++ " and bool(_HUNK.match(head[2]))
+
+
+def _changes(lines: Sequence[str]) -> bool:
+    """Tell whether lines behind a hunk may belong to it: neither a mail's signature nor prose."""
+    for line in lines:
+        if line.rstrip() == "--" or line.startswith(("From ", "```")):
+            return False
+        if line.startswith(("+", "-")):
+            return True
+    return False
+
+
+def _sizes(body: Sequence[str]) -> tuple[int, int]:
+    marks = [line[:1] or " " for line in body]
+    return sum(mark in " -" for mark in marks), sum(mark in " +" for mark in marks)
+
+
+def _prefixed(lines: Sequence[str]) -> list[str]:
+    """Return a patch with `a/` and `b/` before its names, where it has none."""
+    heads = [at for at in range(len(lines)) if _names_file(lines, at)]
+    if not any(_bare(*(line[4:].partition("\t")[0] for line in lines[at : at + 2])) for at in heads):
+        return list(lines)
+    found = list(lines)
+    for at in heads:
+        for place, prefix in ((at, "a/"), (at + 1, "b/")):
+            mark, name = found[place][:4], found[place][4:]
+            found[place] = f"{mark}{name if name.startswith(_NOWHERE) else prefix + name}"
+    return [_git_header(line) for line in found]
+
+
+def _bare(old: str, new: str) -> bool:
+    """Tell whether a file's names before and after have nothing before them."""
+    known = {old, new} - {_NOWHERE}
+    return len(known) == 1 and not all(map(_PREFIX.match, known))
+
+
+def _git_header(line: str) -> str:
+    if not line.startswith("diff --git "):
+        return line
+    names = line.removeprefix("diff --git ")
+    half = len(names) // 2
+    old, new = (names[:half], names[half + 1 :]) if names[:half] == names[half + 1 :] else _two(names)
+    return f"diff --git a/{old} b/{new}" if new else line
+
+
+def _two(names: str) -> tuple[str, str]:
+    old, _, new = names.partition(" ")
+    return old, new

@@ -1,0 +1,72 @@
+"""Which tasks a Docker daemon can make the images of, as far as that is known before one is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envs.types import Task
+from sandboxes.base import ImageMissing
+from sandboxes.docker.buildkit import Builder
+from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.dockerfile import Dockerfile
+
+_SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a Docker daemon. workdirs: of the images that it has, by their names in the tasks."""
+
+    builder: Builder
+    workdirs: Mapping[str, str]
+
+
+async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> Known:
+    """Ask a Docker daemon what is to be known for these tasks. base_image: as in `ImageStore`. Raises SandboxError."""
+    workdirs = {_SCRATCH: ""}
+    for image in sorted({image for task in tasks if (image := _decides(task, base_image))} - {_SCRATCH}):
+        try:
+            async with daemon_errors(f"look for image {image}"):
+                found = await client.images.inspect(image)
+        except ImageMissing:
+            continue
+        workdirs[image] = str((found.get("Config") or {}).get("WorkingDir") or "")
+    return Known(await Builder.of(client), workdirs)
+
+
+def unusable(task: Task, known: Known, base_image: str | None) -> str | None:
+    """Return why a task can't be used with a Docker daemon, and the remedy; None where nothing is known against it."""
+    for context in _contexts(task):
+        why = known.builder.lacks(_dockerfile(context))
+        if why is not None:
+            return f"task {task.id}: {context.name}/Dockerfile: {why}"
+    image = _decides(task, base_image)
+    if image is not None and known.workdirs.get(image, image).strip("/") == "":
+        return (
+            f"task {task.id}: its working directory is /, as neither [environment] workdir nor WORKDIR in a Dockerfile "
+            f"names one, nor has {image} one; name the source tree"
+        )
+    return None
+
+
+def _contexts(task: Task) -> Iterator[Path]:
+    """Yield the folders with a Dockerfile from which the task's images are made."""
+    owns = (hidden.own.context for hidden in (task.hidden, *(step.hidden for step in task.steps)) if hidden.own)
+    for context in dict.fromkeys([task.context, *owns]):
+        if context is not None and (context / "Dockerfile").is_file():
+            yield context
+
+
+def _decides(task: Task, base_image: str | None) -> str | None:
+    """Return the image whose working directory is the task's; None where the task says another, or it is not known."""
+    if task.workdir is not None or any(h.graded_alone for h in (task.hidden, *(step.hidden for step in task.steps))):
+        return None
+    if task.context is None or not (task.context / "Dockerfile").is_file():
+        return task.image
+    return _dockerfile(task.context).workdir_of(base_image)
+
+
+def _dockerfile(context: Path) -> Dockerfile:
+    return Dockerfile.read((context / "Dockerfile").read_text(encoding="utf-8"))
