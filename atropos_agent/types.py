@@ -331,5 +331,11 @@ class EngineError(AgentError):
     passing = False
 
 
+class Unanswered(AgentError):
+    """No reply was sampled, because what an agent asked first was refused: it says nothing of the model."""
+
+    permanent = True
+
+
 class TokenMismatch(AgentError):
     """The server's answer contradicts what it was asked; nothing of it can be trained on."""

@@ -167,7 +167,7 @@ class _Exchange:
 
 async def respond(session: Session, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
-    exchange, asked = _Exchange(scope, receive, send), None
+    exchange, asked, body = _Exchange(scope, receive, send), None, None
     try:
         if scope["method"] in ("GET", "HEAD"):
             await _look(exchange)
@@ -177,7 +177,8 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
         content = await exchange.body(session.bounds.body)
         await exchange.turn(session.share)
         with session.share.taken():
-            asked = exchange.protocol.read(_loaded(content))
+            body = _loaded(content)
+            asked = exchange.protocol.read(body)
             found = session.count_tokens(asked) if exchange.path == COUNTING else session.ask(asked)
         if isinstance(found, int):
             await exchange.tell(200, {"input_tokens": found})
@@ -186,6 +187,8 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
     except _Gone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
+        if isinstance(error, Refusal) and scope["method"] == "POST" and exchange.path != COUNTING:
+            session.turned_away(error, tools=bool((body or {}).get("tools") if asked is None else asked.tools))
         await _refuse(exchange, error, asked)
     except TooLong as error:
         await _refuse(exchange, session.too_long(error, counting=exchange.path == COUNTING), asked)

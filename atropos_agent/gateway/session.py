@@ -22,7 +22,7 @@ from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason, Unanswered
 
 _NOTED = 100
 """Names of settings of which it is kept how often they were not followed."""
@@ -42,6 +42,7 @@ class Session:
 
     api_key: the key by which requests are known to be this rollout's. base_url: what an OpenAI client takes as such;
     anthropic_url: what an Anthropic client takes. Both are "" for a session without a gateway.
+    refused: the first refusals of requests for a reply, by whether they showed tools.
     failure: the first one of ours, which spoils the rollout; None without. ended_by: the first budget that was over
         when the agent asked for more; None before, and where it went on in another conversation than one too long.
     share: of the event loop.
@@ -77,6 +78,7 @@ class Session:
         self._noted: Counter[str] = Counter()
         self.share = Share()
         self._work: set[asyncio.Task[None]] = set()
+        self.refused: dict[bool, Refusal] = {}
         self.failure: AgentError | None = None
         self.ended_by: StopReason | None = None
         self._closed = False
@@ -106,8 +108,11 @@ class Session:
         """Return what the agent did, when it has ended. Ends the session.
 
         stop_reason: why it ended, where the caller knows better than that it did.
-        Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`."""
+        Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`; Unanswered is the
+        one where what the agent asked first was refused."""
         await self.close()
+        if self.failure is None and self.ended_by is None and (refusal := self._in_the_way()) is not None:
+            self.failure = Unanswered(f"what the agent asked first was refused: {refusal}")
         if self.failure is not None:
             self.failure.partial = self._result(None, str(self.failure))
             raise self.failure
@@ -171,6 +176,15 @@ class Session:
         if counting:
             return Refusal(f"prompt is too long: {error}", Fault.TOO_LONG, param="messages")
         return self._ends(StopReason.MAX_TOKENS, str(error))
+
+    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+        """Remember that a request for a reply was refused. tools: whether it showed some."""
+        if refusal.fault is not Fault.TOO_LONG:  # the end of a budget, or of the rollout
+            self.refused.setdefault(tools, refusal)
+
+    def _in_the_way(self) -> Refusal | None:
+        """Return the refusal that kept the agent from its work; None where it could begin."""
+        return None if len(self._forest) else self.refused.get(True, self.refused.get(False))
 
     def fail(self, error: Exception) -> AgentError:
         """Remember that the rollout is spoilt by a failure of ours, and return it."""
