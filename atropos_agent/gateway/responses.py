@@ -127,6 +127,8 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
     for place, item in enumerate(fields.objects(body.get("input"), "input")):
         told = _told(item, f"input[{place}]", shown)
         is_part = handle is None or told.handle is None or handle == told.handle
+        # A reply of ours has one text: what stands before another is a message of its own.
+        is_part = is_part and not (told.text and replies and any(part.text for part in replies[-1]))
         if replies and replies[-1][0].role == told.role == "assistant" and is_part:
             replies[-1].append(told)
             handle = told.handle if handle is None else handle

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
@@ -14,16 +16,19 @@ from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
-from atropos_agent.gateway.asked import Asked, Fault, Refusal
+from atropos_agent.gateway.asked import Asked, Fault, Refusal, ToldCall
 from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
 from atropos_agent.gateway.branches import TRAINED, Branch, harvest
+from atropos_agent.gateway.encoded import foreign_calls
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
+from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason, Unanswered
 
+_OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
 """Names of settings of which it is kept how often they were not followed."""
 
@@ -144,9 +149,7 @@ class Session:
             raise self.failure
         if self._closed:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        self._take_note(asked)
-        asked = self._forest.whole(asked)
-        found = self._forest.locate(asked)
+        asked, found = self._located(asked)
         turn = next((one for one in found.same if _is_wanted(one, asked)), None)
         if turn is not None:
             self._changes["answer repeated"] += 1
@@ -160,9 +163,7 @@ class Session:
 
     def count_tokens(self, asked: Asked) -> int:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
-        self._take_note(asked)
-        asked = self._forest.whole(asked)
-        found = self._forest.locate(asked)
+        asked, found = self._located(asked)
         return len(self._prompts.place(asked, found, self.bounds, counting=True)[0].conversation.prompt)
 
     @property
@@ -196,6 +197,13 @@ class Session:
 
     # A request
 
+    def _located(self, asked: Asked) -> tuple[Asked, Found]:
+        """Return a request with its whole history, in order, and where that ends in what we know. Raises Refusal."""
+        self._take_note(asked)
+        asked = self._forest.whole(asked)
+        asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
+        return asked, self._forest.locate(asked)
+
     def _take_note(self, asked: Asked) -> None:
         """Note what of a request is not followed. Raises Refusal where no reply can follow it."""
         check_request(asked, self._tolerates)
@@ -212,6 +220,8 @@ class Session:
     def _begin(self, asked: Asked, found: Found) -> Turn:
         """Put a request in its place, its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(asked, found, self.bounds)
+        if parent is None:
+            self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.retold)))
         turn = Turn(line, parent, given, asked)
         turn.retells = parent is None and any(self._forest.retold(told) for told in given)
         kind = change(found, turn, self._forest.roots)
@@ -326,6 +336,13 @@ def _step(
         engine_s=engine_s,
         content=reply.content,
     )
+
+
+def _beyond(calls: Sequence[ToldCall]) -> int:
+    """Return a number of a call from which on ids are none of these calls' own, nor those that the chat template is
+    given for them."""
+    found = [_OURS.fullmatch(call.id) for call in calls]
+    return max([len(calls), *(int(one[1]) + 1 for one in found if one is not None)])
 
 
 def _is_wanted(turn: Turn, asked: Asked) -> bool:
