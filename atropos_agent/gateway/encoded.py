@@ -96,7 +96,14 @@ def folded(messages: Sequence[Told]) -> list[Told]:
             found[-1].append(told)
         else:
             found.append([told])
-    return [replace(first, text="\n\n".join(one.text for one in (first, *others))) for first, *others in found]
+    return [
+        replace(
+            first,
+            text="\n\n".join(one.text for one in (first, *others)),
+            unshown=sum(one.unshown for one in (first, *others)),
+        )
+        for first, *others in found
+    ]
 
 
 def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:

@@ -94,7 +94,8 @@ def _one(results: Sequence[Told]) -> Told:
     """Return several messages as one result, the first one's."""
     if len(results) == 1:
         return results[0]
-    return replace(results[0], text="\n\n".join(told.text for told in results))
+    unshown = sum(told.unshown for told in results)
+    return replace(results[0], text="\n\n".join(told.text for told in results), unshown=unshown)
 
 
 def _named(told: Told) -> Told:

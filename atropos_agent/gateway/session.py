@@ -81,6 +81,8 @@ class Session:
         """Ids of calls so far."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
+        self._unshown: dict[tuple[str, str], int] = {}
+        """Parts that could not be shown, by message: a history that is begun anew tells it again."""
         self.share = Share()
         self._work: set[asyncio.Task[None]] = set()
         self.refused: dict[bool, Refusal] = {}
@@ -281,6 +283,7 @@ class Session:
         step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
         sampled = Sampled(answer, conversation.place(), called is not None, step, exchange, completion.version)
         self._forest.answered(turn, sampled)
+        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
     def _done(self, work: asyncio.Task[None]) -> None:
@@ -312,7 +315,7 @@ class Session:
             error=error,
             metadata={"gateway": told},
             record=found.record,
-            counts=self._counts + self._sampler.counts,
+            counts=self._counts + self._sampler.counts + Counts(unshown=sum(self._unshown.values())),
             carries_tokens=self.template is not None,
             drift=conversation.drift(conversation.rows()) if conversation is not None else None,
             conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),

@@ -15,7 +15,7 @@ from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import StopReason, Unanswered
 
 TOKENS = 2000
-"""So many make 1500 messages, 131,072 characters and a body of 1.2 MB."""
+"""So many make 1500 messages, 131,072 characters and a body of 16.9 MB."""
 
 
 def says(*texts):
@@ -29,8 +29,8 @@ REQUESTS = {
         "chat/completions",
         says("go") | {"tools": [{"type": "function", "function": {"name": "a", "description": " " * 140_000}}]},
     ),
-    "a large body": ("chat/completions", says("go") | {"metadata": " " * 1_300_000}),
-    "a large body to be counted": ("messages/count_tokens", says(" " * 1_300_000)),
+    "a large body": ("chat/completions", says("go") | {"metadata": " " * 17_000_000}),
+    "a large body to be counted": ("messages/count_tokens", says(" " * 17_000_000)),
     "much text to be counted": ("messages/count_tokens", says(" " * 140_000)),
 }
 
