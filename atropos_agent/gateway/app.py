@@ -119,9 +119,10 @@ class _Exchange:
         """Send a part of the response, or the last one. Raises _Gone when the client is not there any more.
 
         The last one is sent with the response's end: some clients read no further, and would seem not to have it."""
-        if self._left is not None:
+        if self._left is not None or not self._unread:  # asking reads what is unread, which may have no end
+            leaving = self._leaving()
             await asyncio.sleep(0)
-            if self._left.done():
+            if leaving.done():
                 raise _Gone
         await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
 
