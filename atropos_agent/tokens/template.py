@@ -86,7 +86,7 @@ class ChatTemplate:
         self._kwargs = kwargs
         self._encoder = Encoder(tokenizer)
         self.quote, self.quote_rest = self._encoder.quote, self._encoder.quote_rest
-        self.quote_ids = self._encoder.quote_ids
+        self.quote_ids, self.normalized = self._encoder.quote_ids, self._encoder.normalized
         self.encode, self.decode = self._encoder.encode, self._encoder.decode
         self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
