@@ -45,6 +45,11 @@ logger = logging.getLogger(__name__)
 LATE_S = 5.0
 """How long a tool that is cut short may take to end, in seconds. One that takes longer stood still."""
 
+_TWICE = (
+    "{} was run a second time in one rollout, whose rows and counts would be those of the last run alone: "
+    "run it once, or put what it needs into the task or initial_messages"
+)
+
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
 
 
@@ -59,7 +64,12 @@ class AtroposAgent:
     tool_format: how the model calls tools; Hermes when None. As a `FittedFormat` it leaves to the chat template what
         that can do; a bare one is text altogether.
     execute_tool: runs a call; `tools.execute` when None. What it raises is a failure of ours.
+
+    of_one_rollout: whether the agent was made for one rollout, whose rows are those of one run.
     """
+
+    of_one_rollout = False
+    _ran = False
 
     def __init__(
         self,
@@ -100,8 +110,10 @@ class AtroposAgent:
             with a system message.
 
         Raises AgentError (EngineError, TokenMismatch, or what a tool raised as its cause), with
-        everything sampled so far in `partial`.
+        everything sampled so far in `partial`; NotImplementedError for a second run in one rollout.
         """
+        if self.of_one_rollout and self._ran:
+            raise NotImplementedError(_TWICE.format(type(self).__name__))
         return await self._run([*(initial_messages or []), {"role": "user", "content": task}], self.config.max_steps)
 
     async def run_single_turn(self, messages: Sequence[Message]) -> AgentResult:
@@ -113,6 +125,7 @@ class AtroposAgent:
         return await self._run(messages, 1, single=True)
 
     async def _run(self, messages: Sequence[Message], max_steps: int, *, single: bool = False) -> AgentResult:
+        self._ran = True
         async with _session(self.server, self.template) as managed:
             run = _Run(self, managed, self._conversation(messages))
             try:

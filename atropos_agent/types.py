@@ -229,6 +229,7 @@ class Counts:
     refused_tokens: sampled tokens in no row, because the reply was aborted, or refused as unsound or as
         contradicting its request. They were paid for.
     abandoned_requests: requests that were not waited for any longer.
+    unshown: what tools have returned that no text can show, such as pictures; the model was told of it in words.
     """
 
     tool_calls: int = 0
@@ -236,6 +237,7 @@ class Counts:
     tool_errors: int = 0
     refused_tokens: int = 0
     abandoned_requests: int = 0
+    unshown: int = 0
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -244,6 +246,7 @@ class Counts:
             self.tool_errors + other.tool_errors,
             self.refused_tokens + other.refused_tokens,
             self.abandoned_requests + other.abandoned_requests,
+            self.unshown + other.unshown,
         )
 
 
@@ -329,6 +332,12 @@ class EngineError(AgentError):
     """The inference server failed or did not answer. passing: the same request may succeed later."""
 
     passing = False
+
+
+class Unanswered(AgentError):
+    """No reply was sampled, because what an agent asked first was refused: it says nothing of the model."""
+
+    permanent = True
 
 
 class TokenMismatch(AgentError):

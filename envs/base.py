@@ -125,7 +125,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         """Return an agent for a rollout. options: fields of `AgentConfig` that differ for this task."""
         config, split = self._sampling(seat, options)
         recording = None if self.template is None else seat.recording
-        return self.agent_cls(
+        agent = self.agent_cls(
             self._serving(seat),
             tools,
             config,
@@ -134,6 +134,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             tool_format=self.tool_format,
             split=split,
         )
+        agent.of_one_rollout = True
+        return agent
 
     def session(
         self, seat: Seat, gateway: Gateway | None = None, **options: Any

@@ -179,12 +179,14 @@ def examine_template(template: ChatTemplate) -> list[Check]:
         "opens_thinking": template.opens_thinking,
         "folds_system": template.folds_system,
         "joins_turns": template.joins_turns,
+        "merges_system": template.merges_system,
         "header": template.header.text,
         "trims": "  x  " not in padded,
     }
     said = [
         f"ends turns with {close!r}" if close else "ends turns with no token",
         *(["opens <think> for the model"] if template.opens_thinking else []),
+        *(["takes one system message, so that those at the beginning are joined"] * template.merges_system),
         *(["puts the system prompt into the first user message"] * template.folds_system),
         *(["trims messages"] if data["trims"] else []),
         *([f"expects the model to write {template.header.text!r}"] if template.header else []),

@@ -115,6 +115,11 @@ def _served(calls: Sequence[SaidCall], first_id: int) -> Sequence[SaidCall]:
     ]
 
 
+def input_of(call: SaidCall) -> str:
+    """Return what a call of a tool that takes text holds; all of it where it could not be read."""
+    return call.text if call.call is None else str(call.call.arguments.get("input", ""))
+
+
 def object_of(call: SaidCall) -> Mapping[str, Any]:
     """Return a call's arguments as an object; what could not be read as text in one."""
     return dict(call.call.arguments) if call.call is not None else {"raw": call.text}

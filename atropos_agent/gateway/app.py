@@ -119,9 +119,10 @@ class _Exchange:
         """Send a part of the response, or the last one. Raises _Gone when the client is not there any more.
 
         The last one is sent with the response's end: some clients read no further, and would seem not to have it."""
-        if self._left is not None:
+        if self._left is not None or not self._unread:  # asking reads what is unread, which may have no end
+            leaving = self._leaving()
             await asyncio.sleep(0)
-            if self._left.done():
+            if leaving.done():
                 raise _Gone
         await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
 
@@ -167,7 +168,7 @@ class _Exchange:
 
 async def respond(session: Session, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
-    exchange, asked = _Exchange(scope, receive, send), None
+    exchange, asked, body = _Exchange(scope, receive, send), None, None
     try:
         if scope["method"] in ("GET", "HEAD"):
             await _look(exchange)
@@ -177,7 +178,8 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
         content = await exchange.body(session.bounds.body)
         await exchange.turn(session.share)
         with session.share.taken():
-            asked = exchange.protocol.read(_loaded(content))
+            body = _loaded(content)
+            asked = exchange.protocol.read(body)
             found = session.count_tokens(asked) if exchange.path == COUNTING else session.ask(asked)
         if isinstance(found, int):
             await exchange.tell(200, {"input_tokens": found})
@@ -186,6 +188,8 @@ async def respond(session: Session, scope: Scope, receive: Receive, send: Send) 
     except _Gone:
         logger.debug("a client went away")
     except (Refusal, AgentError) as error:
+        if isinstance(error, Refusal) and scope["method"] == "POST" and exchange.path != COUNTING:
+            session.turned_away(error, tools=bool((body or {}).get("tools") if asked is None else asked.tools))
         await _refuse(exchange, error, asked)
     except TooLong as error:
         await _refuse(exchange, session.too_long(error, counting=exchange.path == COUNTING), asked)

@@ -70,6 +70,7 @@ class Told:
     text: its content, all parts of it. thinking: what it thought; None where that was not sent.
     handle: number of the answer whose ids it has, beside those of calls; None where it has none.
     refers: what of that answer it names instead of telling it: "text", and the places of calls.
+    unshown: how many parts of its content are words for what no text can show.
     """
 
     role: str
@@ -79,6 +80,7 @@ class Told:
     call_id: str = ""
     handle: int | None = None
     refers: Sequence[str | int] = ()
+    unshown: int = 0
 
 
 @dataclass(frozen=True, slots=True)

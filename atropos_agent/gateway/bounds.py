@@ -17,7 +17,8 @@ UNKNOWN = 1 << 20
 """Tokens that a prompt may have where nothing says how many."""
 _CHARACTERS_OF_TOKEN, _CHARACTERS = 32, 64 << 10
 _TOKENS_OF_MESSAGE, _MESSAGES = 4, 1000
-_BYTES_OF_TOKEN, _BYTES = 64, 1 << 20
+_BYTES_OF_TOKEN, _BYTES = 64, 16 << 20
+"""Of a body, which may hold pictures that tools have read, again with each request."""
 _REST, _BURST_S = 3.0, 1.0
 """How long a rollout's next request waits, as a multiple of the time that the last ones took, and how much less."""
 

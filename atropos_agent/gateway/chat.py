@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway import fields, parts, refusals
+from atropos_agent.gateway.answers import input_of
 from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
 from atropos_agent.gateway.protocol import Protocol, event, noted
 
@@ -23,13 +24,15 @@ class Chat(Protocol):
 
     def read(self, body: Mapping[str, Any]) -> Asked:
         refusals.check(body)
-        messages = [
-            _message(message, f"messages[{place}]")
-            for place, message in enumerate(fields.objects(body.get("messages"), "messages"))
-        ]
+        messages: list[Told] = []
+        answers = False
+        for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
+            messages.append(_message(message, f"messages[{place}]", answers))
+            answers = parts.answers(messages[-1], answers)
         limit = fields.whole(body.get("max_completion_tokens"), "max_completion_tokens", least=1)
         options = fields.mapping(body.get("stream_options"), "stream_options")
-        tools = [tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
+        given = fields.objects(body.get("tools"), "tools")
+        tools = [tool(one, f"tools[{n}]") for n, one in enumerate(given)]
         forced, hidden = _choice(body.get("tool_choice"))
         if fields.mapping(body.get("response_format"), "response_format").get("type", "text") != "text":
             forced["response_format"] = str(body["response_format"]["type"])
@@ -42,7 +45,10 @@ class Chat(Protocol):
             fields.flag(body.get("stream"), "stream"),
             forced=forced,
             noted=noted(body, (*_KNOWN, "response_format", "stream_options")),
-            extras={"include_usage": bool(options.get("include_usage"))},
+            extras={
+                "include_usage": bool(options.get("include_usage")),
+                "custom": {name for one in given if (name := _custom_name(one))},
+            },
         )
 
     def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:
@@ -50,7 +56,7 @@ class Chat(Protocol):
         if answer.thinking is not None:
             message["reasoning_content"] = answer.thinking
         if answer.calls:
-            message["tool_calls"] = _calls(answer)
+            message["tool_calls"] = _calls(answer, asked)
         choice = {"index": 0, "message": message, "finish_reason": _reason(answer), "logprobs": None}
         return {**_head(answer, asked, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
@@ -61,7 +67,7 @@ class Chat(Protocol):
             deltas.append({"reasoning_content": answer.thinking})
         if answer.content:
             deltas.append({"content": answer.content})
-        deltas += [{"tool_calls": [{"index": place, **call}]} for place, call in enumerate(_calls(answer))]
+        deltas += [{"tool_calls": [{"index": place, **call}]} for place, call in enumerate(_calls(answer, asked))]
         for delta in deltas:
             yield event({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         yield event({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _reason(answer)}]})
@@ -83,26 +89,19 @@ def openai_error(refusal: Refusal) -> Mapping[str, Any]:
     return {"error": {**said, "param": refusal.param, "code": code}}
 
 
-def content(value: Any, where: str) -> str:
-    """Return a message's content, of all its parts. Raises Refusal for what is no text."""
-    if value is None or isinstance(value, str):
-        return value or ""
-    parts = []
-    for place, part in enumerate(fields.objects(value, where)):
-        kind = part.get("type")
-        if kind not in ("text", "input_text", "output_text", "refusal"):
-            raise refusals.part(kind, f"{where}[{place}].type")
-        key = "refusal" if kind == "refusal" else "text"
-        parts.append(fields.text(part.get(key), f"{where}[{place}].{key}"))
-    return "\n".join(parts)
-
-
 def tool(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return a tool's schema. Raises Refusal for one that is no function."""
+    """Return a tool's schema. Raises Refusal for one that the agent does not run."""
+    if given.get("type") == "custom":
+        custom = fields.mapping(given.get("custom"), f"{where}.custom")
+        return schema({**custom, "parameters": INPUT}, f"{where}.custom")
     if given.get("type") != "function":
         raise refusals.tool(given.get("type"), f"{where}.type")
     function = fields.mapping(given.get("function"), f"{where}.function")
     return schema(function, f"{where}.function")
+
+
+INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+"""The parameters of a tool that takes text."""
 
 
 def schema(function: Mapping[str, Any], where: str, *, parameters: str = "parameters") -> Mapping[str, Any]:
@@ -129,7 +128,14 @@ def _choice(choice: Any) -> tuple[dict[str, str], bool]:
     return {"tool_choice": str(name or choice.get("type"))[:60]}, False
 
 
-def _message(message: Mapping[str, Any], where: str) -> Told:
+def _custom_name(given: Mapping[str, Any]) -> str:
+    """Return the name of a tool that takes text; "" for another."""
+    custom = given.get("custom")
+    return str(custom.get("name")) if given.get("type") == "custom" and isinstance(custom, dict) else ""
+
+
+def _message(message: Mapping[str, Any], where: str, answers: bool) -> Told:
+    """Return a message. answers: whether it stands behind results of tools."""
     role = ROLES.get(fields.text(message.get("role"), f"{where}.role"))
     if role is None:
         raise fields.wrong(f"{where}.role", f"must be one of {', '.join(ROLES)}")
@@ -137,22 +143,32 @@ def _message(message: Mapping[str, Any], where: str) -> Told:
     calls = []
     for place, call in enumerate(fields.objects(message.get("tool_calls"), f"{where}.tool_calls")):
         at = f"{where}.tool_calls[{place}]"
+        number = fields.text(call.get("id"), f"{at}.id")
+        if call.get("type") == "custom":
+            custom = fields.mapping(call.get("custom"), f"{at}.custom")
+            said = {"input": fields.text(custom.get("input"), f"{at}.custom.input")}
+            calls.append(ToldCall(number, fields.text(custom.get("name"), f"{at}.custom.name"), said))
+            continue
         function = fields.mapping(call.get("function"), f"{at}.function")
         name = fields.text(function.get("name"), f"{at}.function.name")
-        calls.append(ToldCall(fields.text(call.get("id"), f"{at}.id"), name, function.get("arguments") or "{}"))
+        calls.append(ToldCall(number, name, function.get("arguments") or "{}"))
     thinking = message.get("reasoning_content") or message.get("reasoning")
     call_id = fields.text(message.get("tool_call_id"), f"{where}.tool_call_id") if role == "tool" else ""
     thought = thinking if isinstance(thinking, str) else None
-    return Told(role, content(message.get("content"), f"{where}.content"), tuple(calls), thought, call_id)
+    refuses = role in ("system", "user") and not answers
+    text, unshown = parts.told(message.get("content"), f"{where}.content", refuses=refuses)
+    return Told(role, text, tuple(calls), thought, call_id, unshown=unshown)
 
 
 def _head(answer: Answer, asked: Asked, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{answer.number}", "object": kind, "created": int(time.time()), "model": asked.model}
 
 
-def _calls(answer: Answer) -> list[Mapping[str, Any]]:
+def _calls(answer: Answer, asked: Asked) -> list[Mapping[str, Any]]:
     return [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
+        {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": input_of(call)}}
+        if call.name in asked.extras["custom"]
+        else {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.text}}
         for call in answer.calls
     ]
 

@@ -17,7 +17,7 @@ logger.setLevel(logging.ERROR)  # what is wrong with a client's requests is its 
 
 class Connection(H11Protocol):
     """HTTP/1.1 for one client. One that goes away with bytes unread resets the connection: then it has not had the last
-    one."""
+    one. Nor has one that closed it before they were written."""
 
     head_s = 20.0
     """Seconds in which a request's head must have come."""
@@ -40,6 +40,14 @@ class Connection(H11Protocol):
             self._late = None
         elif not begun and self._late is None:
             self._late = self.loop.call_later(self.head_s, self.transport.close)
+
+    def eof_received(self) -> None:
+        """Take note that the client has gone away: what is written from now on is dropped, before the connection is
+        said to be lost."""
+        super().eof_received()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

@@ -19,22 +19,24 @@ def echoes(told: Told, answer: Answer) -> bool:
     if told.role != "assistant" or len(told.calls) > len(answer.calls):
         return False
     sound = [call for call in answer.calls if call.call is not None]
-    if [call.id for call in told.calls] == [call.id for call in answer.calls]:
+    if by_ids := [call.id for call in told.calls] == [call.id for call in answer.calls]:
         # What an agent makes of a broken call, or one of a tool that it has not, is its business: its id tells.
         known = zip(told.calls, answer.calls, strict=True)
         pairs = [(one, ours) for one, ours in known if ours.call is not None and ours.offered]
-        same_text = same(told.text, answer.content)
     elif len(told.calls) == len(sound):
         # Broken calls are text where the protocol can't carry them. Ids may be the agent's own.
         pairs = list(zip(told.calls, sound, strict=True))
-        same_text = same(told.text, answer.whole)
     else:
         return False
-    thought = told.thinking is None or told.handle == answer.number or same(told.thinking, answer.thinking or "")
-    if not thought or any(one.name != ours.name or not _means(one, ours) for one, ours in pairs):
+    if any(one.name != ours.name or not _means(one, ours) for one, ours in pairs):
+        return False
+    if by_ids and told.calls:
+        return True  # whatever it makes of the words and the thinking beside them
+    if not (told.thinking is None or told.handle == answer.number or same(told.thinking, answer.thinking or "")):
         return False
     # A broken call is told in other words, some in the text.
-    return same_text or ((told.handle == answer.number or bool(told.calls)) and len(sound) < len(answer.calls))
+    broken = len(sound) < len(answer.calls) and (told.handle == answer.number or bool(told.calls))
+    return broken or same(told.text, answer.content if by_ids else answer.whole)
 
 
 def same_messages(told: Sequence[Told], ours: Sequence[Told]) -> bool:

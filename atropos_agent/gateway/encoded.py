@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.asked import Schemas, Told
+from atropos_agent.gateway.asked import Schemas, Told, ToldCall
 from atropos_agent.gateway.echo import arguments_of
 from atropos_agent.gateway.forest import Sampled, Turn
 from atropos_agent.types import Message
@@ -24,15 +25,11 @@ def opening(
 
     retold: finds replies of ours, which are told in our own words. check: is given the messages in these."""
     turns = [retold(told) for told in messages]
-    given = [_message(told, turn) for told, turn in zip(messages, turns, strict=True)]
+    names = _call_ids(messages, turns, fitted)
+    given = [_message(told, turn, ids) for told, turn, ids in zip(messages, turns, names, strict=True)]
     if check is not None:
         check(given)
-    names = {call.id: call.name for told in messages for call in told.calls}
-    ids = {call.id: call.template_id for turn in turns if turn and turn.sampled for call in turn.sampled.answer.calls}
-    for message in given:
-        if message["role"] == "tool":
-            number = message["tool_call_id"]
-            message |= {"name": names.get(number, ""), "tool_call_id": ids.get(number, number)}
+    _name_results(messages, given, fitted)
     if schemas and not fitted.shows_tools:
         preamble = given.pop(0)["content"] if given[0]["role"] == "system" else ""
         system = fitted.system_prompt(schemas, preamble=preamble, working_dir=None)
@@ -40,16 +37,52 @@ def opening(
     return fitted.opening(given)
 
 
+def foreign_calls(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> list[ToldCall]:
+    """Return the calls of a history that are none of ours."""
+    return [call for told in messages if told.calls and retold(told) is None for call in told.calls]
+
+
+def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: FittedFormat) -> Iterator[Sequence[str]]:
+    """Yield the ids of each message's calls as the chat template takes them: ours, or in the way of ours."""
+    ours = [turn.sampled.answer.calls if turn is not None and turn.sampled is not None else None for turn in turns]
+    used = {call.template_id for calls in ours for call in calls or ()}
+    numbers = count()
+    for told, calls in zip(messages, ours, strict=True):
+        if calls is not None:
+            yield [call.template_id for call in calls]
+            continue
+        ids: list[str] = []
+        for call in told.calls:
+            ids.append(next(one for n in numbers if (one := fitted.format.call_id(n, call.name)) not in used))
+        yield ids
+
+
+def _name_results(messages: Sequence[Told], given: Sequence[Message], fitted: FittedFormat) -> None:
+    """Give each result the name and the id that the call before it has for the chat template."""
+    known: dict[str, list[tuple[str, str]]] = {}
+    for told, message in zip(messages, given, strict=True):
+        if message["role"] == "assistant":
+            called = message.get("tool_calls", ())
+            known = {}
+            for call, shown in zip(told.calls, called, strict=False):
+                known.setdefault(call.id, []).append((shown["function"]["name"], shown["id"]))
+        elif message["role"] == "tool":
+            there = known.get(told.call_id)
+            name, number = there.pop(0) if there else ("", fitted.format.call_id(0, "unknown"))
+            message |= {"name": name, "tool_call_id": number}
+
+
 def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
     """Return the messages behind a reply, which was sampled."""
     calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
+    unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
     found: list[Message] = []
     results: list[ToolResult] = []
     for told in messages:
         if told.role == "tool":
-            results.append(ToolResult(told.text, call=calls.get(told.call_id) or ToolCall("", {}, told.call_id)))
+            results.append(ToolResult(told.text, call=calls.get(told.call_id) or unknown))
             continue
-        found += _shown(results, fitted, sampled) + fitted.opening([_message(told, None)])
+        found += _shown(results, fitted, sampled) + fitted.opening([_message(told, None, ())])
         results = []
     return found + _shown(results, fitted, sampled)
 
@@ -63,34 +96,39 @@ def folded(messages: Sequence[Told]) -> list[Told]:
             found[-1].append(told)
         else:
             found.append([told])
-    return [replace(first, text="\n\n".join(one.text for one in (first, *others))) for first, *others in found]
+    return [
+        replace(
+            first,
+            text="\n\n".join(one.text for one in (first, *others)),
+            unshown=sum(one.unshown for one in (first, *others)),
+        )
+        for first, *others in found
+    ]
 
 
 def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
     return fitted.results(results, (), called=sampled.called) if results else []
 
 
-def _message(told: Told, turn: Turn | None) -> Message:
-    """Return a message in OpenAI's shape. turn: whose answer it tells; None where it is not ours."""
+def _message(told: Told, turn: Turn | None, ids: Sequence[str]) -> Message:
+    """Return a message in OpenAI's shape. turn: whose answer it tells; None where it is not ours. ids: of its calls."""
     message: Message = {"role": told.role, "content": told.text}
     if told.role == "tool":
         message["tool_call_id"] = told.call_id
-    calls = [(call.id, call.name, arguments_of(call)) for call in told.calls]
+    calls = [(call.name, arguments_of(call)) for call in told.calls]
     thinking = told.thinking
     if turn is not None and turn.sampled is not None:
         answer = turn.sampled.answer
         message["content"], thinking = answer.content, answer.thinking
-        calls = [
-            (call.template_id, call.name, call.call.arguments if call.call else call.text) for call in answer.calls
-        ]
-    broken = [f"{name}({arguments})" for _, name, arguments in calls if not isinstance(arguments, dict)]
+        calls = [(call.name, call.call.arguments if call.call else call.text) for call in answer.calls]
+    broken = [f"{name}({arguments})" for name, arguments in calls if not isinstance(arguments, dict)]
     if broken:
         # No template takes what is no call.
         message["content"] = "\n".join(part for part in (message["content"], *broken) if part)
     elif calls:
         message["tool_calls"] = [
             {"id": number, "type": "function", "function": {"name": name, "arguments": arguments}}
-            for number, name, arguments in calls
+            for number, (name, arguments) in zip(ids, calls, strict=True)
         ]
     if thinking:
         message["reasoning_content"] = thinking

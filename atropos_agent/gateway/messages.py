@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway import fields, parts, provided, refusals
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Told, ToldCall
 from atropos_agent.gateway.chat import schema
@@ -38,8 +38,11 @@ class Messages(Protocol):
         refusals.check(body)
         system = _system(body.get("system"))
         told = [Told("system", system)] if system else []
+        answers = False
         for place, message in enumerate(fields.objects(body.get("messages"), "messages")):
-            told += _told(message, f"messages[{place}]")
+            for one in _told(message, f"messages[{place}]", answers=answers):
+                told.append(one)
+                answers = parts.answers(one, answers)
         tools = [_tool(one, f"tools[{n}]") for n, one in enumerate(fields.objects(body.get("tools"), "tools"))]
         choice = fields.mapping(body.get("tool_choice"), "tool_choice")
         kind = choice.get("type", "auto")
@@ -100,18 +103,14 @@ class Messages(Protocol):
 def _system(system: Any) -> str:
     if system is None or isinstance(system, str):
         return system or ""
-    texts = [_text(block, f"system[{place}]") for place, block in enumerate(fields.objects(system, "system"))]
+    blocks = fields.objects(system, "system")
+    texts = [parts.part(block, f"system[{place}]", refuses=True)[0] for place, block in enumerate(blocks)]
     return "\n".join(text for text in texts if not text.startswith(_BILLING))
 
 
-def _text(block: Mapping[str, Any], where: str) -> str:
-    if block.get("type") != "text":
-        raise refusals.part(block.get("type"), f"{where}.type")
-    return fields.text(block.get("text"), f"{where}.text")
-
-
-def _told(message: Mapping[str, Any], where: str) -> Iterator[Told]:
-    """Yield what a message tells: the results in it, each by itself, and its text."""
+def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[Told]:
+    """Yield what a message tells: the results in it, each by itself, and its text. answers: whether it stands behind
+    results."""
     role = fields.text(message.get("role"), f"{where}.role")
     if role not in ("user", "assistant", "system"):
         raise fields.wrong(f"{where}.role", "must be one of user, assistant, system")
@@ -120,26 +119,24 @@ def _told(message: Mapping[str, Any], where: str) -> Iterator[Told]:
     if role == "assistant":
         yield _reply(blocks, where)
         return
+    answers = answers or any(block.get("type") == "tool_result" for block in blocks)
     texts: list[str] = []
+    unshown = 0
     for place, block in enumerate(blocks):
         at = f"{where}.content[{place}]"
         if block.get("type") != "tool_result":
-            texts.append(_text(block, at))
+            text, words = parts.part(block, at, refuses=not answers)
+            texts.append(text)
+            unshown += words
             continue
         if texts:
-            yield Told(role, "\n".join(texts))
-            texts = []
-        yield Told("tool", _result(block, at), call_id=fields.text(block.get("tool_use_id"), f"{at}.tool_use_id"))
+            yield Told(role, "\n".join(texts), unshown=unshown)
+            texts, unshown = [], 0
+        text, words = parts.told(block.get("content"), f"{at}.content", refuses=False)
+        number = fields.text(block.get("tool_use_id"), f"{at}.tool_use_id")
+        yield Told("tool", text, call_id=number, unshown=words)
     if texts or not blocks:
-        yield Told(role, "\n".join(texts))
-
-
-def _result(block: Mapping[str, Any], where: str) -> str:
-    said = block.get("content")
-    if said is None or isinstance(said, str):
-        return said or ""
-    inside = fields.objects(said, f"{where}.content")
-    return "\n".join(_text(one, f"{where}.content[{place}]") for place, one in enumerate(inside))
+        yield Told(role, "\n".join(texts), unshown=unshown)
 
 
 def _reply(blocks: Any, where: str) -> Told:
@@ -155,13 +152,17 @@ def _reply(blocks: Any, where: str) -> Told:
                 name = fields.text(block.get("name"), f"{at}.name")
                 calls.append(ToldCall(fields.text(block.get("id"), f"{at}.id"), name, block.get("input") or {}))
             case _:
-                texts.append(_text(block, at))
+                texts.append(parts.part(block, at, refuses=False)[0])
     return Told("assistant", "\n".join(texts), calls, "\n".join(thoughts) if thoughts else None, handle=handle)
 
 
 def _tool(tool: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    if tool.get("type") not in (None, "custom"):
-        raise refusals.tool(tool.get("type"), f"{where}.type")
+    kind = tool.get("type")
+    known = provided.anthropics(kind) if isinstance(kind, str) and "input_schema" not in tool else None
+    if known is not None:
+        return schema({**tool, **known}, where)
+    if kind not in (None, "custom"):
+        raise refusals.tool(kind, f"{where}.type")
     return schema(tool, where, parameters="input_schema")
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from atropos_agent.gateway import fields
 from atropos_agent.gateway.asked import Refusal
 from atropos_agent.gateway.fields import wrong
+from atropos_agent.gateway.provided import is_screen
 
 PROVIDER = "is run by a provider, and here is none: give the agent a tool of its own, or switch it off"
 _SAYS = {
@@ -66,4 +67,5 @@ def part(kind: Any, where: str) -> Refusal:
 
 def tool(kind: Any, where: str) -> Refusal:
     """Return the refusal of a tool that is none of the agent's own."""
-    return wrong(where, f"a tool of type {str(kind)[:60]!r} {PROVIDER}")
+    why = "shows a screen, and only text can be shown to the model" if is_screen(str(kind)) else PROVIDER
+    return wrong(where, f"a tool of type {str(kind)[:60]!r} {why}")

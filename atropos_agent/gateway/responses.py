@@ -10,14 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway import fields, parts, provided, refusals
 from atropos_agent.gateway.asked import Answer, Asked, Fault, Refusal, Schemas, Told, ToldCall
-from atropos_agent.gateway.chat import ROLES, content, openai_error, schema
+from atropos_agent.gateway.chat import INPUT, ROLES, openai_error, schema
+from atropos_agent.gateway.items import BY_ITEM, BY_TOOL, OUTPUTS, CallItem, output_of
 from atropos_agent.gateway.protocol import Protocol, event, noted
 
 _KNOWN = ("input", "instructions", "model", "tools", "tool_choice", "max_output_tokens", "stream", "text", "include")
-_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-"""Items that are calls, and the key of what they hold."""
 
 
 class Responses(Protocol):
@@ -99,23 +98,22 @@ def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mappi
             case "function":
                 one = schema(tool, where)
             case "custom":
-                # Its input is a text.
-                one = schema({**tool, "parameters": _INPUT}, where)
+                one = schema({**tool, "parameters": INPUT}, where)
             case "namespace" if not space:
                 name = fields.text(tool.get("name"), f"{where}.name")
                 inside = fields.objects(tool.get("tools"), f"{where}.tools")
                 pending += [(one, f"{where}.tools[{place}]", name) for place, one in enumerate(inside)][::-1]
                 continue
             case other:
-                raise refusals.tool(other, f"{where}.type")
+                known_one = provided.openais(tool)
+                if known_one is None:
+                    raise refusals.tool(other, f"{where}.type")
+                one = schema({**known_one, "name": other}, where)
         name = one["function"]["name"]
         known = f"{space}__{name}" if space else name
         origins[known] = {"type": tool["type"], "name": name, **({"namespace": space} if space else {})}
         shown.append({**one, "function": {**one["function"], "name": known}})
     return shown, origins
-
-
-_INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
 def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]]) -> list[Told]:
@@ -124,9 +122,13 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
     shown = {(one.get("namespace"), one["name"]): name for name, one in origins.items()}
     replies: list[list[Told]] = []
     handle: int | None = None
+    answers = False
     for place, item in enumerate(fields.objects(body.get("input"), "input")):
-        told = _told(item, f"input[{place}]", shown)
+        told = _told(item, f"input[{place}]", shown, answers=answers)
+        answers = parts.answers(told, answers)
         is_part = handle is None or told.handle is None or handle == told.handle
+        # A reply of ours has one text: what stands before another is a message of its own.
+        is_part = is_part and not (told.text and replies and any(part.text for part in replies[-1]))
         if replies and replies[-1][0].role == told.role == "assistant" and is_part:
             replies[-1].append(told)
             handle = told.handle if handle is None else handle
@@ -150,37 +152,44 @@ def _joined(parts: Sequence[Told]) -> Told:
     )
 
 
-def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str]) -> Told:
+def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str], *, answers: bool) -> Told:
+    """Return what an item tells. answers: whether it stands behind results of tools."""
     kind = item.get("type") or "message"
+    if not isinstance(kind, str):
+        raise refusals.part(kind, f"{where}.type")
+    if kind in BY_ITEM:
+        return _call(item, where, BY_ITEM[kind], shown)
+    if kind in OUTPUTS:
+        number = item.get("call_id") or (item.get("id") if kind == "local_shell_call_output" else None)
+        text, unshown = parts.told(output_of(item), f"{where}.output", refuses=False)
+        return Told("tool", text, call_id=fields.text(number, f"{where}.call_id"), unshown=unshown)
     handle = _number(str(item.get("id") or item.get("encrypted_content") or ""))
     match kind:
         case "message":
             role = ROLES.get(fields.text(item.get("role"), f"{where}.role"))
             if role is None or role == "tool":
                 raise fields.wrong(f"{where}.role", "must be one of system, developer, user, assistant")
-            return Told(role, content(item.get("content"), f"{where}.content"), handle=handle)
-        case "function_call" | "custom_tool_call":
-            name = fields.text(item.get("name"), f"{where}.name")
-            said = fields.text(item.get(_CALLS[kind]), f"{where}.{_CALLS[kind]}")
-            call = ToldCall(
-                fields.text(item.get("call_id"), f"{where}.call_id"),
-                shown.get((item.get("namespace"), name), name),
-                said if kind == "function_call" else {"input": said},
-            )
-            return Told("assistant", calls=(call,), handle=handle)
-        case "function_call_output" | "custom_tool_call_output":
-            output = content(item.get("output"), f"{where}.output")
-            return Told("tool", output, call_id=fields.text(item.get("call_id"), f"{where}.call_id"))
+            refuses = role != "assistant" and not answers
+            text, unshown = parts.told(item.get("content"), f"{where}.content", refuses=refuses)
+            return Told(role, text, handle=handle, unshown=unshown)
         case "reasoning":
-            parts = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
+            said = [*fields.objects(item.get("summary"), where), *fields.objects(item.get("content"), where)]
             # The same text stands in both, where both are sent.
-            texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in parts))
+            texts = list(dict.fromkeys(fields.text(part.get("text"), where, default="") for part in said))
             return Told("assistant", thinking="\n".join(texts) if texts else None, handle=handle)
         case "item_reference":
             if handle is None:
                 raise fields.wrong(f"{where}.id", "is no item's id of this rollout: send the item itself")
             return Told("assistant", handle=handle, refers=_part_named(str(item["id"])))
     raise refusals.part(kind, f"{where}.type")
+
+
+def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tuple[Any, Any], str]) -> Told:
+    named = kind.tool in ("function", "custom")  # of the others the tool's type is the name
+    name = fields.text(item.get("name"), f"{where}.name") if named else kind.tool
+    number = fields.text(item.get("call_id"), f"{where}.call_id")
+    call = ToldCall(number, shown.get((item.get("namespace"), name), name), kind.read(item, where))
+    return Told("assistant", calls=(call,), handle=_number(str(item.get("id") or "")))
 
 
 def _number(name: str) -> int | None:
@@ -221,14 +230,9 @@ def _items(answer: Answer, asked: Asked) -> list[dict[str, Any]]:
         items.append({**named, "status": state, "content": [part]})
     for place, call in enumerate(answer.calls):
         origin = asked.extras["origins"].get(call.name, {"type": "function", "name": call.name})
-        custom = origin["type"] == "custom"
-        kind, text = "function_call", call.text
-        if custom:
-            kind = "custom_tool_call"
-            text = str(call.call.arguments.get("input", "")) if call.call is not None else call.text
+        item = BY_TOOL[origin["type"]].write(call, f"fc_gw_{answer.number}_{place}")
         rest = {key: origin[key] for key in ("name", "namespace") if key in origin}
-        named = {"id": f"fc_gw_{answer.number}_{place}", "type": kind, "call_id": call.id}
-        items.append({**named, **rest, _CALLS[kind]: text, "status": state})
+        items.append({**item, **rest, "status": state})
     return items
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
@@ -14,16 +16,19 @@ from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
-from atropos_agent.gateway.asked import Asked, Fault, Refusal
+from atropos_agent.gateway.asked import Asked, Fault, Refusal, ToldCall
 from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
 from atropos_agent.gateway.branches import TRAINED, Branch, harvest
+from atropos_agent.gateway.encoded import foreign_calls
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
+from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason, Unanswered
 
+_OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
 """Names of settings of which it is kept how often they were not followed."""
 
@@ -42,6 +47,7 @@ class Session:
 
     api_key: the key by which requests are known to be this rollout's. base_url: what an OpenAI client takes as such;
     anthropic_url: what an Anthropic client takes. Both are "" for a session without a gateway.
+    refused: the first refusals of requests for a reply, by whether they showed tools.
     failure: the first one of ours, which spoils the rollout; None without. ended_by: the first budget that was over
         when the agent asked for more; None before, and where it went on in another conversation than one too long.
     share: of the event loop.
@@ -75,8 +81,11 @@ class Session:
         """Ids of calls so far."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
+        self._unshown: dict[tuple[str, str], int] = {}
+        """Parts that could not be shown, by message: a history that is begun anew tells it again."""
         self.share = Share()
         self._work: set[asyncio.Task[None]] = set()
+        self.refused: dict[bool, Refusal] = {}
         self.failure: AgentError | None = None
         self.ended_by: StopReason | None = None
         self._closed = False
@@ -106,8 +115,11 @@ class Session:
         """Return what the agent did, when it has ended. Ends the session.
 
         stop_reason: why it ended, where the caller knows better than that it did.
-        Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`."""
+        Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`; Unanswered is the
+        one where what the agent asked first was refused."""
         await self.close()
+        if self.failure is None and self.ended_by is None and (refusal := self._in_the_way()) is not None:
+            self.failure = Unanswered(f"what the agent asked first was refused: {refusal}")
         if self.failure is not None:
             self.failure.partial = self._result(None, str(self.failure))
             raise self.failure
@@ -139,9 +151,7 @@ class Session:
             raise self.failure
         if self._closed:
             raise Refusal("the rollout has ended", Fault.TOO_LONG)
-        self._take_note(asked)
-        asked = self._forest.whole(asked)
-        found = self._forest.locate(asked)
+        asked, found = self._located(asked)
         turn = next((one for one in found.same if _is_wanted(one, asked)), None)
         if turn is not None:
             self._changes["answer repeated"] += 1
@@ -155,9 +165,7 @@ class Session:
 
     def count_tokens(self, asked: Asked) -> int:
         """Return how many tokens the prompt for a request would have. Raises Refusal."""
-        self._take_note(asked)
-        asked = self._forest.whole(asked)
-        found = self._forest.locate(asked)
+        asked, found = self._located(asked)
         return len(self._prompts.place(asked, found, self.bounds, counting=True)[0].conversation.prompt)
 
     @property
@@ -172,6 +180,15 @@ class Session:
             return Refusal(f"prompt is too long: {error}", Fault.TOO_LONG, param="messages")
         return self._ends(StopReason.MAX_TOKENS, str(error))
 
+    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+        """Remember that a request for a reply was refused. tools: whether it showed some."""
+        if refusal.fault is not Fault.TOO_LONG:  # the end of a budget, or of the rollout
+            self.refused.setdefault(tools, refusal)
+
+    def _in_the_way(self) -> Refusal | None:
+        """Return the refusal that kept the agent from its work; None where it could begin."""
+        return None if len(self._forest) else self.refused.get(True, self.refused.get(False))
+
     def fail(self, error: Exception) -> AgentError:
         """Remember that the rollout is spoilt by a failure of ours, and return it."""
         if self.failure is None:
@@ -181,6 +198,13 @@ class Session:
         return self.failure
 
     # A request
+
+    def _located(self, asked: Asked) -> tuple[Asked, Found]:
+        """Return a request with its whole history, in order, and where that ends in what we know. Raises Refusal."""
+        self._take_note(asked)
+        asked = self._forest.whole(asked)
+        asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
+        return asked, self._forest.locate(asked)
 
     def _take_note(self, asked: Asked) -> None:
         """Note what of a request is not followed. Raises Refusal where no reply can follow it."""
@@ -198,6 +222,8 @@ class Session:
     def _begin(self, asked: Asked, found: Found) -> Turn:
         """Put a request in its place, its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(asked, found, self.bounds)
+        if parent is None:
+            self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.retold)))
         turn = Turn(line, parent, given, asked)
         turn.retells = parent is None and any(self._forest.retold(told) for told in given)
         kind = change(found, turn, self._forest.roots)
@@ -257,6 +283,7 @@ class Session:
         step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
         sampled = Sampled(answer, conversation.place(), called is not None, step, exchange, completion.version)
         self._forest.answered(turn, sampled)
+        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
     def _done(self, work: asyncio.Task[None]) -> None:
@@ -288,7 +315,7 @@ class Session:
             error=error,
             metadata={"gateway": told},
             record=found.record,
-            counts=self._counts + self._sampler.counts,
+            counts=self._counts + self._sampler.counts + Counts(unshown=sum(self._unshown.values())),
             carries_tokens=self.template is not None,
             drift=conversation.drift(conversation.rows()) if conversation is not None else None,
             conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),
@@ -312,6 +339,13 @@ def _step(
         engine_s=engine_s,
         content=reply.content,
     )
+
+
+def _beyond(calls: Sequence[ToldCall]) -> int:
+    """Return a number of a call from which on ids are none of these calls' own, nor those that the chat template is
+    given for them."""
+    found = [_OURS.fullmatch(call.id) for call in calls]
+    return max([len(calls), *(int(one[1]) + 1 for one in found if one is not None)])
 
 
 def _is_wanted(turn: Turn, asked: Asked) -> bool:

@@ -59,10 +59,13 @@ class _Segment:
     thinking_kept: bool = False
     called: list[tuple[int, int]] = field(default_factory=list)
     """Where replies stand whose calls are the template's."""
+    begun: tuple[int, int] = (0, 0)
+    """With how many ids and how many messages it began."""
 
     @classmethod
-    def of(cls, prompt: list[int]) -> _Segment:
-        return cls(prompt, [IGNORED] * len(prompt), [NO_LOGPROB] * len(prompt))
+    def of(cls, prompt: list[int], messages: int) -> _Segment:
+        begun = len(prompt), messages
+        return cls(prompt, [IGNORED] * len(prompt), [NO_LOGPROB] * len(prompt), begun=begun)
 
     def add_context(self, ids: Sequence[int]) -> None:
         self.tokens += ids
@@ -226,6 +229,7 @@ class Conversation:
             place.version,
             place.thinking_kept,
             [called for called in given.called if called[1] <= place.tokens],
+            given.begun,
         )
         forked = copy(self)
         forked.segments = [*self.segments[: place.segment], last]
@@ -277,17 +281,28 @@ class Conversation:
             rendered = self.template.render(messages, tools=self.tools)
             if not self.template.greedy and rows[-1].full_text.startswith(unquoted(rendered)):
                 return None
-            called = [place for place in self.segments[rows[-1].segment].called if place[1] <= ids]
+            segment = self.segments[rows[-1].segment]
+            rendered = self._as_begun(segment, rendered)
+            called = [place for place in segment.called if place[1] <= ids]
             return drift_of(self.template, rows[-1].tokens[:ids], messages, rendered, called)
         except TemplateError:
             return Drift.TEXT
+
+    def _as_begun(self, segment: _Segment, rendered: str) -> str:
+        """Return a rendering of all messages as it would be had it begun when the segment did: a template may write the
+        time."""
+        ids, number = segment.begun
+        opening = self.template.render(self.messages[:number], tools=self.tools)
+        if not rendered.startswith(opening):
+            return rendered
+        return self.template.decode(segment.tokens[:ids]) + rendered[len(opening) :]
 
     def plain_messages(self) -> list[Message]:
         """Return the messages as a person reads them."""
         return [quoted(message, unquoted) for message in self.messages]
 
     def _start_segment(self, prompt: list[int]) -> None:
-        self.segments.append(_Segment.of(prompt))
+        self.segments.append(_Segment.of(prompt, len(self.messages)))
         self._settle()
 
     def _settle(self) -> None:

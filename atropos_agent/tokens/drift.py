@@ -47,7 +47,7 @@ def drift_of(
     # Where control tokens take up white space, the text does not show which of it the model would see.
     shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
-    ours, theirs = (text.replace("\ufffd", "") for text in (template.decode(sent), shown))
+    ours, theirs = (template.normalized(text.replace("\ufffd", "")) for text in (template.decode(sent), shown))
     if ours == theirs:
         return None
     ours, theirs = squeeze(ours), squeeze(theirs)
@@ -57,7 +57,7 @@ def drift_of(
         return Drift.THINKING
     if called and _differs_in_replies(template, sent, theirs, called):
         return Drift.CALLS
-    contents = [squeeze(_thoughtless(unquoted(message["content"]))) for message in messages]
+    contents = [squeeze(_thoughtless(template.normalized(unquoted(message["content"])))) for message in messages]
     if any(content in ours and content not in theirs for content in contents):
         return Drift.MESSAGES
     return Drift.TEXT
@@ -69,7 +69,7 @@ def _differs_in_replies(
     """Tell whether all that stands around these replies is the template's own. theirs: its text, squeezed."""
     places = [0, *(place for both in called for place in both), len(sent)]
     around = [template.decode(sent[start:end]) for start, end in zip(places[::2], places[1::2], strict=True)]
-    pieces = [squeeze(text.replace("\ufffd", "")) for text in around]
+    pieces = [squeeze(template.normalized(text.replace("\ufffd", ""))) for text in around]
     if not (theirs.startswith(pieces[0]) and theirs.endswith(pieces[-1])):
         return False
     place = 0

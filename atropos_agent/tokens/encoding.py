@@ -100,6 +100,11 @@ class Encoder:
         # Behind the anchor, because SentencePiece tokenizers drop a space at the start of a text.
         return self._decode([*self._anchor_ids, *ids])[len(self._anchor) :]
 
+    def normalized(self, text: str) -> str:
+        """Return a text as the tokenizer takes it: some change it before they encode it, to NFC for example."""
+        normalizer = getattr(getattr(self._tokenizer, "backend_tokenizer", None), "normalizer", None)
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
     def knows(self, token: int) -> bool:
         """Tell whether an id is a token of the vocabulary."""
         try:

@@ -86,6 +86,10 @@ def marks(text: str) -> list[str]:
     return re.findall(f"{MARK}\\d{{3}}{MARK}", text)
 
 
+def system(i: int) -> Message:
+    return {"role": "system", "content": mark(i)}
+
+
 def user(i: int) -> Message:
     return {"role": "user", "content": mark(i)}
 

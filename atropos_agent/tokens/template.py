@@ -18,7 +18,7 @@ from jinja2 import TemplateError
 from atropos_agent.tokens.calls import PROBE, CallsKind, quoted
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
-from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, user
+from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, system, user
 from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -63,6 +63,8 @@ class ChatTemplate:
         the conversation (Mistral's stands before the last user message) rewrite history at every turn without.
     joins_turns: whether the template refuses two messages of one role in a row, so that they are
         joined to one.
+    merges_system: whether the template takes one system message at the start and refuses or loses a second one, so that
+        those with which a conversation begins are joined to one.
     moves_late_system: whether the template refuses or loses system messages in mid-conversation, so that they are
         written as the user's.
     header: what the template writes between its prompt for a reply and a reply's content, where
@@ -84,16 +86,17 @@ class ChatTemplate:
         self._kwargs = kwargs
         self._encoder = Encoder(tokenizer)
         self.quote, self.quote_rest = self._encoder.quote, self._encoder.quote_rest
-        self.quote_ids = self._encoder.quote_ids
+        self.quote_ids, self.normalized = self._encoder.quote_ids, self._encoder.normalized
         self.encode, self.decode = self._encoder.encode, self._encoder.decode
         self._encoded = lru_cache(maxsize=32)(self.encode)
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
-        self.moves_late_system = False
+        self.merges_system = self.moves_late_system = False
         if not self._keeps([user(0), reply(1), user(2)]):
             raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
-        self.folds_system = fold_system or not self._keeps([{"role": "system", "content": mark(0)}, user(1)])
+        self.folds_system = fold_system or not self._keeps([system(0), user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
+        self.merges_system = not self._keeps([system(0), system(1), user(2)])
         self.moves_late_system = not self._keeps_late_system()
         opening, later = self.render([user(0)]), self.render([user(0), reply(1), user(2)])
         generation = opening[opening.index(mark(0)) :]
@@ -299,7 +302,8 @@ class ChatTemplate:
             late = self.moves_late_system and given["role"] == "system" and any(m["role"] != "system" for m in fitted)
             message = {**given, "role": "user"} if late else given
             folds = self.folds_system and last is not None and last["role"] == "system" and message["role"] == "user"
-            joins = self.joins_turns and last is not None and _joinable(last, message)
+            several = self.joins_turns or (self.merges_system and message["role"] == "system")
+            joins = several and last is not None and _joinable(last, message)
             if last is not None and (folds or joins):
                 fitted[-1] = {**message, "content": f"{last['content']}\n\n{message['content']}"}
             else:
@@ -316,7 +320,7 @@ class ChatTemplate:
 
     def _keeps_late_system(self) -> bool:
         """Tell whether the template shows system messages in mid-conversation, and at its end."""
-        begun = [user(0), reply(1), {"role": "system", "content": mark(2)}]
+        begun = [user(0), reply(1), system(2)]
         return self._keeps([*begun, user(3), reply(4), user(5)]) and self._keeps(begun)
 
     def _find_close(self, later: str) -> int | None:

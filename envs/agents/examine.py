@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.forest import Turn
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, Reply
+from atropos_agent.types import THINK, THINK_END, AgentConfig, AgentError, AgentResult, Reply
 from envs.agents.foreign import ForeignAgent
 from envs.agents.guests import Guests
 from envs.agents.watched import WatchedSession
@@ -55,6 +55,10 @@ async def examine_agent(
     result, told = seen.result, seen.result.metadata["agent"]
     began = f"{agent.name} ({agent.licence}) asked first after {told['start_s']:.1f} s"
     most = budgets.max_total_tokens
+    missing = _missing(seen)
+    if missing:
+        yield Check("agent", Status.WRONG, f"{began}; {missing}")
+        return
     data = {"opening": seen.opening, "max_token_length": most, "start_s": told["start_s"]}
     if most is not None and seen.opening + budgets.max_tokens > most:
         text = f"{began}; its opening has {seen.opening} tokens and a reply {budgets.max_tokens}, which is more than "
@@ -62,6 +66,20 @@ async def examine_agent(
     else:
         yield Check("agent", Status.OK, f"{began}; its opening has {seen.opening} of {most} tokens", data)
     yield _conversation(result)
+
+
+def _missing(seen: Rehearsed) -> str:
+    """Return what of a conversation with calls was not seen: "" where all was.
+
+    Rollouts that go so say nothing of a model."""
+    if not seen.turns:
+        return f"but it was never answered where it shows its tools: {seen.result.error or seen.result.stop_reason}"
+    if not seen.opening:
+        (first, *_) = (turn.sampled.step.response for turn in seen.turns if turn.sampled is not None)
+        return f"but no call was read of the reply that holds one, with the tool format in use: {first[:200]!r}"
+    if not any(message.role in ("assistant", "tool") for turn in seen.turns[1:] for message in turn.given):
+        return f"but it never went on from a call: {seen.result.error or 'it asked no more'}"
+    return ""
 
 
 async def rehearse(
@@ -91,13 +109,15 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) 
     shows = re.compile(rf"""["'>]{re.escape(agent.shell[0])}["'<]""")
 
     def reply(prompt: Sequence[int]) -> str:
-        template = fitted.template
-        if template is None or not shows.search(template.decode(list(prompt))):
-            return "A title"
+        shown = "" if fitted.template is None else fitted.template.decode(list(prompt))
+        # A reply begins inside of thinking where the template has opened that.
+        closed = f"\n{THINK_END}\n\n" if shown.rstrip().endswith(THINK) else ""
+        if not shows.search(shown):
+            return f"{closed}A title"
         if not left:
-            return "Done."
+            return f"{closed}Done."
         name, arguments = left.pop(0)
-        return fitted.format.turn(Reply(None, "", [ToolCall(name, arguments, "call_0")], []))
+        return closed + fitted.format.turn(Reply(None, "", [ToolCall(name, arguments, "call_0")], []))
 
     return reply
 

@@ -105,7 +105,7 @@ class Guest:
             ran = await self._run(session, sandbox, start.argv, {**_without_proxy(self.spec), **start.env})
         finally:
             self._entrance.session = None
-        if not session.requests:
+        if not (session.requests or session.refused):
             raise InfraError(Failure.SANDBOX, f"agent {self._agent.name} did not start: {_told(ran)}")
         return await self._result(session, ran, (session.first_s or began) - began)
 

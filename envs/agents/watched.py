@@ -34,6 +34,16 @@ class WatchedSession(Session):
             turn.work.add_done_callback(lambda work: self._answered(turn))
         return turn
 
+    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+        super().turned_away(refusal, tools=tools)
+        if not self.turns:
+            self._answered_at = time.monotonic()
+
+    def _in_the_way(self) -> Refusal | None:
+        """A title that was answered is no beginning."""
+        begun = any(turn.asked.tools for turn, _ in self.turns)
+        return super()._in_the_way() or (None if begun else self.refused.get(True))
+
     def rests_s(self) -> float:
         """Return for how many seconds nothing has been left to do: since the last reply, while no conversation waits
         for its tools, or the first refusal at the end of a budget."""

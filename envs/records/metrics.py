@@ -58,6 +58,7 @@ class Metrics:
     rollouts: judged ones, `solved` of which have a reward of at least 1.
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
     tokens_refused: sampled in replies that were aborted or refused; in no row, but paid for.
+    unshown: what tools have returned that no text can show, such as pictures.
     drifts: rollouts whose last prompt was not the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: spent waiting for the inference server and in tools, summed over rollouts that run at
         the same time; phases_s: the same by phase of a rollout.
@@ -82,6 +83,7 @@ class Metrics:
     tool_calls: int = 0
     tool_errors: int = 0
     malformed_calls: int = 0
+    unshown: int = 0
     tokens: int = 0
     tokens_sampled: int = 0
     tokens_refused: int = 0
@@ -113,6 +115,7 @@ class Metrics:
         self.tokens_sampled += result.sampled_tokens
         self.tokens_refused += result.counts.refused_tokens
         self.malformed_calls += result.counts.malformed_calls
+        self.unshown += result.counts.unshown
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -188,6 +191,7 @@ class Metrics:
             "groups_sent": self.groups_sent,
             "rollouts": self.rollouts,
             "malformed_calls": self.malformed_calls,
+            "unshown": self.unshown,
             "tool_errors": self.tool_errors,
             "concurrency": self.concurrency,
             "loop_blocks": self.loop_blocks,

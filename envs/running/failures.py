@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from atropos_agent.types import AgentError, EngineError, TokenMismatch
+from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
 from envs.records.disk import append_line, until_room
 from envs.records.metrics import Metrics
 from envs.records.plain import plain_text
@@ -35,6 +35,8 @@ def attribute(error: Exception) -> InfraError:
         return error
     if isinstance(error, EngineError):
         return InfraError(Failure.ENGINE, str(error))
+    if isinstance(error, Unanswered):
+        return InfraError(Failure.ENVIRONMENT, str(error))
     if isinstance(error, TokenMismatch):
         return InfraError(Failure.TOKENS, str(error))
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error

@@ -24,6 +24,7 @@ _COUNTERS = {
     "tool_calls": "Well-formed tool calls",
     "tool_errors": "Tool calls whose result is an error",
     "malformed_calls": "Calls that could not be read",
+    "unshown": "Things that tools have returned and no text can show",
     "tokens": "Tokens of the rows",
     "tokens_sampled": "Trained tokens",
     "tokens_refused": "Sampled tokens that are in no row",

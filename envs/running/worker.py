@@ -109,6 +109,9 @@ class LocalWorker:
                 raise InfraError(Failure.VERIFIER, f"the reward is {value}")
         if not result.segments and result.stop_reason is StopReason.MAX_TOKENS:
             raise InfraError(Failure.TASK, "the prompt left no room for a reply; raise --env.max_token_length")
+        if not result.steps:
+            why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
+            raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}")
         longest = max((len(segment.tokens) for segment in result.segments), default=0)
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:

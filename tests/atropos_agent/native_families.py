@@ -92,6 +92,13 @@ def native_tokenizer(smollm2, name):
     return with_template(_with_controls(smollm2, name), source)
 
 
+def one_system_message(smollm2):
+    """The format of a template in the way of Qwen3.5's, written by hand: it takes one system message, the first."""
+    source = (Path(__file__).parent / "templates" / "qwen35.jinja").read_text()
+    tokenizer = with_template(_with_controls(smollm2, "Qwen3-Coder, by hand"), source)
+    return FittedFormat.of("auto", ChatTemplate(tokenizer))
+
+
 def fitted_family(smollm2, folder, name, **more):
     """A family's own tool format, as `auto` finds it; None where its tokenizer is not there."""
     if name in BY_HAND or name == "smollm2":

@@ -337,3 +337,12 @@ async def test_a_tool_that_does_not_end_when_it_is_cut_short_is_our_failure(toke
     agent, _ = agent_for(tokenizer, call("stands_still"), tools=ToolRegistry([stands_still]), max_seconds=0.2)
     with pytest.raises(AgentError, match="stands still"):
         await agent.run("Go.")
+
+
+async def test_an_agent_that_was_made_for_one_rollout_runs_once(tokenizer):
+    agent, _ = agent_for(tokenizer, "one", "two", "three")
+    await agent.run("First.")
+    assert (await agent.run("Second.")).final_response == "two"
+    agent.of_one_rollout = True
+    with pytest.raises(NotImplementedError, match="AtroposAgent was run a second time in one rollout"):
+        await agent.run("Third.")

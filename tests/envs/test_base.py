@@ -1,8 +1,12 @@
 """The environment's class: what a subclass uses, and what is chosen by name."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 
 from atropos_agent.agent import AtroposAgent
+from envs.running.failures import attribute
+from envs.running.permanent import permanent
 from envs.running.run import open_run
 from envs.types import Outcome, Seat, Verdict
 from tools import ToolRegistry
@@ -43,3 +47,22 @@ async def test_two_runs_of_one_environment_share_nothing_open(make_env):
     async with open_run(env) as run:
         assert run.id == first, "it is the same run, continued"
         assert (await run.next_group()).number == 0
+
+
+class Twice(AtroposAgent):
+    """Plans in a run of its own, which the result knows nothing of."""
+
+    async def run(self, task, initial_messages=None):
+        plan = await super().run(task)
+        return await super().run(f"{task} {plan.final_response}", initial_messages)
+
+
+async def test_an_agent_that_runs_twice_is_refused_by_name_and_never_graded(make_env):
+    env = make_env(agent=f"{__name__}:Twice")
+    async with AsyncExitStack() as resources:
+        await env.setup(resources)
+        with pytest.raises(NotImplementedError, match="Twice was run a second time in one rollout") as caught:
+            await env.attempt(env.tasks()[0][0], Seat())
+    error = attribute(caught.value)
+    error.__cause__ = caught.value
+    assert permanent(error), "another attempt would end as this one"

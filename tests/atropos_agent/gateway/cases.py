@@ -149,6 +149,20 @@ for _kind in AGENTS:
         linear(f"{_kind}, {_how}", [THOUGHT, TWO, asks("x", content="Then."), DONE], kind=_kind, stream=_stream)
 linear("messages without a stream and a malformed call", [asks("a"), BROKEN], kind="messages")
 linear(
+    "words beside a call not sent back",
+    [asks("one", content="First."), asks("two", content="Then.", thinking="hm"), DONE],
+    lambda r: changed(r, content=None) if r.get("tool_calls") else r,
+)
+linear(
+    "thinking put into the words beside a call",
+    [THOUGHT, asks("two"), DONE],
+    lambda r: (
+        changed(r, content=f"<think>{r.get('reasoning_content', '')}</think>{r['content'] or ''}")
+        if r.get("tool_calls")
+        else r
+    ),
+)
+linear(
     "items without ids",
     [TWO, asks("x"), DONE],
     lambda r: [{k: v for k, v in i.items() if k != "id"} for i in r],
@@ -175,6 +189,66 @@ async def _(client, engine):
     agent.results(await agent.ask())
     agent.history[-2:] = agent.history[:-3:-1]
     await agent.ask()
+
+
+def thinks_apart(kind, how, apart):
+    """apart: makes a reply the messages as which the agent sends it back."""
+
+    @case(f"{kind}, thinking sent back as {how}", [THOUGHT, TWO, Said(content="Well.", thinking="so"), DONE])
+    async def _(client, engine):
+        agent = AGENTS[kind](client)
+        agent.user("go")
+        for _ in range(4):
+            reply = await agent.ask(keep=False)
+            agent.history += apart(reply)
+            agent.results(reply)
+
+
+def without(reply, key):
+    return {name: value for name, value in reply.items() if name != key}
+
+
+def in_parts(reply, thought):
+    """A reply of Messages whose thinking is a message of its own."""
+    first = [thought(block) for block in reply["content"] if block["type"] == "thinking"]
+    rest = [block for block in reply["content"] if block["type"] != "thinking"]
+    return [{"role": "assistant", "content": part} for part in (first, rest) if part]
+
+
+def as_text(block):
+    return {"type": "text", "text": block["thinking"]}
+
+
+thinks_apart(
+    "chat",
+    "a field of a message of its own",
+    lambda r: [
+        *([{"role": "assistant", "reasoning_content": r["reasoning_content"]}] if r.get("reasoning_content") else []),
+        without(r, "reasoning_content"),
+    ],
+)
+thinks_apart(
+    "chat",
+    "the text of a message of its own",
+    lambda r: [
+        *(
+            [{"role": "assistant", "content": f"<think>\n{r['reasoning_content']}\n</think>"}]
+            if r.get("reasoning_content")
+            else []
+        ),
+        without(r, "reasoning_content"),
+    ],
+)
+thinks_apart("messages", "a message of its own", lambda r: in_parts(r, lambda block: block))
+thinks_apart("messages", "the text of a message of its own", lambda r: in_parts(r, as_text))
+thinks_apart(
+    "responses",
+    "a message of its own",
+    lambda r: [
+        {"role": "assistant", "content": i["summary"][0]["text"]} if i["type"] == "reasoning" else without(i, "id")
+        for i in r
+    ],
+)
 
 
 @case("a question behind results", [asks("one"), asks("two"), DONE])
@@ -306,7 +380,7 @@ async def _(client, engine):
     await agent.ask()
 
 
-@case("an edited reply", [asks("one", content="Yes."), asks("two"), DONE], rows=2)
+@case("an edited reply", [Said(content="Yes."), asks("two"), DONE], rows=2)
 async def _(client, engine):
     agent = ChatAgent(client)
     agent.user("go")

@@ -4,7 +4,7 @@ from agents import ChatAgent, events, opened
 from native import DONE, asks
 
 from atropos_agent.gateway.asked import Fault, Refusal, Told
-from atropos_agent.gateway.chat import Chat, content
+from atropos_agent.gateway.chat import Chat
 
 
 async def test_usage_is_told_in_a_stream_where_it_is_asked_for(fitted):
@@ -31,8 +31,7 @@ async def test_why_a_reply_ended(fitted):
     assert reasons == ["stop", "tool_calls", "length"]
 
 
-def test_parts_are_one_text_and_developers_are_the_system():
-    assert content([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], "x") == "a\nb"
+def test_developers_are_the_system():
     asked = Chat().read({"messages": [{"role": "developer", "content": "Be good."}]})
     assert list(asked.messages) == [Told("system", "Be good.")]
 

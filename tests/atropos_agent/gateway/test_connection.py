@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 import uvicorn
+from agents import opened
+from native import DONE
 from uvicorn.server import ServerState
 
 from atropos_agent.gateway.app import UNTAKEN
@@ -101,3 +103,25 @@ async def test_what_is_wrong_with_requests_stands_in_no_log_and_is_no_exception(
     assert client.closed.is_set() == (kind != "an upgrade")
     assert not caplog.records
     connection.connection_lost(None)
+
+
+@pytest.mark.parametrize("stream", ["false", "true"])
+async def test_a_client_that_has_closed_its_connection_has_not_taken_what_is_written_then(fitted, stream):
+    """The transport drops what is written, and says that the connection is lost without an error."""
+    async with opened(fitted, [DONE]) as (client, engine):
+        config = uvicorn.Config(client.session.handle, interface="asgi3", lifespan="off", ws="none", log_config=None)
+        config.load()
+        body = b'{"messages": [{"role": "user", "content": "go"}], "stream": %s}' % stream.encode()
+        head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+        engine.gate.clear()
+        for waited in (0.1, 0.0):  # the second time the answer is there already
+            connection = Connection(config, ServerState(), {})
+            connection.connection_made(Client())
+            connection.data_received(head + body)
+            await asyncio.sleep(waited)
+            engine.gate.set()
+            connection.eof_received()
+            await asyncio.sleep(0.1)
+            connection.connection_lost(None)
+            assert [turn.taken for turn, _ in client.session.turns] == [False]
+        await client.session.result()

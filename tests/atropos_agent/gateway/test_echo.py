@@ -20,7 +20,11 @@ def answer(*calls, content="Yes.", thinking="hm"):
         Told("assistant", " Yes.\n", [ToldCall("c1", "say", '{"text":"a"}')]),
         Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking=" hm "),
         Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="a summary", handle=3),
+        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})], thinking="a summary", handle=3),
+        # Beside calls that are ours by their ids words and thinking are the agent's business.
+        Told("assistant", "", [ToldCall("c1", "say", {"text": "a"})]),
+        Told("assistant", "<think>hm</think>Yes.", [ToldCall("c1", "say", {"text": "a"})]),
+        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="other"),
     ],
 )
 def test_what_means_the_same_is_an_echo(told):
@@ -54,10 +58,10 @@ def test_numbers_may_be_doubles_and_halves_of_surrogate_pairs_lost(sampled, told
     "told",
     [
         Told("user", "Yes.", [ToldCall("c1", "say", {"text": "a"})]),
-        Told("assistant", "No.", [ToldCall("c1", "say", {"text": "a"})]),
+        Told("assistant", "No.", [ToldCall("other", "say", {"text": "a"})]),
         Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "b"})]),
         Told("assistant", "Yes.", [ToldCall("c1", "shout", {"text": "a"})]),
-        Told("assistant", "Yes.", [ToldCall("c1", "say", {"text": "a"})], thinking="other"),
+        Told("assistant", "Yes.", [ToldCall("other", "say", {"text": "a"})], thinking="other"),
         Told("assistant", "Yes."),
     ],
 )

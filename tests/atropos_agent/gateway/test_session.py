@@ -5,9 +5,10 @@ import asyncio
 import pytest
 from agents import AGENTS, ChatAgent, Told, assert_every_token_is_accounted_for, opened
 from native import DONE, asks
+from native_families import one_system_message
 
 from atropos_agent.engines.errors import ContextOverflow
-from atropos_agent.types import EngineError, StopReason
+from atropos_agent.types import EngineError, StopReason, Unanswered
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -134,3 +135,48 @@ async def test_results_and_calls_are_told_of_each_turn(fitted):
     assert [one.content for one in result.steps[0].results] == ["it is one"]
     assert (result.final_response, result.stop_reason) == ("done", StopReason.ANSWERED)
     assert [message["role"] for message in result.messages] == ["system", "user", "assistant", "user", "assistant"]
+
+
+PICTURE = [{"type": "image_url", "image_url": {"url": "http://example.com/x.png"}}]
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+async def test_a_rollout_whose_first_request_is_refused_is_a_failure_that_names_the_refusal(fitted, kind):
+    async with opened(fitted) as (client, _):
+        agent = AGENTS[kind](client)
+        with pytest.raises(Told) as refused:
+            await client.call(agent.path, agent.request() | {"tools": [{"type": "web_search"}]})
+        assert refused.value.status == 400
+        with pytest.raises(Unanswered, match=r"what the agent asked first was refused: tools\[0\]"):
+            await client.session.result()
+
+
+async def test_what_is_refused_beside_or_behind_a_reply_is_the_agents_own_business(fitted):
+    async with opened(fitted, [DONE]) as (client, _):
+        agent = ChatAgent(client)
+        agent.user(PICTURE)
+        with pytest.raises(Told, match="can't be shown"):
+            await agent.ask()
+        agent.history.pop()
+        agent.user("go")
+        await agent.ask()
+        agent.user(PICTURE)
+        with pytest.raises(Told, match="can't be shown"):
+            await agent.ask()
+        assert (await client.session.result()).success
+
+
+async def test_two_system_messages_are_one_where_the_template_takes_one(smollm2_tokenizer):
+    fitted = one_system_message(smollm2_tokenizer)
+    for kind in AGENTS:
+        async with opened(fitted, [asks("one"), DONE]) as (client, engine):
+            agent = AGENTS[kind](client, system="The instructions.")
+            agent.history.append({"role": "system", "content": "What the developer says."})
+            agent.user("go")
+            agent.results(await agent.ask())
+            await agent.ask()
+            result = await client.session.result()
+        prompt = fitted.template.decode(engine.exchanges[0].prompt)
+        assert prompt.index("The instructions.\n\nWhat the developer says.") < prompt.index("go<|im_end|>")
+        assert (len(result.segments), result.drift) == (1, None)
+        assert_every_token_is_accounted_for(result, engine)

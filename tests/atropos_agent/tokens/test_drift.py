@@ -1,13 +1,20 @@
 """A prompt that is no longer the template's own is noticed, and what about it."""
 
+import re
+from copy import deepcopy
+
 import pytest
-from families import family
+from families import family, with_template
 from scenarios import call, sampled, say
+from tokenizers.normalizers import NFC, NFKC, Lowercase
 from truth import assert_rows_are_the_truth, play
 
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.drift import Drift
 from atropos_agent.tokens.record import problems
 from atropos_agent.tokens.template import ChatTemplate
+from tools.base import ToolResult
 
 THINKING = [*[call(f"number {i}", think=True) for i in range(6)], "<think>\nhm\n</think>\n\ndone"]
 
@@ -68,3 +75,40 @@ async def test_no_family_drifts_in_an_ordinary_conversation(any_tokenizer, templ
     result, _ = await play(any_tokenizer, turns, [say], template=template)
     # Where the template tells thinking from content, it may write other white space between them.
     assert result.drift in (None, Drift.WHITE_SPACE)
+
+
+async def test_the_time_that_a_template_writes_is_none_of_the_conversations(smollm2_tokenizer, monkeypatch):
+    """Midnight comes during a rollout."""
+    tokenizer = family(smollm2_tokenizer, "default system and a date")
+    template = ChatTemplate(tokenizer)
+    turns = [sampled(template, text, "stop") for text in (call("one"), call("two"), "done")]
+    render = template.render
+
+    def dated(messages, **options):
+        return re.sub(r"It is [\d-]+", f"It is 2026-01-{day}", render(messages, **options))
+
+    monkeypatch.setattr(template, "render", dated)
+    day = 1
+    conversation = Conversation(template, [{"role": "user", "content": "go"}], Hermes.frame)
+    for turn in turns:
+        conversation.add_reply(Completion(turn.ids, [-0.5] * len(turn.ids), "stop"))
+        if turn is not turns[-1]:
+            conversation.add_messages(Hermes().messages([ToolResult("x")], None, role="user"))
+    day = 2
+    (row,) = conversation.rows()
+    assert "2026-01-1" in row.full_text
+    assert conversation.drift([row]) is None
+
+
+DECOMPOSED = "cafe\u0301 \u212b"
+
+
+@pytest.mark.parametrize("normalizer", [NFC(), NFKC(), Lowercase()], ids=["NFC", "NFKC", "lower case"])
+async def test_what_a_tokenizer_normalizes_is_no_drift(smollm2_tokenizer, normalizer):
+    tokenizer = with_template(deepcopy(smollm2_tokenizer), family(smollm2_tokenizer, "plain").chat_template)
+    tokenizer.backend_tokenizer.normalizer = normalizer
+    plain = ChatTemplate(family(smollm2_tokenizer, "plain"))
+    texts = (call(DECOMPOSED), f"{DECOMPOSED} done")
+    turns = [sampled(plain, text, "stop") for text in texts]
+    result, _ = await play(tokenizer, turns, [say], task=f"Say {DECOMPOSED}.")
+    assert result.drift is None

@@ -5,9 +5,12 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from native_families import one_system_message
 from small_agent import AGENT, SCRIPT, start
 
 from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats.hermes import Hermes
+from atropos_agent.formats.plain import Plain
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from envs.agents.examine import examine_agent
@@ -60,3 +63,37 @@ async def test_it_is_measured_or_told_why_it_cannot_be(docker_backend, base_imag
     assert agent.status is Status.WRONG and "--env.max_token_length 100: raise that" in agent.text
     (broken,) = await checks(replace(AGENT, start=partial(start, script="raise SystemExit(9)\n" + SCRIPT)))
     assert broken.status is Status.WRONG and "did not start" in broken.text
+
+
+TWO_SYSTEMS = SCRIPT.replace(
+    "messages = [", 'messages = [{"role": "system", "content": "a"}, {"role": "developer", "content": "b"}, '
+)
+LATE = SCRIPT.replace("messages = [", 'messages = [{"role": "user", "content": [{"type": "image_url"}]}, ')
+DEAF = SCRIPT.replace("    messages.append(message)\n", "    break\n")
+
+
+@pytest.mark.docker
+async def test_it_is_right_only_where_its_calls_were_read_and_gone_on_from(
+    docker_backend, base_image, hermes, smollm2_tokenizer
+):
+    async def check(script, fitted):
+        spec = SandboxSpec(base_image, workdir="/app")
+        agent = replace(AGENT, start=partial(start, script=script))
+        found = [check async for check in examine_agent(agent, docker_backend, spec, fitted, AgentConfig())]
+        return found[0]
+
+    one = one_system_message(smollm2_tokenizer)
+    assert (await check(TWO_SYSTEMS, one)).status is Status.OK
+    refused = await check(LATE, hermes)
+    assert refused.status is Status.WRONG and "can't be shown to the model" in refused.text
+    deaf = await check(DEAF, hermes)
+    assert deaf.status is Status.WRONG and "never went on from a call" in deaf.text
+    unread = await check(SCRIPT, replace(hermes, format=Unreading()))
+    assert unread.status is Status.WRONG and "no call was read" in unread.text
+
+
+class Unreading(Hermes):
+    """Writes calls and reads none."""
+
+    def parse(self, text, **_):
+        return Plain().parse("It is nothing.")

@@ -8,7 +8,7 @@ from native_families import fitted_family
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.gateway.asked import Asked, Refusal, Told, ToldCall
 from atropos_agent.gateway.bounds import TooLong
-from atropos_agent.types import AgentConfig
+from atropos_agent.types import AgentConfig, Unanswered
 from envs.agents import watched
 from envs.agents.watched import WatchedSession
 
@@ -148,3 +148,20 @@ async def test_a_request_that_can_be_no_prompt_is_the_end_of_a_budget(smollm2_to
         one.too_long(TooLong("a request of more than 5 bytes"), counting=False)
         clock.now += 3
         assert one.rests_s() == 3
+
+
+async def test_a_title_that_was_answered_is_no_work_where_the_request_with_tools_was_refused(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, "A title", CALL) as one:
+        one.turned_away(Refusal("tools[1].type: is run by a provider"), tools=True)
+        clock.now += 3
+        assert one.rests_s() == 3, "it may give up"
+        await answered(one, asked("t", tools=()))
+        with pytest.raises(Unanswered, match="run by a provider"):
+            await one.result()
+
+
+async def test_an_agent_that_asks_otherwise_behind_a_refusal_has_begun(smollm2_tokenizer, clock):
+    async with session(smollm2_tokenizer, "Done.") as one:
+        one.turned_away(Refusal("response_format: can't be forced"), tools=True)
+        await answered(one, asked("a"))
+        assert (await one.result()).success

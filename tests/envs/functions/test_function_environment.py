@@ -5,6 +5,7 @@ import threading
 
 import pytest
 from asking import ask, ask_sync
+from openai import AsyncOpenAI, BadRequestError, DefaultAsyncHttpxClient
 
 from atropos_agent.types import StopReason
 from envs.functions import Prompt, rollout, single_turn
@@ -215,3 +216,38 @@ async def test_an_attempt_after_a_servers_failure_gets_the_replies_that_were_sam
     assert seen == [1, 2], "the first turn was sampled once, by the attempt that failed in the second"
     (saved,) = read_rollouts(env.run_dir)
     assert len(saved.result.steps) == 2
+
+
+async def test_a_picture_that_a_tool_of_the_functions_returns_fails_nothing(attempted):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+
+    async def looks(task, llm):
+        schema = {"type": "object", "properties": {}}
+        tools = [{"type": "function", "function": {"name": "look", "description": "Look.", "parameters": schema}}]
+        messages = [{"role": "user", "content": task.instruction}]
+        unread = DefaultAsyncHttpxClient(verify=False)
+        async with AsyncOpenAI(base_url=llm.base_url, api_key=llm.api_key, http_client=unread) as client:
+            reply = (await client.chat.completions.create(model="m", messages=messages, tools=tools)).choices[0].message
+            (call,) = reply.tool_calls
+            messages += [reply, {"role": "tool", "tool_call_id": call.id, "content": [picture]}]
+            last = await client.chat.completions.create(model="m", messages=messages, tools=tools)
+        return float(last.choices[0].message.content == "a picture")
+
+    def says(prompt):
+        seen = "[image/png, 3 bytes: not shown to this model]" in prompt
+        return "a picture" if seen else '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+
+    (rollout_,) = await attempted(looks, says=says)
+    assert (rollout_.verdict.reward, rollout_.result.counts.unshown) == (1.0, 1)
+
+
+async def test_a_function_whose_first_request_is_refused_is_a_failure_that_names_it(attempted):
+    async def asks(task, llm):
+        try:
+            await ask(llm, [{"type": "image_url", "image_url": {"url": "http://example.com/x.png"}}])
+        except BadRequestError:
+            return 0.0
+
+    found = await attempted(asks, says=lambda prompt: "four")
+    ((_, _, error),) = found.failed
+    assert len(found) == 0 and "what the agent asked first was refused" in str(error)

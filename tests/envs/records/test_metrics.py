@@ -53,11 +53,12 @@ def test_prompts_that_are_not_the_templates_own_and_refused_tokens_are_counted()
     metrics = counted()
     assert metrics.scalars()["drift_share"] == 0.0
     other = rollout("c")
-    result = replace(other.result, drift=Drift.MESSAGES, counts=Counts(refused_tokens=5))
+    result = replace(other.result, drift=Drift.MESSAGES, counts=Counts(refused_tokens=5, unshown=2))
     metrics.count_rollout(replace(other, result=result))
     metrics.count_rollout(rollout("d"))
     metrics.count_failure("engine", refused_tokens=7)
     assert metrics.drifts == {"messages": 1}
+    assert metrics.scalars()["unshown"] == 2
     scalars = metrics.scalars()
     assert (scalars["drift_share"], scalars["drift_share/messages"]) == (0.25, 0.25)
     assert scalars["tokens_refused"] == counted().tokens_refused + rollout().result.counts.refused_tokens + 12

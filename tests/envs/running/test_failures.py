@@ -2,7 +2,7 @@
 
 import orjson
 
-from atropos_agent.types import AgentResult, Counts, EngineError
+from atropos_agent.types import AgentResult, Counts, EngineError, Unanswered
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
@@ -26,6 +26,12 @@ def test_a_dockerfile_that_is_wrong_is_the_tasks_failure_and_another_build_is_no
 def test_what_nobody_tells_apart_is_the_environments_and_unexpected():
     error = attribute(KeyError("x"))
     assert (error.kind, error.unexpected) == (Failure.ENVIRONMENT, True)
+
+
+def test_what_was_refused_before_a_reply_is_known_and_named():
+    error = attribute(Unanswered("what the agent asked first was refused: messages: system first"))
+    assert (error.kind, error.unexpected) == (Failure.ENVIRONMENT, False)
+    assert "system first" in str(error)
 
 
 def test_tokens_of_replies_that_were_refused_are_counted_though_the_rollout_failed(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 from sums import Sums
 
 from atropos_agent.engines.errors import EngineDown, Refused
-from atropos_agent.types import AgentError, EngineError, TokenMismatch
+from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
 from envs.running.commands import evaluate_once, process_groups
 from envs.running.failures import attribute
 from envs.running.permanent import FAILURES, Hope, NothingWorks, permanent
@@ -43,6 +43,7 @@ def test_an_error_that_is_its_own_cause_is_looked_at_once():
     [
         Refused("401"),
         TokenMismatch("no ids"),
+        Unanswered("what the agent asked first was refused: tools[0].type: is run by a provider"),
         SandboxError("unknown runtime specified runcs"),
         ImageMissing("there is no image x"),
         ValueError("unknown tool"),

@@ -48,6 +48,13 @@ async def test_a_rollout_keeps_the_verifiers_verdict_beside_its_reward():
     assert set(made.timings_s) == {"agent", "total"}
 
 
+async def test_a_rollout_without_a_reply_is_no_measurement():
+    for reason in (StopReason.ANSWERED, StopReason.BROKE_OFF, StopReason.TIME, None):
+        with pytest.raises(InfraError, match="no reply was sampled: the agent ended") as caught:
+            await worker(outcome(0.0, steps=(), segments=(), stop_reason=reason)).run(TASK, Seat())
+        assert caught.value.kind is Failure.ENVIRONMENT
+
+
 async def test_an_evaluation_is_rewarded_by_the_verifier_alone():
     made = await worker(outcome(), reward=math.nan).run(TASK, Seat(evaluating=True))
     assert made.reward == Reward(1.0)

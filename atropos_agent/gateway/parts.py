@@ -1,0 +1,112 @@
+"""Parts of a message as text: blocks that hold only text are text, whatever their type is called.
+
+What no text can show (pictures, sounds, files) is refused where the request of the agent's user consists of it. Where a
+tool has returned it, words say what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from atropos_agent.gateway import fields, refusals
+from atropos_agent.gateway.asked import Told
+
+_PLAIN = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Types of blocks that hold only text for sure, and the key of it."""
+_TEXTS = ("title", "context", "text", "refusal", "source", "resource", "content")
+"""Keys of text in blocks, and of blocks within blocks, in the order in which they are shown."""
+_DATA = frozenset({"data", "blob", "file_data", "b64_json"})
+_ADDRESSES = frozenset({"url", "file_url", "file_id", "image_url", "video_url", "audio_url"})
+_KINDS = ("media_type", "mimeType", "mime_type", "format")
+_ABOUT = frozenset({"type", "id", "status", "cache_control", "tool_use_id", "call_id", "detail"})
+_DEPTH = 6
+_SHOWN = 60
+
+
+def answers(last: Told, before: bool) -> bool:
+    """Tell whether what stands behind a message stands behind results of tools: agents put what a tool has read into a
+    message of their user's, where a result can hold text alone. before: whether the message itself did."""
+    return last.role == "tool" or (before and last.role != "assistant")
+
+
+def told(value: Any, where: str, *, refuses: bool) -> tuple[str, int]:
+    """Return a message's content as text, of all its parts, and how many of them are words for something else.
+
+    refuses: whether those are refused instead. Raises Refusal, also for what is no content."""
+    if value is None or isinstance(value, str):
+        return value or "", 0
+    texts, unshown = [], 0
+    for place, block in enumerate(fields.objects(value, where)):
+        text, words = part(block, f"{where}[{place}]", refuses=refuses)
+        texts.append(text)
+        unshown += words
+    return "\n".join(texts), unshown
+
+
+def part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, int]:
+    """Return one part as `told` does."""
+    kind = block.get("type")
+    if isinstance(kind, str) and kind in _PLAIN:
+        return fields.text(block.get(_PLAIN[kind]), f"{where}.{_PLAIN[kind]}"), 0
+    text = _text(block, _DEPTH)
+    if text is not None:
+        return text, 0
+    if refuses:
+        raise refusals.part(kind, f"{where}.type")
+    return _words(block), 1
+
+
+def _text(value: Any, depth: int) -> str | None:
+    """Return the text that a value is; None where it is more, or nothing."""
+    if isinstance(value, str):
+        return value
+    if depth and isinstance(value, list):
+        return _all(value, depth - 1)
+    return _of_block(value, depth - 1) if depth and isinstance(value, dict) else None
+
+
+def _of_block(block: Mapping[str, Any], depth: int) -> str | None:
+    if block.get("type") == "text" and isinstance(block.get("data"), str):  # of a document
+        return str(block["data"])
+    if not block.keys().isdisjoint(_DATA | _ADDRESSES):
+        return None
+    if named := [block[key] for key in _TEXTS if block.get(key) is not None]:
+        return _all(named, depth)
+    rest = [one for key, one in block.items() if key not in _ABOUT]
+    return "\n".join(rest) if rest and all(isinstance(one, str) for one in rest) else None
+
+
+def _all(values: Sequence[Any], depth: int) -> str | None:
+    texts = [_text(one, depth) for one in values]
+    there = [text for text in texts if text is not None]
+    return "\n".join(there) if len(there) == len(texts) else None
+
+
+def _words(block: Mapping[str, Any]) -> str:
+    """Return words for what can't be shown: its kind, and how large it is, as far as it says so."""
+    kind, size = str(block.get("type"))[:_SHOWN], None
+    for key, value in _strings(block, _DEPTH):
+        if value.startswith("data:"):
+            head, _, data = value.partition(",")
+            kind, size = head[5:].partition(";")[0][:_SHOWN] or kind, _bytes(data)
+        elif key in _DATA:
+            size = _bytes(value)
+        elif key in _KINDS:
+            kind = value[:_SHOWN]
+    return f"[{kind}{'' if size is None else f', {size:,} bytes'}: not shown to this model]"
+
+
+def _strings(value: Any, depth: int) -> Iterator[tuple[str, str]]:
+    if not depth or not isinstance(value, dict):
+        return
+    for key, one in value.items():
+        if isinstance(one, str):
+            yield key, one
+        else:
+            yield from _strings(one, depth - 1)
+
+
+def _bytes(data: str) -> int:
+    """Return of how many bytes these are the base64."""
+    return len(data) * 3 // 4 - data[-2:].count("=")
