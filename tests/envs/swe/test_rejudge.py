@@ -148,7 +148,7 @@ def test_one_test_made_stricter_changes_exactly_the_verdicts_that_it_should(run,
     assert {name for name, line in found.lines.items() if line["changed"]} == without
     for name in without:
         assert (found.lines[name]["before"], found.lines[name]["now"]) == (1.0, 0.0)
-        assert found.lines[name]["tests"]["test_the_line_ends"] == [None, "failed"]
+        assert found.lines[name]["tests"]["test_state.py::test_the_line_ends"] == [None, "failed"]
     assert "1 verdicts changed" in found.said
 
 

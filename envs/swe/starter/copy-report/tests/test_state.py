@@ -5,12 +5,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-REPORT = ["Sales rose by four percent.", "Costs fell."]
-
-
 def test_backup_is_a_copy():
-    assert lines("backup.txt") == REPORT
+    assert lines("backup.txt") == ["Sales rose by four percent.", "Costs fell."]
 
 
 def test_report_is_untouched():
-    assert lines("report.txt") == REPORT
+    assert lines("report.txt") == ["Sales rose by four percent.", "Costs fell."]

@@ -6,7 +6,7 @@ def lines(name):
 
 
 def test_cache_is_gone():
-    assert not Path("/app/cache").exists()
+    assert Path("/app/cache").exists() is False
 
 
 def test_main_is_kept():

@@ -6,7 +6,7 @@ def lines(name):
 
 
 def test_old_log_is_gone():
-    assert not Path("/app/old.log").exists()
+    assert Path("/app/old.log").exists() is False
 
 
 def test_new_log_is_kept():

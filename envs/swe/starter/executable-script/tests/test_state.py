@@ -6,7 +6,7 @@ def lines(name):
 
 
 def test_run_is_executable_by_its_owner():
-    assert Path("/app/run.sh").stat().st_mode & 0o100
+    assert (Path("/app/run.sh").stat().st_mode & 0o100) == 0o100
 
 
 def test_run_is_untouched():

@@ -2,4 +2,4 @@ from pathlib import Path
 
 
 def test_results_is_a_directory():
-    assert Path("/app/results").is_dir()
+    assert Path("/app/results").is_dir() is True

@@ -10,4 +10,4 @@ def test_photo_is_in_the_archive():
 
 
 def test_photo_is_no_longer_where_it_was():
-    assert not Path("/app/photo.txt").exists()
+    assert Path("/app/photo.txt").exists() is False

@@ -10,4 +10,4 @@ def test_final_has_the_text_of_the_draft():
 
 
 def test_draft_is_gone():
-    assert not Path("/app/draft.md").exists()
+    assert Path("/app/draft.md").exists() is False
