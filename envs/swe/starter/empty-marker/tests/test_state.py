@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_ready_is_an_empty_file():
-    assert Path("/app/ready").read_bytes() == b""
+class State(unittest.TestCase):
+    def test_ready_is_an_empty_file(self):
+        self.assertEqual(Path("/app/ready").read_bytes(), b"")
