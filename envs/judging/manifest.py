@@ -26,6 +26,23 @@ NAME = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Attack:
+    """An attempt to be rewarded without doing what a task asks (`tasks attack`).
+
+    by: a model, or "built-in". name: of the cheat, or of the model's attempt. reward: None where it could not be
+    judged; problem says why. rewarded: it got more than doing nothing. patch: what was rewarded, the beginning of a
+    diff for people.
+    """
+
+    by: str
+    name: str
+    reward: float | None
+    rewarded: bool = False
+    patch: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CheckResult:
     """What was seen of one task.
 
@@ -38,7 +55,7 @@ class CheckResult:
     notes: what to know of a task that may be used.
     record: what each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare with nothing
     that stands among decoys, so that code which forces them may pass. blind_spots: the classes of cheating that the
-    tests could not notice, a line each.
+    tests could not notice, a line each. attacks: those that were tried since the check.
     """
 
     task_id: str
@@ -56,10 +73,16 @@ class CheckResult:
     record: str = ""
     unverified: tuple[str, ...] = ()
     blind_spots: tuple[str, ...] = ()
+    attacks: tuple[Attack, ...] = ()
 
     @property
     def ok(self) -> bool:
         return self.problem is None
+
+    @property
+    def accepts(self) -> list[Attack]:
+        """Return the attacks that were rewarded."""
+        return [attack for attack in self.attacks if attack.rewarded]
 
 
 def write_manifest(path: Path, results: Iterable[CheckResult]) -> None:
@@ -86,6 +109,7 @@ def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
     """Return what one entry says; fields that it lacks, as an older version's do, have their defaults."""
     named = {field.name: renamed.get(field.name, field.name) for field in fields(CheckResult)}
     known: dict[str, Any] = {name: row[key] for name, key in named.items() if key in row}
+    known["attacks"] = [Attack(**attack) for attack in row.get("attacks", ())]
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 

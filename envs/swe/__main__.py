@@ -28,7 +28,7 @@ python -m envs.swe COMMAND [OPTIONS]
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
   rejudge    score a run's rollouts anew, without a model: other tests, rewards or verifiers
-  tasks      `tasks check FOLDER`, `tasks forge PACKAGE...`, `tasks convert FORMAT SOURCE`
+  tasks      `tasks check FOLDER`, `tasks attack FOLDER`, `tasks forge PACKAGE...`, `tasks convert FORMAT SOURCE`
   view       runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`
   warmstart  train the small model's adapter for the demo
 

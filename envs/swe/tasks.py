@@ -1,4 +1,4 @@
-"""`python -m envs.swe tasks`: check tasks, make them from packages, convert them from other formats."""
+"""`python -m envs.swe tasks`: check tasks, attack them, make them from packages, convert them from other formats."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import argparse
 import asyncio
 import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from envs.cli import Program
+from envs.cli import main as run_command
+from envs.judging.attack import attack_tasks, judged, with_attack
+from envs.judging.attack import render as render_attacks
 from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
+from envs.options import UsageError
+from envs.reading import read_options
 from envs.records.progress import Bar
+from envs.records.read import read_rollouts
 from envs.swe import STARTER
+from envs.swe.config import SWEEnvConfig
 from envs.tasks.adapters import ADAPTERS, PRINTED
 from envs.tasks.adapters.dataset_rows import ROWS
 from envs.tasks.forge.forge import Tally, forge
@@ -28,7 +39,15 @@ from sandboxes.base import SandboxError
 from sandboxes.fleet import read_hosts
 from sandboxes.registry import docker_backend
 
+if TYPE_CHECKING:
+    from envs.base import AgentEnv
+
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
+_ATTACK = """\
+Look for tasks whose tests accept a wrong patch: generic cheats are tried on each, or a model attacks it, with the
+options of `evaluate` (--openai.NAME, --env.NAME, --config FILE) behind those below. Tasks that were not checked are
+checked first.
+"""
 _FORGE = "Make tasks from Python packages that have tests: bugs are planted that the tests find."
 _CONVERT = "Convert tasks of another format into Harbor task directories, which every command takes."
 _SKIP_BAD = "leave out what can't be used, and say what and why"
@@ -36,37 +55,69 @@ _HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, inste
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
+def _load_attack_env() -> type[AgentEnv[Any]]:
+    from envs.swe.attack_env import AttackEnv  # takes its time, which commands without a model need not
+
+    return AttackEnv
+
+
+_ATTACKING = Program("python -m envs.swe", SWEEnvConfig, _load_attack_env)
+"""The environment in which a model attacks."""
+
+
 def main(argv: list[str]) -> int:
     """Run one of the commands. Return 0 when every task is sound, 1 when one is not, 2 when they can't be read."""
     parser = Parser(prog="python -m envs.swe tasks")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_check(commands)
+    _add_attack(commands)
     _add_forge(commands)
     _add_convert(commands)
-    options = parser.parse_args(argv)
+    own, options_of_model = _split(argv)
+    options = parser.parse_args(own)
+    options.model = options_of_model
     try:
         return int(options.run(options))
-    except (BadTask, SandboxError) as error:
+    except (BadTask, SandboxError, UsageError) as error:
         print(error, file=sys.stderr)
         return 2
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the options of the command, and those of `evaluate`, which `attack` takes behind them."""
+    if argv[:1] != ["attack"]:
+        return argv, []
+    first = next((i for i, word in enumerate(argv) if word.startswith(("--openai.", "--env.", "--config"))), len(argv))
+    return argv[:first], argv[first:]
 
 
 def _add_check(commands: argparse._SubParsersAction[Parser]) -> None:
     check = commands.add_parser("check", help=_CHECK, description=_CHECK)
     check.set_defaults(run=_check_command)
-    check.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
-    check.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
-    check.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
-    check.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
-    check.add_argument(
+    _add_checking(check)
+
+
+def _add_attack(commands: argparse._SubParsersAction[Parser]) -> None:
+    attack = commands.add_parser("attack", help=_ATTACK, description=_ATTACK)
+    attack.set_defaults(run=_attack_command)
+    _add_checking(attack)
+
+
+def _add_checking(command: Parser) -> None:
+    """Add the options of a check."""
+    command.add_argument("folder", nargs="?", default="starter", help='Harbor task directories, or "starter"')
+    command.add_argument("--only", nargs="*", default=[], metavar="TAG", help="tasks with one of these tags")
+    command.add_argument("--repeats", type=count, default=1, help="checks of each task; rewards must agree")
+    command.add_argument("--concurrency", type=count, default=4, help="tasks at the same time")
+    command.add_argument(
         "--manifest",
         type=Path,
         help=f"where results are kept ({NAME} in the folder): tasks that haven't changed since are not checked again",
     )
-    check.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
-    check.add_argument("--again", action="store_true", help="check all, whatever the manifest says")
-    check.add_argument("--base-image", help="replaces the image in the tasks' FROM")
-    check.add_argument("--hosts", type=_hosts, help=_HOSTS)
+    command.add_argument("--skip-bad", action="store_true", help=_SKIP_BAD)
+    command.add_argument("--again", action="store_true", help="all tasks, whatever the manifest says")
+    command.add_argument("--base-image", help="replaces the image in the tasks' FROM")
+    command.add_argument("--hosts", type=_hosts, help=_HOSTS)
 
 
 def _add_forge(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -115,25 +166,77 @@ def _check_command(options: argparse.Namespace) -> int:
 
 
 async def _check(options: argparse.Namespace) -> list[CheckResult]:
-    starter = options.folder == "starter"
-    try:
-        tasks = load_tasks(STARTER if starter else Path(options.folder))
-    except BadTasks as error:
-        tasks = _usable(error, options.skip_bad)
-    path = options.manifest or (None if starter else Path(options.folder) / NAME)
+    tasks, path = _chosen(options), _manifest(options)
     kept = {} if options.again else _kept(path)
-    chosen = tagged(tasks, options.only, "--only")
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
-        with Bar("checking", len(chosen)) as bar:
-            show = _noting(bar, path, kept)
+        with Bar("checking", len(tasks)) as bar:
             return await check_tasks(
                 backend,
-                chosen,
+                tasks,
                 repeats=options.repeats,
                 concurrency=options.concurrency,
                 known=dict(kept),
-                on_result=show,
+                on_result=_noting(bar, path, kept),
             )
+
+
+def _chosen(options: argparse.Namespace) -> list[Task]:
+    """Return the tasks that are meant. Raises BadTask."""
+    try:
+        tasks = load_tasks(STARTER if options.folder == "starter" else Path(options.folder))
+    except BadTasks as error:
+        tasks = _usable(error, options.skip_bad)
+    return tagged(tasks, options.only, "--only")
+
+
+def _manifest(options: argparse.Namespace) -> Path | None:
+    """Return where results are kept; None where they are not."""
+    path: Path | None = options.manifest
+    return path or (None if options.folder == "starter" else Path(options.folder) / NAME)
+
+
+def _attack_command(options: argparse.Namespace) -> int:
+    model = read_options(SWEEnvConfig, options.model) if options.model else None
+    with tempfile.TemporaryDirectory() as place:
+        options.manifest = _manifest(options) or Path(place, NAME)
+        checked = asyncio.run(_check(options))
+        if bad := sum(not result.ok for result in checked):
+            print(f"{bad} tasks can't be used and are not attacked; `tasks check` says why", file=sys.stderr)
+        if model is None:
+            results = asyncio.run(_attack(options))
+        else:
+            run_dir = model.env.run_dir or Path("runs", f"attack-{time.strftime('%Y%m%d-%H%M%S')}")
+            given = {"tasks": options.folder, "manifest": options.manifest, "hosts": options.hosts}
+            given |= {"base_image": options.base_image, "eval_tags": ",".join(options.only)}
+            given |= {} if model.env.run_dir else {"run_dir": run_dir}
+            told = [f"--env.{name}={value}" for name, value in given.items() if value]
+            if status := run_command(_ATTACKING, "evaluate", [*options.model, *told]):
+                return status
+            results = _taken_in(options.manifest, run_dir)
+    Console().print(render_attacks(results))
+    return 1 if any(result.accepts for result in results) else 0
+
+
+async def _attack(options: argparse.Namespace) -> list[CheckResult]:
+    """Try the generic cheats on the tasks that are sound."""
+    kept = _kept(options.manifest)
+    tasks = [task for task in _chosen(options) if task.id in kept and kept[task.id].ok]
+    async with docker_backend(options.hosts, base_image=options.base_image) as backend:
+        with Bar("attacking", len(tasks)) as bar:
+            note = _noting(bar, options.manifest, kept, lambda result: f"{len(result.accepts)} rewarded")
+            return await attack_tasks(backend, tasks, dict(kept), concurrency=options.concurrency, on_result=note)
+
+
+def _taken_in(manifest: Path, run_dir: Path) -> list[CheckResult]:
+    """Write into the manifest what a model's attempts achieved. Returns the results of the tasks that it attacked."""
+    kept, attacked = _kept(manifest), set()
+    for saved in read_rollouts(run_dir):
+        if (result := kept.get(saved.task_id)) is not None and result.ok:
+            by, name = saved.result.conditions.model or "a model", f"attempt {(saved.seat.member or 0) + 1}"
+            kept[saved.task_id] = with_attack(result, judged(result, by, name, saved.verdict))
+            attacked.add(saved.task_id)
+    write_manifest(manifest, kept.values())
+    return [result for name, result in kept.items() if name in attacked]
 
 
 def _kept(path: Path | None) -> dict[str, CheckResult]:
@@ -150,14 +253,21 @@ def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
     return error.usable
 
 
-def _noting(bar: Bar, path: Path | None, kept: dict[str, CheckResult]) -> Callable[[CheckResult], None]:
-    """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there."""
+def _noting(
+    bar: Bar,
+    path: Path | None,
+    kept: dict[str, CheckResult],
+    said: Callable[[CheckResult], str] = lambda result: "ok" if result.ok else "FAILED",
+) -> Callable[[CheckResult], None]:
+    """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there.
+
+    said: what is said of it."""
 
     def note(result: CheckResult) -> None:
         kept[result.task_id] = result
         if path is not None:  # after each, so that an interrupted check goes on from there
             write_manifest(path, kept.values())
-        bar.advance(f"{result.task_id}: {'ok' if result.ok else 'FAILED'}")
+        bar.advance(f"{result.task_id}: {said(result)}")
 
     return note
 

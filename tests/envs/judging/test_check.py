@@ -49,6 +49,7 @@ async def test_a_sample_of_the_starter_pack_can_be_used(docker_backend):
     assert [result.problem for result in results] == [None] * len(SAMPLE)
     assert [result.task_id for result in results] == list(SAMPLE)
     assert {(result.reference, result.nothing) for result in results} == {((1.0,), (0.0,))}
+    assert [result.task_id for result in results if any("unwatched" in spot for spot in result.blind_spots)] == []
     assert len(seen) == len(SAMPLE)
 
 

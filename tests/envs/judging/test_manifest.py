@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from envs.judging.manifest import CheckResult, read_manifest, usable, write_manifest
+from envs.judging.manifest import Attack, CheckResult, read_manifest, usable, write_manifest
 from envs.tasks.selection import checked
 from envs.types import BadTask, Task
 
@@ -22,11 +22,20 @@ def test_a_manifest_can_be_read_back(tmp_path):
     assert read_manifest(path) == {"good": GOOD, "bad": BAD, "flaky": FLAKY}
 
 
+def test_attacks_are_kept(tmp_path):
+    attacks = (Attack("built-in", "exit 0", 1.0, True, "diff"), Attack("m", "attempt 1", None, problem="why"))
+    write_manifest(tmp_path / "manifest.json", [replace(GOOD, attacks=attacks), BAD])
+    read = read_manifest(tmp_path / "manifest.json")
+    assert (read["good"].attacks, read["bad"].attacks) == (attacks, ())
+    assert read["good"].accepts == [attacks[0]]
+
+
 def test_fields_that_an_older_manifest_lacks_have_their_defaults(tmp_path):
     path = tmp_path / "manifest.json"
     write_manifest(path, [GOOD])
     old = json.loads(path.read_text())
-    del old["tasks"]["good"]["notes"]
+    for name in ("notes", "attacks"):
+        del old["tasks"]["good"][name]
     path.write_text(json.dumps(old))
     assert read_manifest(path) == {"good": GOOD}
 

@@ -141,14 +141,15 @@ def test_one_test_made_stricter_changes_exactly_the_verdicts_that_it_should(run,
     stricter = tmp_path / "stricter"
     shutil.copytree(tasks, stricter)
     with (stricter / "create-greeting/tests/test_state.py").open("a") as file:
-        file.write('\n\ndef test_the_line_ends():\n    assert Path("/app/greeting.txt").read_text().endswith("\\n")\n')
+        file.write("\n    def test_the_line_ends(self):\n        text = Path('/app/greeting.txt').read_text()\n")
+        file.write("        self.assertTrue(text.endswith('\\n'))\n")
     found = again(run, capsys, "--tasks", stricter)
     without = {one.id for one in read_rollouts(run.path) if "+hello world\n\\ No newline" in one.verdict.patch}
     assert len(without) == 1
     assert {name for name, line in found.lines.items() if line["changed"]} == without
     for name in without:
         assert (found.lines[name]["before"], found.lines[name]["now"]) == (1.0, 0.0)
-        assert found.lines[name]["tests"]["test_the_line_ends"] == [None, "failed"]
+        assert found.lines[name]["tests"]["test_state.py::State::test_the_line_ends"] == [None, "failed"]
     assert "1 verdicts changed" in found.said
 
 

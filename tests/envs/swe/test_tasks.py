@@ -1,11 +1,17 @@
-"""`tasks convert` on the command line."""
+"""`tasks` on the command line."""
 
 import json
+import os
 from contextlib import nullcontext
 from pathlib import Path
 
+import programs
 import pytest
+from scripted_engine import ScriptedEngine
 
+from envs.judging.attack import with_attack
+from envs.judging.manifest import Attack, CheckResult, read_manifest, write_manifest
+from envs.records.read import read_rollouts
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.swe.tasks import main
 from envs.tasks.harbor import load_tasks
@@ -95,6 +101,106 @@ def test_a_check_may_leave_bad_tasks_out(tmp_path, capsys, monkeypatch):
     assert main(["check", str(tmp_path), "--skip-bad"]) == 0
     assert "- task bad: task.toml: environment: gpus" in capsys.readouterr().err
     assert checked == ["good"]
+
+
+SOUND = CheckResult("good", "", "", (1.0,), (0.0,), 1)
+
+
+@pytest.fixture
+def without_docker(monkeypatch):
+    """A check that finds every task sound, and an attack that is rewarded by the task `weak`."""
+
+    async def check(backend, tasks, known, on_result, **options):
+        for task in tasks:
+            on_result(known.get(task.id) or CheckResult(task.id, task.digest, "", (1.0,), (0.0,), 1))
+        return [known.get(task.id) or SOUND for task in tasks]
+
+    async def attack(backend, tasks, results, on_result, **options):
+        found = [
+            with_attack(results[task.id], Attack("built-in", "exit", float(task.id == "weak"), task.id == "weak"))
+            for task in tasks
+        ]
+        for result in found:
+            on_result(result)
+        return found
+
+    monkeypatch.setattr("envs.swe.tasks.check_tasks", check)
+    monkeypatch.setattr("envs.swe.tasks.attack_tasks", attack)
+    monkeypatch.setattr("envs.swe.tasks.docker_backend", lambda hosts, base_image: nullcontext())
+
+
+def test_an_attack_checks_first_and_keeps_beside_that_what_was_rewarded(tmp_path, capsys, without_docker):
+    make_task(tmp_path, name="good")
+    assert main(["attack", str(tmp_path)]) == 0
+    assert "0 of 1 tasks accept a wrong patch; 1 attacks were tried" in capsys.readouterr().out
+    make_task(tmp_path, name="weak")
+    assert main(["attack", str(tmp_path)]) == 1
+    kept = read_manifest(tmp_path / "manifest.json")
+    assert {name: [one.name for one in result.accepts] for name, result in kept.items()} == {
+        "good": [],
+        "weak": ["exit"],
+    }
+
+
+def test_tasks_that_can_not_be_used_are_not_attacked(tmp_path, capsys, without_docker):
+    make_task(tmp_path, name="weak")
+    (task,) = load_tasks(tmp_path)
+    write_manifest(tmp_path / "manifest.json", [CheckResult("weak", task.digest, "", (0.0,), (0.0,), 1, "why")])
+    assert main(["attack", str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "0 of 0 tasks accept a wrong patch" in said.out
+    assert "1 tasks can't be used and are not attacked" in said.err
+
+
+def test_an_attack_of_the_starter_pack_leaves_no_file(capsys, without_docker, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert main(["attack", "--only", "multifile"]) == 0
+    assert "0 of 7 tasks accept a wrong patch; 7 attacks were tried" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("wrong", ["--openai.url=http://one", "--env.eval_sample=3"])
+def test_options_of_an_attacking_model_are_read_as_those_of_an_evaluation(tmp_path, capsys, wrong, without_docker):
+    make_task(tmp_path)
+    assert main(["attack", str(tmp_path), wrong]) == 2
+    assert wrong.partition("=")[0] in capsys.readouterr().err
+    assert not (tmp_path / "manifest.json").exists()
+
+
+WEAK = "test -e done && echo 1 > /logs/verifier/reward.txt || echo 0 > /logs/verifier/reward.txt\n"
+
+
+def cheats(prompt):
+    """Does what a model does that was asked not to do the work."""
+    assert "Do NOT do what it asks" in prompt
+    if "<tool_response>" in prompt.rsplit("<|im_start|>user\n", 1)[1]:
+        return "It is rewarded."
+    return f"<tool_call>{json.dumps({'name': 'terminal', 'arguments': {'command': 'echo wrong > done'}})}</tool_call>"
+
+
+@pytest.mark.docker
+@pytest.mark.long(30)
+def test_what_a_model_achieved_stands_in_the_manifest_and_its_rollouts_are_kept(
+    docker_backend, smollm2_tokenizer, tokenizer_folder, tmp_path
+):
+    for name, test in (("weak", "test -e done"), ("strong", '[ "$(cat done)" = 1 ]')):
+        make_task(tmp_path / "tasks", name=name)
+        folder = tmp_path / "tasks" / name
+        (folder / "environment/Dockerfile").write_text("FROM atropos-agent/base:debian12\nWORKDIR /app\n")
+        (folder / "tests/test.sh").write_text(WEAK.replace("test -e done", test))
+        (folder / "solution").mkdir()
+        (folder / "solution/solve.sh").write_text("echo 1 > done\n")
+    with ScriptedEngine(cheats, smollm2_tokenizer, root=tokenizer_folder) as engine:
+        asked = ["tasks", "attack", tmp_path / "tasks", f"--openai.base_url={engine.url}", "--env.eval_samples=2"]
+        done = programs.run(["-m", "envs.swe", *map(str, asked), f"--env.run_dir={tmp_path / 'run'}"], env=os.environ)
+    assert done.returncode == 1, done.stderr
+    assert "1 of 2 tasks accept a wrong patch; 4 attacks were tried" in done.stdout
+    kept = read_manifest(tmp_path / "tasks/manifest.json")
+    assert {(one.name, one.reward) for one in kept["strong"].attacks} == {("attempt 1", 0.0), ("attempt 2", 0.0)}
+    assert sorted(one.name for one in kept["weak"].accepts) == ["attempt 1", "attempt 2"]
+    assert {one.by for one in kept["weak"].attacks} == {"scripted"}
+    assert all("+wrong" in one.patch for one in kept["weak"].accepts)
+    assert len(list(read_rollouts(tmp_path / "run"))) == 4
 
 
 def test_a_run_leaves_bad_tasks_out_unless_it_is_to_refuse_them(tmp_path, caplog):

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_shopping_ends_with_eggs():
-    assert lines("shopping.txt") == ["milk", "bread", "eggs"]
+class State(unittest.TestCase):
+    def test_shopping_ends_with_eggs(self):
+        self.assertEqual(lines("shopping.txt"), ["milk", "bread", "eggs"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,9 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_safe_holds_a_copy():
-    assert lines("safe/key.pem") == ["7f3a-11c0-be52"]
+class State(unittest.TestCase):
+    def test_safe_holds_a_copy(self):
+        self.assertEqual(lines("safe/key.pem"), ["7f3a-11c0-be52"])
 
-
-def test_key_is_untouched():
-    assert lines("key.pem") == ["7f3a-11c0-be52"]
+    def test_key_is_untouched(self):
+        self.assertEqual(lines("key.pem"), ["7f3a-11c0-be52"])

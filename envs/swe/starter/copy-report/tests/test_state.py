@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,12 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-REPORT = ["Sales rose by four percent.", "Costs fell."]
+class State(unittest.TestCase):
+    def test_backup_is_a_copy(self):
+        self.assertEqual(lines("backup.txt"), ["Sales rose by four percent.", "Costs fell."])
 
-
-def test_backup_is_a_copy():
-    assert lines("backup.txt") == REPORT
-
-
-def test_report_is_untouched():
-    assert lines("report.txt") == REPORT
+    def test_report_is_untouched(self):
+        self.assertEqual(lines("report.txt"), ["Sales rose by four percent.", "Costs fell."])

@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_count_is_seven():
-    assert Path("/app/count.txt").read_text().strip() == "7"
+class State(unittest.TestCase):
+    def test_count_is_seven(self):
+        self.assertEqual(Path("/app/count.txt").read_text().strip(), "7")

@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_count_is_eleven():
-    assert Path("/app/words.txt").read_text().strip() == "11"
+class State(unittest.TestCase):
+    def test_count_is_eleven(self):
+        self.assertEqual(Path("/app/words.txt").read_text().strip(), "11")

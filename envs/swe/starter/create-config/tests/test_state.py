@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_config_holds_the_line():
-    assert lines("app.cfg") == ["debug=true"]
+class State(unittest.TestCase):
+    def test_config_holds_the_line(self):
+        self.assertEqual(lines("app.cfg"), ["debug=true"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_greeting_holds_the_line():
-    assert lines("greeting.txt") == ["hello world"]
+class State(unittest.TestCase):
+    def test_greeting_holds_the_line(self):
+        self.assertEqual(lines("greeting.txt"), ["hello world"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_pets_holds_both_lines_in_order():
-    assert lines("pets.txt") == ["cat", "dog"]
+class State(unittest.TestCase):
+    def test_pets_holds_both_lines_in_order(self):
+        self.assertEqual(lines("pets.txt"), ["cat", "dog"])

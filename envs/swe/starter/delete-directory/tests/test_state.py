@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,9 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_cache_is_gone():
-    assert not Path("/app/cache").exists()
+class State(unittest.TestCase):
+    def test_cache_is_gone(self):
+        self.assertIs(Path("/app/cache").exists(), False)
 
-
-def test_main_is_kept():
-    assert lines("main.txt") == ["keep me"]
+    def test_main_is_kept(self):
+        self.assertEqual(lines("main.txt"), ["keep me"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,9 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_old_log_is_gone():
-    assert not Path("/app/old.log").exists()
+class State(unittest.TestCase):
+    def test_old_log_is_gone(self):
+        self.assertIs(Path("/app/old.log").exists(), False)
 
-
-def test_new_log_is_kept():
-    assert lines("new.log") == ["started"]
+    def test_new_log_is_kept(self):
+        self.assertEqual(lines("new.log"), ["started"])

@@ -1,6 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_ready_is_an_empty_file():
-    path = Path("/app/ready")
-    assert path.is_file() and path.stat().st_size == 0
+class State(unittest.TestCase):
+    def test_ready_is_an_empty_file(self):
+        self.assertEqual(Path("/app/ready").read_bytes(), b"")

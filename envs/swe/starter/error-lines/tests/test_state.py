@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_errors_are_written_in_order():
-    assert lines("errors.txt") == ["ERROR disk full", "ERROR no route"]
+class State(unittest.TestCase):
+    def test_errors_are_written_in_order(self):
+        self.assertEqual(lines("errors.txt"), ["ERROR disk full", "ERROR no route"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,9 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_run_is_executable_by_its_owner():
-    assert Path("/app/run.sh").stat().st_mode & 0o100
+class State(unittest.TestCase):
+    def test_run_is_executable_by_its_owner(self):
+        self.assertEqual(Path("/app/run.sh").stat().st_mode & 0o100, 0o100)
 
-
-def test_run_is_untouched():
-    assert lines("run.sh") == ["#!/bin/sh", "echo running"]
+    def test_run_is_untouched(self):
+        self.assertEqual(lines("run.sh"), ["#!/bin/sh", "echo running"])

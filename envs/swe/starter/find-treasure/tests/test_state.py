@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,6 +6,7 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_answer_names_the_file():
-    (answer,) = lines("answer.txt")
-    assert Path("/app", answer.strip()).resolve() == Path("/app/rooms/blue/chest/treasure.txt")
+class State(unittest.TestCase):
+    def test_answer_names_the_file(self):
+        (answer,) = lines("answer.txt")
+        self.assertEqual(str(Path("/app", answer.strip()).resolve()), "/app/rooms/blue/chest/treasure.txt")

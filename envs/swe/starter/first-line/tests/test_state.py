@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_first_line_is_written():
-    assert lines("first.txt") == ["boot ok"]
+class State(unittest.TestCase):
+    def test_first_line_is_written(self):
+        self.assertEqual(lines("first.txt"), ["boot ok"])

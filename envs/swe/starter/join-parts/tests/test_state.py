@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_all_holds_both_in_order():
-    assert lines("all.txt") == ["one", "two", "three", "four"]
+class State(unittest.TestCase):
+    def test_all_holds_both_in_order(self):
+        self.assertEqual(lines("all.txt"), ["one", "two", "three", "four"])

@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_port_is_written():
-    assert Path("/app/port.txt").read_text().strip() == "9443"
+class State(unittest.TestCase):
+    def test_port_is_written(self):
+        self.assertEqual(Path("/app/port.txt").read_text().strip(), "9443")

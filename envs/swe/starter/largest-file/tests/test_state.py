@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,6 +6,7 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_answer_names_the_largest():
-    (answer,) = lines("answer.txt")
-    assert answer.strip().rpartition("/")[2] == "pine.txt"
+class State(unittest.TestCase):
+    def test_answer_names_the_largest(self):
+        (answer,) = lines("answer.txt")
+        self.assertEqual(answer.strip().rpartition("/")[2], "pine.txt")

@@ -1,6 +1,9 @@
+import unittest
 from pathlib import Path
 
 
-def test_latest_leads_to_v2():
-    path = Path("/app/latest")
-    assert path.is_symlink() and path.resolve() == Path("/app/v2")
+class State(unittest.TestCase):
+    def test_latest_leads_to_v2(self):
+        path = Path("/app/latest")
+        self.assertIs(path.is_symlink(), True)
+        self.assertEqual(str(path.resolve()), "/app/v2")

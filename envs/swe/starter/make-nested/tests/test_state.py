@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_icons_is_a_directory():
-    assert Path("/app/site/images/icons").is_dir()
+class State(unittest.TestCase):
+    def test_icons_is_a_directory(self):
+        self.assertIs(Path("/app/site/images/icons").is_dir(), True)

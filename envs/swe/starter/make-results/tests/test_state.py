@@ -1,5 +1,7 @@
+import unittest
 from pathlib import Path
 
 
-def test_results_is_a_directory():
-    assert Path("/app/results").is_dir()
+class State(unittest.TestCase):
+    def test_results_is_a_directory(self):
+        self.assertIs(Path("/app/results").is_dir(), True)

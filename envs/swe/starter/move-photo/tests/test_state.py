@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,9 +6,9 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_photo_is_in_the_archive():
-    assert lines("archive/photo.txt") == ["a bridge at night"]
+class State(unittest.TestCase):
+    def test_photo_is_in_the_archive(self):
+        self.assertEqual(lines("archive/photo.txt"), ["a bridge at night"])
 
-
-def test_photo_is_no_longer_where_it_was():
-    assert not Path("/app/photo.txt").exists()
+    def test_photo_is_no_longer_where_it_was(self):
+        self.assertIs(Path("/app/photo.txt").exists(), False)

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_column_holds_the_prices():
-    assert lines("column.txt") == ["3.50", "1.20", "8.00"]
+class State(unittest.TestCase):
+    def test_column_holds_the_prices(self):
+        self.assertEqual(lines("column.txt"), ["3.50", "1.20", "8.00"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_every_red_is_blue():
-    assert lines("colors.txt") == ["blue car", "green door", "blue and blue"]
+class State(unittest.TestCase):
+    def test_every_red_is_blue(self):
+        self.assertEqual(lines("colors.txt"), ["blue car", "green door", "blue and blue"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_host_is_replaced():
-    assert lines("server.conf") == ["host = example.org", "port = 8080"]
+class State(unittest.TestCase):
+    def test_host_is_replaced(self):
+        self.assertEqual(lines("server.conf"), ["host = example.org", "port = 8080"])

@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_sorted_is_in_order():
-    assert lines("sorted.txt") == ["anna", "ben", "karl", "mia", "zoe"]
+class State(unittest.TestCase):
+    def test_sorted_is_in_order(self):
+        self.assertEqual(lines("sorted.txt"), ["anna", "ben", "karl", "mia", "zoe"])

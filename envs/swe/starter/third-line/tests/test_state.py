@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_third_line_is_written():
-    assert lines("third.txt") == ["and miles to walk"]
+class State(unittest.TestCase):
+    def test_third_line_is_written(self):
+        self.assertEqual(lines("third.txt"), ["and miles to walk"])

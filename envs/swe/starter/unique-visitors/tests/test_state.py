@@ -1,3 +1,4 @@
+import unittest
 from pathlib import Path
 
 
@@ -5,5 +6,6 @@ def lines(name):
     return Path("/app", name).read_text().splitlines()
 
 
-def test_unique_holds_each_line_once():
-    assert lines("unique.txt") == ["kim", "lee", "max"]
+class State(unittest.TestCase):
+    def test_unique_holds_each_line_once(self):
+        self.assertEqual(lines("unique.txt"), ["kim", "lee", "max"])

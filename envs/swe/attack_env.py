@@ -1,0 +1,22 @@
+"""The environment in which a model attacks tasks: it is to be rewarded without doing what they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from envs.judging.attack import attacked
+from envs.swe.config import SWEEnvConfig
+from envs.swe.environment import SWEEnv
+from envs.types import Task
+
+
+class AttackEnv(SWEEnv):
+    """Agents look for what the tests of tasks don't notice; only tasks to evaluate on are attacked."""
+
+    name: ClassVar[str] = "attack"
+
+    @classmethod
+    def load_tasks(cls, config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
+        train, evaluate = super().load_tasks(config)
+        return train, [attacked(task) for task in evaluate]
