@@ -16,14 +16,16 @@ from typing import Any
 from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.plain import Plain
-from atropos_agent.tokens.calls import CallShape, CallsKind, learn
+from atropos_agent.formats.reading import tags_of
+from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, learn
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate, Tools
 from atropos_agent.types import Message, Reply
 from tools.base import ToolCall, ToolResult
 
-AUTO = "auto"
+AUTO, TEMPLATE = "auto", "template"
+"""Names that stand for the format that a template writes: where none can be read, the first takes text instead."""
 CHATML = "<|im_start|>"
 
 
@@ -37,6 +39,7 @@ class FittedFormat:
     shows_tools: whether the template shows the tools.
     role: of results that are text: "user", or "tool" where that was asked for.
     why: how the format was found, for people.
+    unread: what the template itself writes of a call, where the format reads no such calls; "" where it writes none.
     """
 
     format: ToolFormat
@@ -46,6 +49,7 @@ class FittedFormat:
     shows_tools: bool = False
     role: str = "user"
     why: str = "it was asked for"
+    unread: str = ""
 
     @classmethod
     def text(cls, tool_format: ToolFormat, template: ChatTemplate | None, role: str) -> FittedFormat:
@@ -57,24 +61,52 @@ class FittedFormat:
         """Return the format of that name, or the template's own for `auto`, as the template takes it.
 
         role: "auto" leaves to the template what it can do; "user" and "tool" make text of tools, calls and results,
-            which are messages of that role. Raises ValueError for a name that leads nowhere."""
+            which are messages of that role. Raises ValueError for a name that leads nowhere, and for "template" where
+            no format reads the template's calls."""
         if template is None:
+            if name == TEMPLATE:
+                raise ValueError("--env.tool_format template: the inference server shows no template")
             known = Hermes() if name == AUTO else load_format(name)
             return cls(known, role="user" if role == AUTO else role, why="the inference server shows no template")
-        if name == AUTO:
-            fitted = _choose(template)
-        else:
-            chosen = load_format(name)
-            shape = learn(template, chosen)
-            own = shape is not None or type(_choose(template).format) is type(chosen)
-            fitted = cls(chosen, template, shape, own)
+        fitted = _choose(template)
+        if name == TEMPLATE and not fitted.own:
+            writes = (
+                f"writes a call as {fitted.unread!r}, which no format reads" if fitted.unread else "writes no calls"
+            )
+            raise ValueError(f"--env.tool_format template: the chat template {writes}; leave it to auto for text")
+        if name not in (AUTO, TEMPLATE):
+            fitted = cls._named(load_format(name), template, fitted)
         if role != AUTO and not template.knows_role(role):
             raise ValueError(
                 f"--env.tool_role {role}: the chat template takes no messages of that role; leave it to auto"
             )
         if role != AUTO:
-            return cls(fitted.format, template, role=role, why=fitted.why)
+            return cls(fitted.format, template, role=role, why=fitted.why, unread=fitted.unread)
         return replace(fitted, shows_tools=fitted.own and template.shows_tools)
+
+    @classmethod
+    def _named(cls, chosen: ToolFormat, template: ChatTemplate, found: FittedFormat) -> FittedFormat:
+        """Return a format that was asked for. found: the one that the template has."""
+        shape = learn(template, chosen)
+        own = shape is not None or (found.own and type(found.format) is type(chosen))
+        return cls(chosen, template, shape, own, unread="" if own else _written(template))
+
+    @cached_property
+    def warning(self) -> str | None:
+        """Say what the template writes that is not read; None where there is no such thing."""
+        if not self.unread:
+            return None
+        return (
+            f"the chat template writes a call as {self.unread!r}, which {type(self.format).__name__} does not read: "
+            "the model is asked for calls as text instead, without the template's tools, and the template's calls are "
+            "malformed"
+        )
+
+    @cached_property
+    def marks(self) -> frozenset[str]:
+        """Return the tags of the template's own calls, where they are not the format's."""
+        ours = {*self.format.control, *(getattr(self.format, name, "") for name in ("opening", "closing"))}
+        return frozenset(tags_of(self.unread)) - ours
 
     def with_tools(self, schemas: Tools) -> FittedFormat:
         """Return it as it reads calls of these tools."""
@@ -168,7 +200,10 @@ class FittedFormat:
         if self.template is None:
             return self.format.parse(text, first_id=first_id)
         content = text if self.format.channelled else self.template.header.content_of(text)
-        return self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
+        reply = self.format.parse(content, first_id=first_id, thinking_open=thinking_open)
+        if reply.calls or reply.problems or not any(mark in reply.content for mark in self.marks):
+            return reply
+        return replace(reply, problems=("the call is written in another way than was asked for",))
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
         """Return a reply as a message whose calls are the template's, and its kind; None where it stays text."""
@@ -227,7 +262,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _choose(template: ChatTemplate) -> FittedFormat:
-    """Return the format that a template writes calls in, else the tokenizer's, else what models of its kind know."""
+    """Return the format that a template writes calls in, else one of text that models of its kind know."""
     for name, kind in FORMATS.items():
         tool_format = kind()
         shape = learn(template, tool_format)
@@ -235,12 +270,33 @@ def _choose(template: ChatTemplate) -> FittedFormat:
             return FittedFormat(
                 tool_format, template, shape, True, why=f"the template writes a call as {name} reads it"
             )
-    held = {token.content for token in template.tokenizer.added_tokens_decoder.values()}
+    written = _written(template)
     for name, kind in FORMATS.items():
-        if kind.tokens and held.issuperset(kind.tokens):
-            why = f"the template writes no call that could be read, but the tokenizer has the tokens of {name}"
-            return FittedFormat(kind(), template, None, True, why=f"{why}: {' '.join(kind.tokens)}")
+        # Some templates leave the end of a call's section out.
+        if any(_reads(kind(), written + end) for end in ("", getattr(kind, "closing", ""))):
+            why = f"the template writes a call in words of {name}, but not such that it can be given one"
+            return FittedFormat(kind(), template, None, True, why=why)
+    if not written and (named := _named_in(str(template.tokenizer.chat_template))):
+        why = f"the template writes no call that it is shown, but its source has all tags of {named}"
+        return FittedFormat(FORMATS[named](), template, None, True, why=why)
+    knows = "the template writes calls that no format reads" if written else "the template writes no calls"
     if CHATML in str(template.tokenizer.chat_template):
-        why = "neither template nor tokenizer knows calls, and ChatML models are asked for Hermes"
-        return FittedFormat(Hermes(), template, why=why)
-    return FittedFormat(Plain(), template, why="neither template nor tokenizer knows calls")
+        why = f"{knows}, and ChatML models are asked for Hermes"
+        return FittedFormat(Hermes(), template, why=why, unread=written)
+    return FittedFormat(Plain(), template, why=knows, unread=written)
+
+
+def _written(template: ChatTemplate) -> str:
+    return template.writes_call([kind().call_id(0, PROBE) for kind in FORMATS.values()])
+
+
+def _named_in(source: str) -> str | None:
+    """Return the format of which all tags of a call stand in a template's source: of several the one with the most."""
+    tags = {name: tags_of(kind().write(ToolCall(PROBE, {"x": "x"}))) for name, kind in FORMATS.items()}
+    held = [name for name, own in tags.items() if own and all(tag in source for tag in own)]
+    return max(held, key=lambda name: len(tags[name]), default=None)
+
+
+def _reads(tool_format: ToolFormat, written: str) -> bool:
+    reply = tool_format.parse(written)
+    return not reply.problems and [call.name for call in reply.calls] == [PROBE]

@@ -108,7 +108,7 @@ class Sampler:
                 return completion
             answer = await self._answer(self.server.tokens_and_logprobs_completion(input_ids=sent, **options))
             self._give_back(began, outage_s, sum(len(ids) for ids in answer[1]))
-            completion = sound(answer, sent, self.template.unknown_id)
+            completion = sound(answer, sent, self.template.unknown_id, most=max_tokens)
             self._check_length(completion, max_tokens)
         except AgentError as error:
             self.counts += Counts(refused_tokens=error.lost_tokens)

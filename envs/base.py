@@ -9,6 +9,7 @@ evaluation starts, loses a group when one member raises, and drops it when sendi
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from abc import abstractmethod
@@ -25,7 +26,7 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.engines.chat import ChatServer
 from atropos_agent.engines.protocols import server_for
 from atropos_agent.engines.route import Route
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import AUTO, TEMPLATE, FittedFormat
 from atropos_agent.formats import load_format
 from atropos_agent.gateway import Gateway, Session
 from atropos_agent.types import AgentConfig
@@ -47,6 +48,8 @@ from tools.base import ToolRegistry
 Config = TypeVar("Config", bound=AgentEnvConfig, default=AgentEnvConfig)
 """The options of an environment; `AgentEnvConfig` where a subclass has none of its own."""
 
+
+logger = logging.getLogger(__name__)
 
 RewardFunction = Callable[[Task, Outcome], float | Reward]
 
@@ -98,7 +101,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         problems: list[Exception] = []
         for look in (
             lambda: cls.load_tasks(config),
-            lambda: load_format(config.tool_format) if config.tool_format != AUTO else None,
+            lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
             lambda: cls.find_agent(config.agent),
             lambda: resolve("--env.reward", config.reward, {}) if config.reward else None,
             lambda: check_trackers(config.trackers),
@@ -158,7 +161,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         """Return what samples a seat's replies."""
         if self.template is None:
             return random.choice(self.server.servers)
-        route = Route(self.server.servers, unknown_id=self.template.unknown_id)
+        route = Route(self.server.servers, unknown_id=self.template.unknown_id, end_of=self.template.end_of)
         return route if seat.recording is None else seat.recording.serving(route)
 
     # What the run and atroposlib use
@@ -173,6 +176,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.template = None if plain else config.chat_template(self.tokenizer)
         """None where an inference server works on messages, without token ids."""
         self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
+        if self.tool_format.warning is not None:
+            logger.warning("%s", self.tool_format.warning)
         self.agent_cls = self.find_agent(config.agent)
         self.reward_function: RewardFunction | None = (
             resolve("--env.reward", config.reward, {}) if config.reward else None

@@ -239,8 +239,8 @@ class AgentEnvConfig(Told):
     ray: RayOptions = Field(default=RayOptions(), description="The Ray cluster")
     tool_format: str = Field(
         default="auto",
-        description="How the model calls tools: auto takes what its chat template writes; else a name of "
-        "docs/formats.md, or package.module:Class",
+        description="How the model calls tools: auto takes what its chat template writes, or text where nothing reads "
+        "that; template refuses then; else a name of docs/formats.md, or package.module:Class",
     )
     history: Literal["template", "sampled"] = Field(
         default="template",

@@ -22,7 +22,7 @@ from atropos_agent.engines.protocols import open_server
 from atropos_agent.engines.replies import sound
 from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
-from atropos_agent.fitted import AUTO, FittedFormat
+from atropos_agent.fitted import AUTO, TEMPLATE, FittedFormat
 from atropos_agent.formats import load_format
 from atropos_agent.tokens.calls import PROBE, CallsKind
 from atropos_agent.tokens.conversation import Conversation
@@ -96,7 +96,7 @@ def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
 async def examine(options: Options) -> AsyncIterator[Check]:
     """Check every inference server and the trainer API, going on as far as it makes sense."""
     try:
-        if options.env.tool_format != AUTO:
+        if options.env.tool_format not in (AUTO, TEMPLATE):
             load_format(options.env.tool_format)
     except ValueError as error:
         yield Check("tool format", Status.WRONG, str(error))
@@ -134,7 +134,7 @@ async def _examine_server(
     try:
         fitted = FittedFormat.of(env.tool_format, template, env.tool_role)
     except ValueError as error:
-        yield Check("tool role", Status.WRONG, str(error))
+        yield Check("tool format", Status.WRONG, str(error))
         return
     for check in [*examine_format(fitted), examine_history(fitted)]:
         yield check

@@ -33,9 +33,11 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
         "tools_by_template": fitted.shows_tools,
         "calls_by_template": fitted.shape is not None,
         "given_up": gives_up,
+        "unread": fitted.unread,
     }
-    text = f"{name}: {fitted.why}; {'; '.join([*does, *gives_up])}"
-    checks = [Check("tool format", Status.OK, text, data)]
+    said = [fitted.why, *([] if fitted.warning is None else [fitted.warning]), *does, *gives_up]
+    status = Status.OK if fitted.warning is None else Status.NOTE
+    checks = [Check("tool format", status, f"{name}: {'; '.join(said)}", data)]
     if fitted.template is not None:
         pieces = _pieces(fitted, fitted.template)
         shown = " ".join(repr(piece)[1:-1] for _, piece in pieces)

@@ -33,10 +33,12 @@ from atropos_agent.engines.errors import (
 from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp
 from atropos_agent.engines.liveness import while_alive
 from atropos_agent.engines.load import Load, read_load
-from atropos_agent.engines.replies import check_ended, sound
+from atropos_agent.engines.replies import Defect, UnsoundReply, check_ended, sound
 from atropos_agent.engines.settling import settled
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.engines.versions import ServedAdapter, program_version, version_of
+from atropos_agent.tokens.conversation import Completion
+from atropos_agent.tokens.template import End
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,8 @@ class CompletionsServer(TokenServer):
         self.in_flight = 0
         self.sampled = 0
         """Tokens that it has ever sampled for us."""
+        self.returns_ends = False
+        """Whether it has ever returned the token that ended a reply: some servers withhold it."""
         self.sick_until = 0.0
         """Until when (`time.monotonic`) no request should be sent, because the last ones failed."""
         self._failures = 0
@@ -137,7 +141,7 @@ class CompletionsServer(TokenServer):
         async def attempt() -> Answer:
             answer = await self.once(**kwargs)
             if kwargs.get("n", 1) == 1:
-                sound(answer, kwargs["input_ids"], label=self.label)
+                sound(answer, kwargs["input_ids"], label=self.label, most=kwargs.get("max_tokens"))
             return answer
 
         retrying = AsyncRetrying(
@@ -178,6 +182,22 @@ class CompletionsServer(TokenServer):
             self.sampled += sum(map(len, answer[1]))
             self.note(split, time.monotonic() - start)
             return answer
+
+    def check_end(self, completion: Completion, end: End) -> None:
+        """Check that a reply of which the server says that it stopped holds what it stopped at. Raises UnsoundReply.
+
+        A server that has never returned the token that ends a reply is taken for one that withholds it."""
+        if completion.finish_reason != "stop" or end is End.STRING:
+            return
+        if end is End.TOKEN:
+            self.returns_ends = True
+        elif self.returns_ends:
+            raise UnsoundReply(
+                Defect.ABORTED,
+                f"{self.label} cut a reply off after {len(completion.ids)} tokens, and says that it stopped: it holds "
+                "neither a token that ends a turn nor a string to stop at",
+                lost_tokens=len(completion.ids),
+            )
 
     def mark(self, error: Exception | None) -> None:
         """Remember how the last request went, so that others avoid an inference server that fails."""

@@ -10,6 +10,7 @@ from typing import Any
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.record import first_difference
+from atropos_agent.tokens.template import End
 from atropos_agent.types import EngineError, TokenMismatch
 
 ENDED = frozenset({"stop", "length", "eos", "eos_token", "stop_sequence", "repetition", "tool_calls", "function_call"})
@@ -17,6 +18,10 @@ ENDED = frozenset({"stop", "length", "eos", "eos_token", "stop_sequence", "repet
 
 UnknownId = Callable[[Sequence[int]], int | None]
 """Returns the first id that the vocabulary does not hold; None where it holds all (`ChatTemplate.unknown_id`)."""
+
+
+EndOf = Callable[[Sequence[int], Sequence[str]], End]
+"""Returns what a reply ends with, whose other argument are the strings to stop at (`ChatTemplate.end_of`)."""
 
 
 class Defect(enum.StrEnum):
@@ -32,6 +37,8 @@ class Defect(enum.StrEnum):
     """The answer holds no reply."""
     SEVERAL = "several"
     """The answer holds more than one."""
+    LONGER = "longer"
+    """It is longer than was asked for."""
     EMPTY = "empty"
     """It holds no token, not even the end of the turn."""
     UNKNOWN_IDS = "unknown ids"
@@ -52,11 +59,17 @@ class UnsoundReply(EngineError):
 
 
 def sound(
-    answer: Any, prompt: list[int], unknown_id: UnknownId | None = None, *, label: str = "the inference server"
+    answer: Any,
+    prompt: list[int],
+    unknown_id: UnknownId | None = None,
+    *,
+    label: str = "the inference server",
+    most: int | None = None,
 ) -> Completion:
     """Return the one reply in an answer to `prompt`, of the shape that `tokens_and_logprobs_completion` returns.
 
-    unknown_id: knows the model's vocabulary; None leaves it out. label: how messages call the server.
+    unknown_id: knows the model's vocabulary; None leaves it out. label: how messages call the server. most: tokens
+    that were asked for.
     Raises UnsoundReply when the inference server failed, TokenMismatch when the answer contradicts its request. Both
     say how many sampled tokens are lost by that.
     """
@@ -69,6 +82,9 @@ def sound(
         raise UnsoundReply(Defect.SEVERAL, what, lost_tokens=lost)
     check_ended(reasons[0], lost_tokens=lost)
     ids, given = replies[0], logprobs[0]
+    if most is not None and len(ids) > most:
+        what = f"{label} returned {len(ids)} tokens where {most} were asked for"
+        raise UnsoundReply(Defect.LONGER, what, lost_tokens=lost)
     if not ids:
         raise UnsoundReply(Defect.EMPTY, f"{label} returned a reply without a token")
     strange: list[Any] = [] if set(map(type, ids)) == {int} else [i for i in ids if type(i) is not int]

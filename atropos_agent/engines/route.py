@@ -10,7 +10,7 @@ from typing import Any
 
 from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.errors import ContextOverflow, OddAnswer
-from atropos_agent.engines.replies import UnknownId, UnsoundReply, sound
+from atropos_agent.engines.replies import EndOf, UnknownId, UnsoundReply, sound
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
@@ -25,6 +25,7 @@ class Route(TokenServer):
 
     patience_s: how long a request waits, in all, for an inference server that answers.
     unknown_id: knows the model's vocabulary (`ChatTemplate.unknown_id`); None leaves it out.
+    end_of: knows what ends a reply (`ChatTemplate.end_of`); None leaves it out.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Route(TokenServer):
         *,
         patience_s: float = 1800.0,
         unknown_id: UnknownId | None = None,
+        end_of: EndOf | None = None,
     ) -> None:
         super().__init__(engines[0].config)
         self.initialized = True
@@ -42,6 +44,7 @@ class Route(TokenServer):
         """Tokens that servers sampled in replies that were aborted, or unsound, and asked for again."""
         self._engines = engines
         self._unknown_id = unknown_id
+        self._end_of = end_of
         self._own: CompletionsServer | None = None
         self._patience_s = patience_s
 
@@ -72,7 +75,7 @@ class Route(TokenServer):
                 started = time.monotonic()
                 try:
                     answer = await engine.once(**kwargs)
-                    sound(answer, kwargs["input_ids"], self._unknown_id, label=engine.label)
+                    self._check(engine, answer, kwargs)
                 except (EngineError, TokenMismatch) as error:
                     # A server that does not answer says nothing of the request.
                     tries[engine] = tries[engine] + 1 if isinstance(error, OddAnswer | UnsoundReply) else 0
@@ -96,6 +99,13 @@ class Route(TokenServer):
                     return answer
         finally:
             self._lost_s, self._failing_since = self.outage_s, None
+
+    def _check(self, engine: CompletionsServer, answer: Answer, asked: Mapping[str, Any]) -> None:
+        """Check that a reply is sound, and whole where the server says so. Raises UnsoundReply, TokenMismatch."""
+        most = asked.get("max_tokens")
+        reply = sound(answer, asked["input_ids"], self._unknown_id, label=engine.label, most=most)
+        if self._end_of is not None:
+            engine.check_end(reply, self._end_of(reply.ids, asked.get("stop") or ()))
 
     async def _settled(self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]) -> AgentError:
         """Return what an error is: one that comes again and again may be no passing one."""

@@ -6,13 +6,16 @@ from collections.abc import Mapping
 
 from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.deepseek import DeepSeekV3, DeepSeekV31
+from atropos_agent.formats.gemma import Gemma4
 from atropos_agent.formats.glm import Glm
 from atropos_agent.formats.harmony import Harmony
 from atropos_agent.formats.hermes import Hermes
+from atropos_agent.formats.invoke import DeepSeekV4, DeepSeekV32, MiniMax
 from atropos_agent.formats.kimi import Kimi
 from atropos_agent.formats.llama import LlamaJson
 from atropos_agent.formats.mistral import Mistral, MistralArgs
 from atropos_agent.formats.plain import Plain
+from atropos_agent.formats.pythonic import Lfm2, Pythonic
 from atropos_agent.formats.qwen_coder import QwenCoder
 from atropos_agent.types import Reply
 from sandboxes.naming import resolve
@@ -26,7 +29,13 @@ FORMATS: Mapping[str, type[ToolFormat]] = {
     "mistral_args": MistralArgs,
     "deepseek_v3": DeepSeekV3,
     "deepseek_v31": DeepSeekV31,
+    "deepseek_v32": DeepSeekV32,
+    "deepseek_v4": DeepSeekV4,
     "kimi": Kimi,
+    "minimax": MiniMax,
+    "gemma4": Gemma4,
+    "pythonic": Pythonic,
+    "lfm2": Lfm2,
     "harmony": Harmony,
     "plain": Plain,
 }

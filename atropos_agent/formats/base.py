@@ -25,14 +25,12 @@ class ToolFormat(ABC):
         in system messages, in replies given as examples and in corrections; everywhere else they are encoded as text.
     frame: what stands before and behind a result in a message's content, by which chat templates tell
         results from questions; None where the role alone tells them.
-    tokens: control tokens by which a tokenizer of the format's models is known; empty where none tells.
     ends: those of `control` with which a model ends a turn that calls tools; others never end one.
     channelled: thinking and content stand in messages of their own, with headers, all of which `parse` is given.
     """
 
     control: Sequence[str] = ()
     frame: tuple[str, str] | None = None
-    tokens: Sequence[str] = ()
     ends: Sequence[str] = ()
     channelled: bool = False
 

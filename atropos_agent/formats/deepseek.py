@@ -19,8 +19,8 @@ class DeepSeekV3(SectionFormat):
     """What DeepSeek-V3 and R1 models were trained on."""
 
     opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
+    inner = (CALL, CALL_END, SEPARATOR)
     control = (CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, THINK, THINK_END)
-    tokens = (CALLS, CALL, SEPARATOR)
     between = "\n"
     shape = (
         f"{CALLS}{CALL}function{SEPARATOR}<tool name>\n```json\n<object with its arguments>\n```{CALL_END}{CALLS_END}"
@@ -46,8 +46,8 @@ class DeepSeekV31(SectionFormat):
     """What DeepSeek-V3.1 models were trained on."""
 
     opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
+    inner = (CALL, CALL_END, SEPARATOR)
     control = (CALLS, CALLS_END, CALL, CALL_END, SEPARATOR, THINK, THINK_END)
-    tokens = (CALLS, CALL, SEPARATOR)
     shape = f"{CALLS}{CALL}<tool name>{SEPARATOR}<object with its arguments>{CALL_END}{CALLS_END}"
 
     def read_one(self, text: str, start: int) -> tuple[Read, int]:

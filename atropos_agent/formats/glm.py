@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from atropos_agent.formats.reading import Read, Section, TaggedFormat, expect, skip_space
+from atropos_agent.formats.reading import Read, Section, TaggedFormat, expect, first_of, skip_space
 from atropos_agent.formats.typed import ArgumentTypes, checked, end_of_value
 from atropos_agent.types import THINK, THINK_END
 from tools.base import ToolCall
@@ -26,9 +26,9 @@ class Glm(TaggedFormat):
     """What GLM 4.5, 4.6 and 4.7 models were trained on."""
 
     opening, closing = CALL, CALL_END
+    inner = (KEY, KEY_END, VALUE, VALUE_END)
     control = (CALL, CALL_END, KEY, KEY_END, VALUE, VALUE_END, "<tool_response>", "</tool_response>", THINK, THINK_END)
     frame = ("<tool_response>\n", "\n</tool_response>")
-    tokens = (KEY, VALUE)
     shape = f"{CALL}<tool name>\n{KEY}<argument>{KEY_END}\n{VALUE}<value>{VALUE_END}\n{CALL_END}"
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -38,8 +38,8 @@ class Glm(TaggedFormat):
         return Glm(schemas)
 
     def read(self, text: str, start: int) -> Section:
-        ends = [end for tag in ("\n", KEY, CALL_END) if (end := text.find(tag, skip_space(text, start))) >= 0]
-        place = min(ends, default=len(text))
+        tag = first_of(text, skip_space(text, start), "\n", KEY, CALL_END)
+        place = len(text) if tag is None else tag.start()
         name = text[start:place].strip()
         if not name or "<" in name:
             raise ValueError("the call does not begin with a tool's name")

@@ -23,8 +23,8 @@ END, CALL, RETURN, CONSTRAIN = "<|end|>", "<|call|>", "<|return|>", "<|constrain
 FUNCTIONS = "functions."
 
 _HEADER = re.compile(
-    r"\s*(?:<\|start\|>\s*assistant)?(?P<before>[^<]*)<\|channel\|>(?P<channel>\s*[a-z]+)(?P<behind>[^<]*)"
-    r"(?:<\|constrain\|>(?P<type>[^<]*))?<\|message\|>"
+    r"\s*+(?:<\|start\|>\s*+assistant)?(?P<before>[^<]*+)<\|channel\|>(?P<channel>\s*+[a-z]++)(?P<behind>[^<]*+)"
+    r"(?:<\|constrain\|>(?P<type>[^<]*+))?<\|message\|>"
 )
 _RECIPIENT = re.compile(r"(?:^|\s)to=(\S+)")
 _ENDS = re.compile(r"<\|end\|>|<\|call\|>|<\|return\|>")
@@ -34,7 +34,6 @@ class Harmony(ToolFormat):
     """What gpt-oss models were trained on."""
 
     control = (START, CHANNEL, MESSAGE, END, CALL, CONSTRAIN)
-    tokens = (CHANNEL, MESSAGE, CALL)
     ends = (CALL, END)
     channelled = True
 

@@ -25,7 +25,7 @@ class Hermes(TaggedFormat):
     opening, closing = CALL, CALL_END
     control = (CALL, CALL_END, RESPONSE, RESPONSE_END, THINK, THINK_END, "<tools>", "</tools>")
     frame = (f"{RESPONSE}\n", f"\n{RESPONSE_END}")
-    tokens = (CALL, CALL_END)
+    keys = ("arguments",)
     shape = f'{CALL}\n{{"name": <tool name>, "arguments": <object with its arguments>}}\n{CALL_END}'
 
     def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:

@@ -23,8 +23,8 @@ class Kimi(SectionFormat):
     """What Kimi K2 models were trained on."""
 
     opening, closing, call, call_end = SECTION, SECTION_END, CALL, CALL_END
+    inner = (CALL, CALL_END, ARGUMENTS)
     control = (SECTION, SECTION_END, CALL, CALL_END, ARGUMENTS, THINK, THINK_END)
-    tokens = (SECTION, CALL, ARGUMENTS)
     shape = (
         f"{SECTION}{CALL}functions.<tool name>:<number>{ARGUMENTS}<object with its arguments>{CALL_END}{SECTION_END}"
     )

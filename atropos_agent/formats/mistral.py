@@ -37,8 +37,8 @@ class Mistral(TaggedFormat):
 
     opening = closing = CALLS
     stray = False
+    keys = ("arguments",)
     control = (CALLS,)
-    tokens = (CALLS,)
     shape = f'{CALLS}[{{"name": <tool name>, "arguments": <object with its arguments>}}]'
 
     def call_id(self, number: int, name: str) -> str:
@@ -79,8 +79,8 @@ class MistralArgs(TaggedFormat):
 
     opening = closing = CALLS
     stray = False
+    inner = (ARGUMENTS, CALL_ID)
     control = (CALLS, ARGUMENTS, CALL_ID)
-    tokens = (CALLS, ARGUMENTS)
     shape = f"{CALLS}<tool name>{ARGUMENTS}<object with its arguments>"
 
     def call_id(self, number: int, name: str) -> str:

@@ -17,6 +17,7 @@ class Plain(TaggedFormat):
     opening, closing = FENCE, FENCE_END
     stray = False
     frame = ("```tool_response\n", "\n```")
+    keys = ("arguments",)
     shape = f'{FENCE}{{"name": <tool name>, "arguments": <object with its arguments>}}\n{FENCE_END}'
 
     def instructions(self, schemas: Sequence[Mapping[str, object]]) -> str:

@@ -30,6 +30,7 @@ class QwenCoder(TaggedFormat):
     """What Qwen3-Coder and Qwen3.5 models were trained on."""
 
     opening, closing = CALL, CALL_END
+    inner = (FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END)
     control = (CALL, CALL_END, "<tool_response>", "</tool_response>", THINK, THINK_END, "<tools>", "</tools>")
     frame = ("<tool_response>\n", "\n</tool_response>")
     shape = (

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from atropos_agent.formats.base import ToolFormat
@@ -19,6 +21,12 @@ DEEPEST = 100
 """Objects and lists that a call may have within each other: what compares and writes them takes frames of the stack for
 each."""
 _TOO_DEEP = "the call is not valid JSON: it is nested too deeply"
+MOST_MALFORMED = 20
+"""Malformed calls of one reply behind which nothing is read: each may have to be looked at to the reply's end."""
+_WINDOW, _LONGEST_WORD = 4096, 16
+"""Characters of JSON that are looked at first, and those at their end whose error may be that the rest is not there."""
+_TAG = re.compile(r"</?[^<>\s\"']+[>=]|</?[^<>\s\"']+(?= )|<[|\uff5c]\S*?>|\[[A-Z_]+\]")
+"""How tags look in the calls that formats and chat templates write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +49,11 @@ class Section:
 
 @dataclass(slots=True)
 class _Scanned:
-    """A reply in its parts. spans: where calls stand, malformed ones too; behind: content behind the first call."""
+    """A reply in its parts. spans: where calls stand, malformed ones too; said: whether there was content."""
 
     thoughts: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
-    behind: list[str] = field(default_factory=list)
+    said: bool = False
     calls: list[Read] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -57,17 +65,23 @@ class TaggedFormat(ToolFormat):
 
     opening, closing: around a call, or around several.
     stray: whether a closing tag by itself is a call's without its start.
+    inner: tags inside of a call, or of calls: one elsewhere is a call's without the tags around it.
+    keys: of arguments in calls that are JSON objects with "name"; empty where calls are something else.
+    thinking: tags around thinking.
     shape: how a call is shown to the model. It is none itself: small models copy what they could send.
     """
 
     opening: str
     closing: str
     stray: bool = True
+    inner: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    thinking: tuple[str, str] = (THINK, THINK_END)
     shape: str
 
     @abstractmethod
     def read(self, text: str, start: int) -> Section:
-        """Read what stands behind the opening tag that ends at `start`.
+        """Read what stands behind the opening tag that ends at `start`, in time proportional to the text behind it.
 
         Raises ValueError, which says what is wrong, where it is not clear where it ends."""
 
@@ -92,36 +106,39 @@ class TaggedFormat(ToolFormat):
     def _scan(self, text: str, thinking_open: bool) -> _Scanned:
         found = _Scanned()
         position, inside = 0, thinking_open
+        think, think_end = self.thinking
         while True:
             if inside:
-                end = text.find(THINK_END, position)
+                end = text.find(think_end, position)
                 thought = text[position:] if end < 0 else text[position:end]
                 self._think(found, thought, closed=end >= 0)
                 if end < 0:
                     return found
-                position, inside = end + len(THINK_END), False
-            call, thought_at = text.find(self.opening, position), text.find(THINK, position)
-            if thought_at >= 0 and (call < 0 or thought_at < call):
-                _add_content(found, text[position:thought_at])
-                found.orderly &= not (found.thoughts or found.calls or any(map(str.strip, found.content)))
-                position, inside = thought_at + len(THINK), True
-                continue
-            _add_content(found, text[position:] if call < 0 else text[position:call])
-            if call < 0:
+                position, inside = end + len(think_end), False
+            tag = first_of(text, position, self.opening, think)
+            _add_content(found, text[position : tag.start()] if tag else text[position:])
+            if tag is None:
                 self._end(found)
                 return found
-            position = self._call(found, text, call)
+            if tag[0] == think:
+                found.orderly &= not (found.thoughts or found.calls or found.said)
+                position, inside = tag.end(), True
+            elif len(found.problems) >= MOST_MALFORMED:
+                found.problems.append(f"what stands behind the first {MOST_MALFORMED} malformed calls was not read")
+                found.spans.append((tag.start(), len(text)))
+                return found
+            else:
+                position = self._call(found, text, tag.start())
 
     def _think(self, found: _Scanned, thought: str, *, closed: bool) -> None:
         found.thoughts.append(thought.strip())
         if not closed:
             found.problems.append("the thinking was never closed")
         if self.opening in thought:
-            found.problems.append(f"a call inside {THINK} does not run; close the thinking first")
+            found.problems.append(f"a call inside {self.thinking[0].strip()} does not run; close the thinking first")
 
     def _call(self, found: _Scanned, text: str, start: int) -> int:
         """Take in the call whose opening tag is at `start`; return where reading goes on."""
-        found.behind = []
         try:
             section = self.read(text, start + len(self.opening))
         except ValueError as problem:
@@ -133,22 +150,46 @@ class TaggedFormat(ToolFormat):
 
     def _behind_malformed(self, text: str, start: int) -> int:
         """Return where reading goes on behind the malformed call at `start`: at its end, else at the next call."""
-        end = text.find(self.closing, start + len(self.opening))
-        following = text.find(self.opening, start + len(self.opening))
-        if end >= 0 and (following < 0 or end < following):
-            return end + len(self.closing)
-        return following if following >= 0 else len(text)
+        tag = first_of(text, start + len(self.opening), self.closing, self.opening)
+        if tag is None:
+            return len(text)
+        return tag.start() if tag[0] == self.opening else tag.end()
 
     def _end(self, found: _Scanned) -> None:
-        if self.stray and any(self.closing in part for part in found.behind):
+        """Look for calls in content that lack the tags around them."""
+        if self.stray and any(self.closing in part for part in found.content):
             found.problems.append("the end of a call without its start")
+        elif not found.problems and self._untagged(found):
+            found.problems.append(f"a call stands outside of {self.opening.strip()}")
+
+    def _untagged(self, found: _Scanned) -> bool:
+        if any(mark in part for part in found.content for mark in self.inner):
+            return True
+        return bool(self.keys) and not found.calls and holds_call("".join(found.content), *self.keys)
 
 
 def _add_content(found: _Scanned, text: str) -> None:
     found.content.append(text)
-    found.behind.append(text)
-    if found.calls and text.strip():
-        found.orderly = False
+    if text and text.strip():
+        found.said = True
+        found.orderly &= not found.calls
+
+
+@cache
+def _any_of(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, tags)))
+
+
+def first_of(text: str, start: int, *tags: str) -> re.Match[str] | None:
+    """Return which of these tags stands first from `start` on, and where; None where none does.
+
+    It looks no further than that: to look for each by itself would be to the end of the text, again at every call."""
+    return _any_of(tags).search(text, start)
+
+
+def tags_of(written: str) -> Sequence[str]:
+    """Return the tags in what a call is written as, thinking tags apart."""
+    return tuple(tag for tag in dict.fromkeys(_TAG.findall(written)) if tag not in (THINK, THINK_END))
 
 
 def reply_of(tool_format: ToolFormat, found: _Scanned, first_id: int) -> Reply:
@@ -184,15 +225,35 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
-        value, end = _DECODER.raw_decode(text, start)
+        value, end = _decoded(text, start)
     except json.JSONDecodeError as error:
         hint = "; write a newline inside a string as \\n" if error.msg.startswith("Invalid control") else ""
-        raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos - start}{hint}") from None
+        raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos}{hint}") from None
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     if text.count("{", start, end) + text.count("[", start, end) > DEEPEST and _depth(value) > DEEPEST:
         raise ValueError(_TOO_DEEP)
     return value, end
+
+
+def _decoded(text: str, start: int) -> tuple[Any, int]:
+    """Decode the JSON value at `start`; return it and the place behind it.
+
+    Looks at a part of the text that grows, because an error counts the lines of all that was given before its place.
+    Raises JSONDecodeError, whose place counts from `start`."""
+    size = _WINDOW
+    while True:
+        part = text[start : start + size]
+        whole = start + size >= len(text)
+        try:
+            value, end = _DECODER.raw_decode(part)
+            if whole or end < len(part):  # a number at its end may go on
+                return value, start + end
+        except json.JSONDecodeError as error:
+            cut = error.msg.startswith("Unterminated string") or error.pos > len(part) - _LONGEST_WORD
+            if whole or not cut:
+                raise
+        size *= 4
 
 
 def _depth(value: Any) -> int:
@@ -233,6 +294,36 @@ def section_of(end: int, value: Any, *keys: str) -> Section:
         return Section(end, [named_call(value, *keys)])
     except ValueError as problem:
         return Section(end, problems=[str(problem)])
+
+
+_OBJECT = re.compile(r'\{\s*"(?:type"\s*:\s*"function"\s*,\s*")?(?:name|parameters|arguments|function)"\s*:')
+"""How a call that is a JSON object begins."""
+
+
+def begins_call(text: str, start: int) -> bool:
+    """Tell whether a JSON object stands at `start` that begins like a call."""
+    return _OBJECT.match(text, start) is not None
+
+
+def holds_call(text: str, *keys: str) -> bool:
+    """Tell whether a call stands in a text: a JSON object of "name" and its arguments under one of the keys.
+
+    No part of the text is decoded twice."""
+    found = _OBJECT.search(text)
+    while found is not None:
+        try:
+            value, end = _decoded(text, found.start())
+        except json.JSONDecodeError as error:
+            end = found.start() + max(error.pos, 1)
+        except ValueError:
+            end = found.end()
+        except RecursionError:
+            return False
+        else:
+            if isinstance(value, dict) and "name" in value and any(key in value for key in keys):
+                return True
+        found = _OBJECT.search(text, end)
+    return False
 
 
 def written_json(value: Any) -> str:

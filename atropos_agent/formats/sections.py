@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from atropos_agent.formats.reading import Read, Section, TaggedFormat, skip_space
+from atropos_agent.formats.reading import MOST_MALFORMED, Read, Section, TaggedFormat, first_of, skip_space
 from tools.base import ToolCall
 
 
@@ -38,6 +38,8 @@ class SectionFormat(TaggedFormat):
                 return section
             if not text.startswith(self.call, place):
                 raise ValueError(f"the calls are not closed with {self.closing}")
+            if len(section.problems) >= MOST_MALFORMED:
+                return Section(len(text), problems=section.problems)
             try:
                 call, section.end = self.read_one(text, place + len(self.call))
                 section.calls.append(call)
@@ -54,9 +56,7 @@ class SectionFormat(TaggedFormat):
 
     def _behind(self, text: str, start: int) -> int:
         """Return where reading goes on behind a malformed call: at its end, else at the next or the section's end."""
-        ends = [
-            place + len(tag) * (tag == self.call_end)
-            for tag in (self.call_end, self.call, self.closing)
-            if (place := text.find(tag, start)) >= 0
-        ]
-        return min(ends, default=len(text))
+        tag = first_of(text, start, self.call_end, self.call, self.closing)
+        if tag is None:
+            return len(text)
+        return tag.end() if tag[0] == self.call_end else tag.start()

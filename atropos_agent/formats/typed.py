@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from atropos_agent.formats.base import ToolFormat
-from atropos_agent.formats.reading import read_json, skip_space, written_json
+from atropos_agent.formats.reading import SPACE, read_json, written_json
 from tools.base import ToolCall
 
 _ANY = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
@@ -90,12 +92,14 @@ def end_of_value(text: str, start: int, closing: str, followers: tuple[str, ...]
     """Return where the closing tag of a value stands: the first behind which the call goes on or ends.
 
     Others are text of the value. Raises ValueError where there is none."""
-    end = text.find(closing, start)
-    while end >= 0:
-        if text.startswith(followers, skip_space(text, end + len(closing))):
-            return end
-        end = text.find(closing, end + 1)
+    if (end := _closed(closing, followers).search(text, start)) is not None:
+        return end.start()
     raise ValueError("an argument of the call is not closed")
+
+
+@cache
+def _closed(closing: str, followers: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(closing)}(?=[{SPACE}]*+(?:{'|'.join(map(re.escape, followers))}))")
 
 
 def checked(tool_format: ToolFormat, call: ToolCall, text: str) -> str:

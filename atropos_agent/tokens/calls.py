@@ -8,7 +8,7 @@ those that the tool format reads back from what it writes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -18,6 +18,22 @@ from tools.base import ToolCall
 
 PROBE = "probe"
 """The name of the tool in marked calls."""
+
+STUB: Sequence[Mapping[str, Any]] = (
+    {
+        "type": "function",
+        "function": {
+            "name": PROBE,
+            "description": "Probe.",
+            "parameters": {
+                "type": "object",
+                "properties": {"x": {"type": "string", "description": "Anything."}},
+                "required": ["x"],
+            },
+        },
+    },
+)
+"""Stands for the tools in probes, in which they are only to be there."""
 
 THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
 

@@ -317,12 +317,12 @@ class Conversation:
         """Return a reply with the thinking tags in its calls quoted: templates would cut it there."""
         if self.literals is None or not _TAGS.search(quoted):
             return quoted
-        inside = [
-            start + found.start()
-            for start, end in self.literals(unquoted(quoted), thinking_open=self.thinking_open)
-            for found in _TAGS.finditer(unquoted(quoted)[start:end])
-        ]
+        text = unquoted(quoted)
         places = [place for place, character in enumerate(quoted) if character not in (CUT, SPELLED)]
-        for place in reversed(inside):
-            quoted = quoted[: places[place] + 1] + CUT + quoted[places[place] + 1 :]
-        return quoted
+        inside = [
+            places[found.start()] + 1
+            for start, end in self.literals(text, thinking_open=self.thinking_open)
+            for found in _TAGS.finditer(text, start, end)
+        ]
+        cuts = zip([0, *inside], [*inside, len(quoted)], strict=True)
+        return CUT.join(quoted[start:end] for start, end in cuts)

@@ -37,7 +37,8 @@ _CONTROL = re.compile(r"<[|｜].*[|｜]>|\[/?[A-Z_]+\]|</?(tool|think)\w*>")
 class Encoder:
     """A tokenizer that encodes a text in pieces as it would in one.
 
-    special_ids: ids of the tokens that the tokenizer declares special.
+    special_ids: ids of the tokens that the tokenizer declares special. control_ids: of those, and of others that a
+        template writes or that look like them.
 
     Raises ValueError when no way is found to encode a piece as the continuation of a text.
     """
@@ -53,7 +54,7 @@ class Encoder:
         # Some tokenizers add words and white space as tokens too; those are text like any other.
         named = {content for content in self._added_ids if content in source or _CONTROL.fullmatch(content)}
         controls = special | {content for content in named if content.strip()}
-        self._control_ids = {self._added_ids[content] for content in controls}
+        self.control_ids = {self._added_ids[content] for content in controls}
         # The longest first, because one may hold another.
         self._controls = sorted(controls, key=lambda token: (-len(token), token))
         self._anchor, self._anchor_ids = self._find_anchor(special)
@@ -73,11 +74,11 @@ class Encoder:
         """Return the text of sampled ids, quoted where other ids spell a control token.
 
         Thinking tags stay such for the template, in whichever ids they were sampled."""
-        if self._control_ids.isdisjoint(ids):
+        if self.control_ids.isdisjoint(ids):
             return self._quote_ordinary(ids)
         pieces = [
             "".join(map(self.text_of, run)) if sampled else self._quote_ordinary(list(run))
-            for sampled, run in groupby(ids, key=self._control_ids.__contains__)
+            for sampled, run in groupby(ids, key=self.control_ids.__contains__)
         ]
         quoted = "".join(pieces)
         # A tokenizer whose pieces are another text than the whole would have words of its own put in.
@@ -114,7 +115,7 @@ class Encoder:
 
     def controls(self, texts: Sequence[str]) -> frozenset[int]:
         """Return the ids of those of these texts that are control tokens."""
-        return frozenset(i for text in texts if (i := self._added_ids.get(text)) in self._control_ids and i is not None)
+        return frozenset(i for text in texts if (i := self._added_ids.get(text)) in self.control_ids and i is not None)
 
     def text_of(self, control: int) -> str:
         """Return the text of a control token."""
@@ -146,9 +147,9 @@ class Encoder:
     def _quote_ordinary(self, ids: Sequence[int]) -> str:
         """Return the text of ids that are no control tokens, with every control token in it quoted."""
         text = self.quote(self.decode(ids), keep=(THINK, THINK_END))
-        if self._added_ids.get(THINK) in self._control_ids:
+        if self._added_ids.get(THINK) in self.control_ids:
             text = text.replace(THINK, THINK + SPELLED)
-        if self._added_ids.get(THINK_END) in self._control_ids:
+        if self._added_ids.get(THINK_END) in self.control_ids:
             text = text.replace(THINK_END, SPELLED + THINK_END)
         # Templates ask whether there is any thinking between the tags.
         return _EMPTY_THOUGHT.sub(rf"{SPELLED}{THINK}\1{THINK_END}{SPELLED}", text)

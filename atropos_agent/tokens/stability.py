@@ -3,11 +3,13 @@ once new messages follow, what it then adds, and which replies with calls it wri
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from atropos_agent.tokens.calls import PROBE, CallsKind, results_of, text_behind, texts_of
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, results_of, text_behind, texts_of
 from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shaped, squeeze, user
 from atropos_agent.types import THINK, THINK_END, Message
 
@@ -163,6 +165,35 @@ def reads_back(template: ChatTemplate, kind: CallsKind, tools: Tools) -> bool:
     read = kind.shape.format.parse(written, thinking_open=template.opens_thinking and start == began)
     names = {call.name for call in read.calls}
     return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
+
+
+def written_call(template: ChatTemplate, ids: Sequence[str]) -> str:
+    """Return what a template writes of a reply that is a call, in the first shape that it takes; "" where it writes no
+    call. ids: of calls, as tool formats make them."""
+    arguments: dict[str, str] = {"x": mark(1)}
+    shapes = itertools.product(dict.fromkeys(ids), (arguments, json.dumps(arguments, ensure_ascii=False)), ("", None))
+    for call_id, given, content in shapes:
+        function = {"name": PROBE, "arguments": given}
+        call = {"id": call_id, "type": "function", "function": function}
+        called: Message = {"role": "assistant", "content": content, "tool_calls": [call]}
+        try:
+            text, plain = (
+                template.render([user(0), one], replying=False, tools=tools).rpartition(mark(0))[2]
+                for one, tools in ((called, STUB), (reply(2), STUB))
+            )
+        except template.refusals:
+            continue
+        if PROBE in text and mark(1) in text:
+            start = _alike(text, plain)
+            end = _alike(text[start:][::-1], plain[start:][::-1])
+            return text[start : len(text) - end].replace(mark(1), "x")
+    return ""
+
+
+def _alike(first: str, second: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    places = (place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    return next(places, min(len(first), len(second)))
 
 
 def probe(i: int, kind: Kind) -> Message:

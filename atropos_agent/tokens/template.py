@@ -9,38 +9,23 @@ by returning None.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import PROBE, CallsKind, quoted
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, quoted
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, system, user
-from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls
+from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls, written_call
 from atropos_agent.types import THINK, THINK_END, Message
 
 Kind = ReplyKind | CallsKind
 Tools = Sequence[Mapping[str, Any]]
 """Schemas in OpenAI's function format."""
-
-STUB: Tools = (
-    {
-        "type": "function",
-        "function": {
-            "name": PROBE,
-            "description": "Probe.",
-            "parameters": {
-                "type": "object",
-                "properties": {"x": {"type": "string", "description": "Anything."}},
-                "required": ["x"],
-            },
-        },
-    },
-)
-"""Stands for the tools in probes, in which they are only to be there."""
 
 _REFUSALS = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
 """What templates raise about messages of a shape that they don't take."""
@@ -48,6 +33,14 @@ _KEPT = 1 << 18
 """Characters of a prompt up to which its ids are kept: the members of a group begin alike."""
 _SHAPES = 10_000
 """Shapes of new messages of which is known what the template makes of them."""
+
+
+class End(enum.Enum):
+    """What a reply ends with."""
+
+    TOKEN = "token"
+    STRING = "string"
+    NONE = "none"
 
 
 class ChatTemplate:
@@ -67,6 +60,8 @@ class ChatTemplate:
         those with which a conversation begins are joined to one.
     moves_late_system: whether the template refuses or loses system messages in mid-conversation, so that they are
         written as the user's.
+    wants_thinking: whether the template refuses replies that hold no thinking (Hermes 4's, with thinking=true), so that
+        an empty thought is put before them.
     header: what the template writes between its prompt for a reply and a reply's content, where
         that holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
         it. Else false.
@@ -92,7 +87,10 @@ class ChatTemplate:
         # Set before the first rendering, which asks for them.
         self.folds_system = self.joins_turns = False
         self.merges_system = self.moves_late_system = False
-        if not self._keeps([user(0), reply(1), user(2)]):
+        plain = [user(0), reply(1), user(2)]
+        self.wants_thinking = False
+        self.wants_thinking = not self._keeps(plain)
+        if self.wants_thinking and not self._keeps(plain):
             raise ValueError("the chat template loses messages of a plain user-assistant-user conversation")
         self.folds_system = fold_system or not self._keeps([system(0), user(1)])
         self.joins_turns = not self._keeps([user(0), user(1)])
@@ -110,6 +108,7 @@ class ChatTemplate:
         self._ending_ids = self.stop_ids | (self._encoder.special_ids - scaffold)
         self.greedy = any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values())
         """Whether control tokens take up white space beside them, so that ids don't tell all of a text."""
+        self._controls = self.stop_ids | self._encoder.control_ids
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
         self._takes: dict[CallsKind, bool] = {}
@@ -145,6 +144,18 @@ class ChatTemplate:
         if ids and finish_reason == "stop" and ids[-1] in self._ending_ids and ids[-1] not in inside:
             return len(ids) - 1
         return None
+
+    def end_of(self, ids: Sequence[int], stop: Sequence[str] = ()) -> End:
+        """Return what a reply ends with: a control token, one of the strings to stop at, or neither.
+
+        Any control token counts: which of them an inference server stops at, its own configuration says."""
+        controls = self._controls
+        tail = next((place for place in range(len(ids) - 1, max(-1, len(ids) - 4), -1) if ids[place] in controls), None)
+        if tail is not None and not self.decode(ids[tail + 1 :]).strip():
+            return End.TOKEN
+        longest = 4 * max(map(len, stop), default=0)  # a character has up to four bytes, each of which may be a token
+        text = self.decode(ids[-longest - 1 :]) if longest else ""
+        return End.STRING if any(one in text for one in stop) else End.NONE
 
     def prompt(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
         """Return ids of a whole conversation that ends where the model's reply begins."""
@@ -198,6 +209,10 @@ class ChatTemplate:
         if kind not in self._takes:
             self._takes[kind] = reads_back(self, kind, STUB)
         return self._takes[kind]
+
+    def writes_call(self, ids: Sequence[str]) -> str:
+        """Return what the template writes of a call; "" where it writes none. ids: see `written_call`."""
+        return written_call(self, ids)
 
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
         """Tell whether messages of role `tool` may follow replies that hold no calls for the template.
@@ -301,6 +316,9 @@ class ChatTemplate:
             last = fitted[-1] if fitted else None
             late = self.moves_late_system and given["role"] == "system" and any(m["role"] != "system" for m in fitted)
             message = {**given, "role": "user"} if late else given
+            said = message["content"] if message["role"] == "assistant" else None
+            if self.wants_thinking and said and THINK_END not in said:
+                message = {**message, "content": f"{THINK}\n{THINK_END}\n{said}"}
             folds = self.folds_system and last is not None and last["role"] == "system" and message["role"] == "user"
             several = self.joins_turns or (self.merges_system and message["role"] == "system")
             joins = several and last is not None and _joinable(last, message)

@@ -21,6 +21,8 @@ from envs.types import Rollout
 
 logger = logging.getLogger(__name__)
 
+UNCALLED_ROLLOUTS = 50
+"""Rollouts without a single call after which it is said that nobody calls a tool."""
 KEPT = 1000
 """Observations that a latency keeps."""
 
@@ -133,6 +135,16 @@ class Metrics:
             self.tool_errors += sum(item.is_error for item in step.results)
             if step.calls:
                 self.tool.add(step.tools_s / len(step.calls))
+        self._watch_calls(rollout)
+
+    def _watch_calls(self, rollout: Rollout) -> None:
+        """Warn once where the first rollouts were shown tools and nobody has called one."""
+        if self.rollouts == UNCALLED_ROLLOUTS and not self.tool_calls and rollout.result.conditions.tools:
+            logger.warning(
+                "nobody has called a tool in the run's first %d rollouts, of which %d were solved, and %d calls were "
+                "malformed: see whether `doctor` reads the model's calls (docs/formats.md), or set --env.tool_format",
+                *(self.rollouts, self.solved, self.malformed_calls),
+            )
 
     def _watch_signs(self, rollout: Rollout) -> None:
         """Count whether there are signs of cheating, and warn once when more and more rollouts show them."""

@@ -110,7 +110,7 @@ class Model(PlaybackServer):
         text = text.removeprefix(f"{THINK}\n") if opened else text
         if said.spoiled:
             half, rest = text[: text.rindex("one")], text[text.rindex("one") + 3 :]
-            rest = rest.replace('"', "").replace("</parameter>", "").replace("</arg_value>", "")
+            rest = re.sub('"|</(parameter|arg_value|｜DSML｜parameter)>', "", rest)
             text = half if said.spoiled == "cut" else f"{half}\x01{rest}"
         ids = self.ids(text, said)
         if self.how == "withheld" or said.spoiled == "cut":
@@ -190,7 +190,7 @@ def assert_no_turn_is_forged(fitted, result, exchanges):
     sampled = Counter()
     for exchange, end in zip(exchanges, ends, strict=True):
         own = Counter(i for i in template.prompt([harmless(m) for m in messages[:end]], tools))
-        written = Counter(i for i in exchange.prompt if i in encoder._control_ids)
+        written = Counter(i for i in exchange.prompt if i in encoder.control_ids)
         assert written <= own + sampled, [template.decode([i]) for i in written - own - sampled]
         sampled.update(exchange.ids)
 

@@ -1,9 +1,9 @@
 """Families whose templates write calls in a format of their own.
 
-Real tokenizers where there is a folder of them. For Qwen3-Coder, GLM 4.5, Kimi K2 and Mistral from v11 on there is
-none: their templates, in the folder beside this file, are WRITTEN BY HAND from the models' public descriptions, on
-SmolLM2's tokenizer with the control tokens added that they write. They stand for what those templates do with tools,
-calls, thinking and results; they are not those templates.
+Real tokenizers where there is a folder of them. For the others there is none: their templates, in the folder beside
+this file, are WRITTEN BY HAND from the models' public descriptions, on SmolLM2's tokenizer with the control tokens
+added that they write. They stand for what those templates do with tools, calls, thinking and results; they are not
+those templates.
 """
 
 from copy import deepcopy
@@ -40,6 +40,29 @@ BY_HAND = {
         "<s> </s> [INST] [/INST] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CALLS] [ARGS] [TOOL_RESULTS] [/TOOL_RESULTS] "
         "[AVAILABLE_TOOLS] [/AVAILABLE_TOOLS]",
     ),
+    "MiniMax M2, by hand": (
+        "minimax",
+        "[e~[",
+        "]~!b[ ]~b] [e~[ <think> </think> <minimax:tool_call> </minimax:tool_call>",
+    ),
+    "Gemma 4, by hand": (
+        "gemma4",
+        "<turn|>",
+        "<bos> <|turn> <turn|> <|tool> <tool|> <|tool_call> <tool_call|> <|tool_response> <tool_response|> "
+        '<|"|> <|channel> <channel|>',
+    ),
+    "DeepSeek V3.2, by hand": (
+        "deepseek_v32",
+        "<｜end▁of▁sentence｜>",
+        # V3's tokens too, which its tokenizer still has.
+        "<｜begin▁of▁sentence｜> <｜end▁of▁sentence｜> <｜User｜> <｜Assistant｜> <think> </think> ｜DSML｜ "
+        "<｜tool▁calls▁begin｜> <｜tool▁calls▁end｜> <｜tool▁call▁begin｜> <｜tool▁call▁end｜> <｜tool▁sep｜>",
+    ),
+    "Llama 4, by hand": (
+        "pythonic",
+        "<|eot|>",
+        "<|begin_of_text|> <|header_start|> <|header_end|> <|eot|> <|python_start|> <|python_end|>",
+    ),
 }
 """By name: the template's file, the end of sequence, and the control tokens."""
 REAL = {
@@ -69,6 +92,10 @@ FORMATS_OF = {
     "GLM 4.5": "Glm",
     "Kimi K2": "Kimi",
     "Mistral v11": "MistralArgs",
+    "MiniMax M2": "MiniMax",
+    "Gemma 4": "Gemma4",
+    "DeepSeek V3.2": "DeepSeekV32",
+    "Llama 4": "Pythonic",
 }
 """The format that each family is known by: what stands before the comma of its name."""
 

@@ -1,16 +1,21 @@
 """A model's own tool format over its own template: rows are the engine's log, prompts the template's."""
 
 import json
+from copy import deepcopy
 from functools import partial
+from pathlib import Path
 
 import pytest
+from families import with_template
 from native import DONE, SCENARIOS, TOOLS, Model, asks, assert_native_truth, assert_prompts_are_the_templates, play
 from native_families import BY_HAND, FAMILIES, FORMATS_OF
 
 from atropos_agent.agent import AtroposAgent
+from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.drift import Drift
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 
 MALFORMED = {"malformed": 1, "cut off": 2, "error result": 1, "injection in an argument": 1}
@@ -26,6 +31,8 @@ def test_the_format_of_a_family_is_found_by_looking(fit, name):
 
 
 ENDS = ("stop", "withheld", "odd")
+NOTHING_ELSE = ("llama3_1", "Llama 4, by hand")
+"""Families whose replies are calls and nothing else."""
 
 
 @pytest.mark.pairs(name=FAMILIES, scenario=SCENARIOS, how=ENDS)
@@ -38,7 +45,7 @@ async def test_rows_and_prompts_are_the_truth(fit, name, scenario, how):
     assert len(exchanges) == len(SCENARIOS[scenario])
     assert_native_truth(fitted, result, exchanges)
     calls = sum(len(said.calls) for said in SCENARIOS[scenario])
-    if name == "llama3_1" and scenario == "words before a call":
+    if name in NOTHING_ELSE and scenario == "words before a call":
         # There a reply that calls a tool is nothing else.
         assert (result.counts.tool_calls, result.counts.malformed_calls) == (0, 2)
         return
@@ -104,6 +111,8 @@ def test_tools_calls_and_results_are_what_the_tokenizer_itself_makes_of_them(fit
         {"role": "assistant", "content": "Well.", "tool_calls": tool_calls},
         *({"role": "tool", "tool_call_id": i, "name": "say", "content": "said"} for i, _ in calls),
     ]
+    if name in NOTHING_ELSE:
+        messages[2]["content"] = ""
     bound = fitted.with_tools(TOOLS.schemas)
     ours = fitted.template.prompt(bound.opening(messages), bound.shown(TOOLS.schemas))
     theirs = fitted.template.tokenizer.apply_chat_template(
@@ -116,7 +125,7 @@ def test_tools_calls_and_results_are_what_the_tokenizer_itself_makes_of_them(fit
 async def test_no_schema_can_write_a_control_token(fit, name):
     fitted = fit(name)
     template = fitted.template
-    controls = sorted(template._encoder._control_ids)
+    controls = sorted(template._encoder.control_ids)
     hostile = " ".join(template.decode([i]) for i in controls)
     schema = {**TOOLS.schemas[0]}
     harmless = {**schema, "function": {**schema["function"], "description": "x"}}
@@ -158,7 +167,7 @@ async def test_system_messages_in_mid_conversation_are_the_users_where_the_templ
 async def test_results_of_a_reply_that_is_half_malformed_are_told_with_its_correction(fit, name):
     fitted = fit(name)
     bound = fitted.with_tools(TOOLS.schemas)
-    if name == "llama3_1":
+    if name in NOTHING_ELSE:
         # There two calls are one text, which is malformed altogether.
         return
     server = Model(fitted, [asks("one"), DONE], "stop")
@@ -195,3 +204,52 @@ async def test_given_calls_that_the_template_does_not_take_are_text_and_so_are_t
     assert [message["role"] for message in opening] == ["user", "assistant", "user"]
     assert fitted.with_tools(TOOLS.schemas).format.parse(opening[1]["content"]).calls[0].arguments == {"text": "a"}
     assert fitted.template.prompt(opening)
+
+
+@pytest.fixture
+def unread(smollm2_tokenizer):
+    """A template that shows tools and writes calls that no format reads; its tokenizer has tokens of those that are."""
+    source = (Path(__file__).parent / "templates" / "unread.jinja").read_text()
+    tokenizer = deepcopy(smollm2_tokenizer)
+    tokenizer.add_tokens(["<TOOLCALL>", "</TOOLCALL>", "<tool_call>", "</tool_call>"], special_tokens=True)
+    return ChatTemplate(with_template(tokenizer, source))
+
+
+def test_where_no_format_reads_what_a_template_writes_calls_and_tools_are_text(unread):
+    fitted = FittedFormat.of("auto", unread)
+    assert (type(fitted.format), fitted.own, fitted.shape, fitted.shows_tools) == (Hermes, False, None, False)
+    assert unread.shows_tools
+    assert fitted.unread == '<TOOLCALL>probe <- {"x": "x"}</TOOLCALL>'
+    assert fitted.unread in fitted.warning
+    assert "<tools>" in fitted.system_prompt(TOOLS.schemas, preamble=None, working_dir=None)
+    with pytest.raises(ValueError, match="<TOOLCALL>probe"):
+        FittedFormat.of("template", unread)
+
+
+@pytest.mark.parametrize("name", ["auto", "hermes", "plain", "deepseek_v31"])
+@pytest.mark.parametrize("role", ["auto", "user"])
+async def test_the_templates_own_calls_are_malformed_where_nothing_reads_them(unread, name, role):
+    fitted = FittedFormat.of(name, unread, role)
+    replies = ['<TOOLCALL>say <- {"text": "a"}</TOOLCALL>', "done"]
+    agent = AtroposAgent(
+        ScriptedServer(replies, unread.tokenizer), TOOLS, AgentConfig(), template=unread, tool_format=fitted
+    )
+    result = await agent.run("Go.")
+    assert (result.counts.malformed_calls, result.final_response) == (1, "done")
+    assert result.steps[0].correction
+
+
+def test_the_templates_own_format_is_taken_where_it_is_asked_for(fit):
+    found = fit("Qwen3-Coder, by hand")
+    asked = FittedFormat.of("template", found.template)
+    assert (type(asked.format), asked.shape is None, asked.warning) == (type(found.format), False, None)
+    with pytest.raises(ValueError, match="writes no calls"):
+        FittedFormat.of("template", fit("smollm2").template)
+
+
+def test_a_tokenizers_tokens_alone_choose_no_format(smollm2_tokenizer):
+    """DeepSeek V4's still has those of V3."""
+    tokenizer = deepcopy(smollm2_tokenizer)
+    tokenizer.add_tokens(["<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>"], special_tokens=True)
+    fitted = FittedFormat.of("auto", ChatTemplate(tokenizer))
+    assert (type(fitted.format), fitted.own, fitted.unread) == (Hermes, False, "")

@@ -1,6 +1,7 @@
 """doctor says which tool format a model has, why, what its template gives up, and how a call looks in ids."""
 
 import sys
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -53,10 +54,11 @@ def test_a_format_that_is_text_is_told_too(smollm2_tokenizer):
     found, call = examine_format(FittedFormat.of("auto", template))
     assert found.data == {
         "name": "hermes",
-        "why": "neither template nor tokenizer knows calls, and ChatML models are asked for Hermes",
+        "why": "the template writes no calls, and ChatML models are asked for Hermes",
         "tools_by_template": False,
         "calls_by_template": False,
         "given_up": [],
+        "unread": "",
     }
     assert "the tools stand in the system prompt; calls are text; results are messages of role user" in found.text
     assert "".join(text for _, text in call.data["tokens"]).startswith("<tool_call>\n")
@@ -66,3 +68,16 @@ def test_without_a_template_there_is_no_call_to_show():
     (found,) = examine_format(FittedFormat.of("auto", None))
     assert "the inference server shows no template" in found.text
     assert isinstance(FittedFormat.of("auto", None).format, Hermes)
+
+
+def test_calls_that_nothing_reads_are_a_note_with_what_the_template_writes(smollm2_tokenizer):
+    tokenizer = deepcopy(smollm2_tokenizer)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content }}{% for c in m.tool_calls or [] %}"
+        "{{ '<call>' + c.function.name + '|' + (c.function.arguments | tojson) + '</call>' }}{% endfor %}"
+        "{{ '<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    found, _ = examine_format(FittedFormat.of("auto", ChatTemplate(tokenizer)))
+    assert found.status is Status.NOTE
+    assert found.data["unread"] == '<call>probe|{"x": "x"}</call>'
+    assert found.data["unread"] in found.text

@@ -7,8 +7,9 @@ from atroposlib.envs.server_handling.server_baseline import APIServerConfig
 
 from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.errors import ContextOverflow, EngineDown, OddAnswer
-from atropos_agent.engines.replies import UnsoundReply
+from atropos_agent.engines.replies import Defect, UnsoundReply
 from atropos_agent.engines.route import Route
+from atropos_agent.tokens.template import End
 from atropos_agent.types import EngineError, TokenMismatch
 
 
@@ -177,3 +178,50 @@ async def test_a_server_that_was_given_other_ids_is_left():
 def test_the_smallest_context_window_counts():
     assert Route([Fake("a"), Fake("b", max_model_len=100), Fake("c", max_model_len=50)]).max_model_len == 50
     assert Route([Fake("a")]).max_model_len is None
+
+
+class Saying(Fake):
+    """Replies with ids of its own, of which it says that they stopped; id 2 ends a turn."""
+
+    def __init__(self, *replies):
+        super().__init__("a")
+        self.replies = list(replies)
+
+    async def once(self, **kwargs):
+        self.asked += 1
+        ids = self.replies.pop(0)
+        return Answer((kwargs["input_ids"], [ids], [[-0.5] * len(ids)], ["stop"]))
+
+    def mark(self, error):
+        """Is asked again at once."""
+
+
+def end_of(ids, stop):
+    return End.TOKEN if ids[-1] == 2 else End.STRING if stop and ids[-1] == 7 else End.NONE
+
+
+async def test_a_reply_that_says_stop_without_an_end_was_cut_and_is_asked_for_again():
+    server = Saying([5, 2], [5, 6], [5, 7], [5, 8, 2])
+    route = Route([server], end_of=end_of)
+
+    async def asked(**more):
+        return (await route.tokens_and_logprobs_completion(input_ids=[1], max_tokens=9, **more))[1][0]
+
+    assert await asked() == [5, 2]
+    assert await asked(stop=["x"]) == [5, 7], "the string that it stopped at is there"
+    assert await asked() == [5, 8, 2]
+    assert (server.asked, route.lost_tokens) == (4, 2)
+
+
+async def test_a_server_that_never_returns_the_end_withholds_it():
+    server = Saying([5, 6], [5, 7])
+    route = Route([server], end_of=end_of)
+    for expected in ([5, 6], [5, 7]):
+        answer = await route.tokens_and_logprobs_completion(input_ids=[1], max_tokens=9)
+        assert answer[1] == [expected]
+
+
+async def test_a_reply_that_is_longer_than_was_asked_for_is_refused():
+    with pytest.raises(UnsoundReply, match="returned 3 tokens where 2 were asked for") as caught:
+        await Route([Saying([5, 6, 2])]).tokens_and_logprobs_completion(input_ids=[1], max_tokens=2)
+    assert (caught.value.defect, caught.value.lost_tokens) == (Defect.LONGER, 3)

@@ -1,11 +1,22 @@
 """What all formats read alike: thinking, tags, strict JSON."""
 
 import json
+import time
 
 import pytest
 
+from atropos_agent.formats import FORMATS, load_format
 from atropos_agent.formats.hermes import Hermes
-from atropos_agent.formats.reading import DEEPEST, expect, named_call, read_arguments, read_json, skip_space
+from atropos_agent.formats.reading import (
+    DEEPEST,
+    MOST_MALFORMED,
+    expect,
+    named_call,
+    read_arguments,
+    read_json,
+    skip_space,
+)
+from tools.base import ToolCall
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 
@@ -60,3 +71,108 @@ def test_white_space_may_stand_before_a_tag():
     assert expect(" \n<a>b", 0, "<a>", "no a") == 5
     with pytest.raises(ValueError, match="no a"):
         expect("b", 0, "<a>", "no a")
+
+
+SAY = {
+    "function": {"name": "say", "parameters": {"properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}}
+}
+LONG = 300_000
+"""Characters of a hostile reply: where each of its parts has the rest looked at again, it takes minutes."""
+PIECES = {
+    "thoughts": "<think></think>",
+    "objects": '{"name": ',
+    "objects beside broken ones": '{"name": {"name": "x", "arguments": {}},',
+    "lists": "[",
+    "quotes": '"',
+    "white space": " ",
+    "lists of calls": "[say(text='",
+    "messages": "<|channel|>analysis to=functions.say<|message|>[",
+}
+
+
+def hostile(name):
+    """Parts of replies, which are repeated."""
+    tool_format = load_format(name)
+    call = tool_format.write(ToolCall("say", {"text": "one"}, tool_format.call_id(0, "say")))
+    opening, closing = getattr(tool_format, "opening", "<|start|>"), getattr(tool_format, "closing", "<|end|>")
+    tags = {f"opened, then {tag}": opening + tag for tag in (*tool_format.control, *getattr(tool_format, "inner", ()))}
+    return (
+        PIECES
+        | tags
+        | {
+            "opened": opening,
+            "closed": closing,
+            "calls": call,
+            "calls cut short": call[: call.rindex("one") + 1],
+            "calls without their start": call[len(call) // 2 :],
+            "opened in a string": f'{opening}["{opening}",',
+            "arguments of another type": f"{opening}<function=say><parameter=n>",
+            "values that end in vain": "</parameter>x</arg_value>x",
+        }
+    )
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_reply_is_read_in_time_proportional_to_its_length(name):
+    tool_format = load_format(name).with_tools([SAY])
+    for what, piece in hostile(name).items():
+        text = (piece * (LONG // len(piece) + 1))[:LONG]
+        for behind in ("", getattr(tool_format, "closing", "")):
+            started = time.process_time()
+            tool_format.parse(text + behind)
+            tool_format.literals(text + behind)
+            assert time.process_time() - started < 5, what
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name != "harmony"])
+def test_behind_many_malformed_calls_nothing_is_read(name):
+    """How often the rest of a reply is looked at, and how much the model is told, is bounded."""
+    tool_format = load_format(name)
+    good = tool_format.opening + tool_format.write(ToolCall("say", {}, tool_format.call_id(0, "say")))
+    reply = tool_format.parse(f"{tool_format.opening}oops " * 1000 + good)
+    assert not reply.calls
+    assert len(reply.problems) == MOST_MALFORMED + 1
+    assert "was not read" in reply.problems[-1]
+
+
+def test_json_is_read_in_parts_as_in_one():
+    for value in ("x" * 5000, [1] * 9000, {"a": "\\" * 4095}, 10**4000, [0.5, "é" * 4090, True]):
+        for space in ("", " " * 4094):
+            text = space + json.dumps(value)
+            assert read_json(f"{text} rest", 0) == (value, len(text))
+            if not isinstance(value, int):
+                with pytest.raises(ValueError, match="JSON"):
+                    read_json(text[:-1], 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", 'I call {"name": "say", "arguments": {"text": "a"}}.'),
+        ("plain", '```json\n{"name": "say", "arguments": {}}\n```'),
+        ("mistral", '[{"name": "say", "arguments": {}}]'),
+        ("mistral_args", 'say[ARGS]{"text": "a"}'),
+        ("qwen_coder", "<function=say>\n<parameter=text>\na\n</parameter>\n</function>"),
+        ("glm", "say\n<arg_key>text</arg_key>\n<arg_value>a</arg_value>"),
+        ("deepseek_v3", "<｜tool▁call▁begin｜>function<｜tool▁sep｜>say\n```json\n{}\n```<｜tool▁call▁end｜>"),
+        ("deepseek_v31", "<｜tool▁call▁begin｜>say<｜tool▁sep｜>{}<｜tool▁call▁end｜>"),
+        ("deepseek_v32", '<｜DSML｜invoke name="say">\n</｜DSML｜invoke>'),
+        ("deepseek_v4", '<｜DSML｜function_calls><｜DSML｜invoke name="say">\n</｜DSML｜invoke>'),
+        ("kimi", "<|tool_call_begin|>functions.say:0<|tool_call_argument_begin|>{}<|tool_call_end|>"),
+        ("minimax", '<invoke name="say">\n</invoke>'),
+        ("gemma4", 'call:say{text:<|"|>a<|"|>}'),
+        ("lfm2", '[say(text="a")]<|tool_call_end|>'),
+        ("pythonic", 'I call [say(text="a")]'),
+        ("llama_json", 'I call {"name": "say", "parameters": {}}'),
+        ("harmony", "commentary to=functions.say<|message|>{}"),
+    ],
+)
+def test_a_call_without_the_tags_around_it_is_malformed_and_no_answer(name, text):
+    for reply in (text, f"Well.\n{text}"):
+        read = load_format(name).with_tools([SAY]).parse(reply)
+        assert (len(read.calls), len(read.problems)) == (0, 1), reply
+
+
+def test_json_that_is_no_call_is_an_answer():
+    for text in ('{"name": "Ann", "age": 3}', '[{"name": "a"}]', '{"arguments": {}}', '{"name": "x", "arguments"'):
+        assert not Hermes().parse(text).problems

@@ -7,7 +7,7 @@ from families import TEMPLATES, family
 
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.probes import ReplyKind
-from atropos_agent.tokens.template import ChatTemplate
+from atropos_agent.tokens.template import ChatTemplate, End
 
 RESULT = [{"role": "user", "content": "<tool_response>\nx\n</tool_response>"}]
 
@@ -92,3 +92,31 @@ def test_ids_of_large_prompts_are_not_kept(smollm2_tokenizer):
         messages = [{"role": "user", "content": text}]
         assert template.prompt(messages) == template.encode(template.render(messages))
         assert template._encoded.cache_info().currsize == kept
+
+
+def test_what_a_reply_ends_with_is_told(smollm2_tokenizer):
+    template = ChatTemplate(smollm2_tokenizer)
+    ids = template.encode("It is done", continues=True)
+    assert template.end_of(ids) is End.NONE
+    assert template.end_of([*ids, template.close_id]) is End.TOKEN
+    assert template.end_of([*ids, template.close_id, *template.encode("\n", continues=True)]) is End.TOKEN
+    assert template.end_of(ids, ["done"]) is End.STRING
+    assert template.end_of(ids, ["It"]) is End.STRING or len(ids) > 9
+    assert template.end_of([]) is End.NONE
+
+
+def test_a_template_that_refuses_replies_without_thinking_is_given_an_empty_thought(smollm2_tokenizer):
+    """Hermes 4's does so with thinking=true. Written by hand; it is not that template."""
+    tokenizer = deepcopy(smollm2_tokenizer)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% set content = m.content %}{% if m.role == 'assistant' and content %}"
+        "{% set content = '<think> </think>' + content.split('</think>', 1)[1] %}{% endif %}"
+        "{{ '<|im_start|>' + m.role + '\n' + content + '<|im_end|>\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+    )
+    template = ChatTemplate(tokenizer)
+    assert template.wants_thinking
+    asked = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]
+    assert "<think> </think>\nb<|im_end|>" in template.render(asked)
+    asked[1]["content"] = "<think>hm</think>b"
+    assert "<think> </think>b<|im_end|>" in template.render(asked)

@@ -9,8 +9,8 @@ import pytest
 from samples import rollout
 
 from atropos_agent.tokens.drift import Drift
-from atropos_agent.types import Counts, StopReason
-from envs.records.metrics import KEPT, Latency, Metrics
+from atropos_agent.types import Conditions, Counts, StopReason
+from envs.records.metrics import KEPT, UNCALLED_ROLLOUTS, Latency, Metrics
 
 
 def counted() -> Metrics:
@@ -107,3 +107,26 @@ def test_a_latency_keeps_the_last_observations() -> None:
 
 def test_a_latency_without_observations_has_no_quantile() -> None:
     assert Latency().quantile(0.5) is None
+
+
+def test_a_run_in_which_nobody_calls_a_tool_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+    sample = rollout()
+    shown = Conditions(tools=({"type": "function"},))
+    steps = [replace(step, calls=(), results=()) for step in sample.result.steps]
+    silent = replace(sample, result=replace(sample.result, steps=steps, conditions=shown))
+    calling = replace(sample, result=replace(sample.result, conditions=shown))
+    toolless = replace(silent, result=replace(silent.result, conditions=Conditions()))
+    for rollouts, warned in (
+        ([silent] * (UNCALLED_ROLLOUTS - 1), 0),
+        ([silent] * (2 * UNCALLED_ROLLOUTS), 1),
+        ([calling, *[silent] * UNCALLED_ROLLOUTS], 0),
+        ([toolless] * UNCALLED_ROLLOUTS, 0),
+    ):
+        caplog.clear()
+        metrics = Metrics()
+        for one in rollouts:
+            metrics.count_rollout(one)
+        assert [record.message for record in caplog.records if "called a tool" in record.message] == [
+            record.message for record in caplog.records
+        ]
+        assert len(caplog.records) == warned

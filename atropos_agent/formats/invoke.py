@@ -1,0 +1,144 @@
+"""XML formats with `<invoke name="…">` and a tag for each argument: MiniMax M2's, and DSML of DeepSeek V3.2 and V4.
+
+Text stands bare, everything else as JSON. In MiniMax's the tool's schema says which it is, in DSML an attribute does.
+A literal closing tag in a JSON string is text, in a text as long as no other tag of the call follows it.
+
+Formats: the chat templates of MiniMax-M2, DeepSeek-V3.2 and DeepSeek-V4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from atropos_agent.formats.reading import Read, expect, read_json, skip_space, written_json
+from atropos_agent.formats.sections import SectionFormat
+from atropos_agent.formats.typed import ArgumentTypes, checked, end_of_value
+from atropos_agent.types import THINK, THINK_END
+from tools.base import ToolCall
+
+DSML = "｜DSML｜"
+_FLAGS = {' string="true">': True, ' string="false">': False}
+
+
+class InvokeFormat(SectionFormat):
+    """A section of `<invoke>` tags. A subclass says what their `<parameter>` tags hold behind the argument's name.
+
+    parameter, parameter_end: around an argument; the first ends where its name begins.
+    """
+
+    parameter: str
+    parameter_end: str
+    between = "\n"
+
+    def read_one(self, text: str, start: int) -> tuple[Read, int]:
+        name, place = _name(text, start)
+        place = expect(text, place, ">", f"the tag with the tool's name {name!r} is not closed")
+        arguments: dict[str, Any] = {}
+        while not text.startswith(self.call_end, place := skip_space(text, place)):
+            place = expect(text, place, self.parameter, f'the call holds something else than {self.parameter}…"> tags')
+            key, place = _name(text, place)
+            if key in arguments:
+                raise ValueError(f"the argument {key!r} is there twice")
+            arguments[key], place = self.read_value(name, key, text, place)
+            place += len(self.parameter_end)
+        return Read(name, arguments), place + len(self.call_end)
+
+    def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
+        """Read an argument behind its name in quotes; return it and where its closing tag stands. Raises ValueError."""
+        raise NotImplementedError
+
+    def value_ends(self, text: str, start: int) -> int:
+        """Return where the closing tag of a value stands."""
+        return end_of_value(text, start, self.parameter_end, (self.parameter, self.call_end))
+
+    def write_all(self, calls: Sequence[ToolCall]) -> str:
+        written = [self.written(call, number) for number, call in enumerate(calls)]
+        return "\n".join([self.opening, *written, self.closing]) if calls else ""
+
+    def write(self, call: ToolCall) -> str:
+        return checked(self, call, self.write_all([call]))
+
+    def written(self, call: ToolCall, number: int) -> str:
+        parts = [f'{self.call}{call.name}">']
+        parts += [f'{self.parameter}{key}"{self.value(call, key)}{self.parameter_end}' for key in call.arguments]
+        return "\n".join([*parts, self.call_end])
+
+    def value(self, call: ToolCall, key: str) -> str:
+        """Return what stands behind an argument's name. Raises ValueError."""
+        raise NotImplementedError
+
+
+class MiniMax(InvokeFormat):
+    """What MiniMax M2 models were trained on."""
+
+    opening, closing = "<minimax:tool_call>", "</minimax:tool_call>"
+    call, call_end = '<invoke name="', "</invoke>"
+    parameter, parameter_end = '<parameter name="', "</parameter>"
+    inner = (call, call_end, parameter, parameter_end)
+    control = (opening, closing, THINK, THINK_END)
+    frame = ("<response>", "</response>")
+    shape = f'{opening}\n{call}<tool name>">\n{parameter}<argument>"><value>{parameter_end}\n{call_end}\n{closing}'
+
+    def __init__(self, schemas: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._types = ArgumentTypes(schemas)
+
+    def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> MiniMax:
+        return MiniMax(schemas)
+
+    def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
+        start = expect(text, start, ">", f"the tag with the argument's name {key!r} is not closed")
+        end = self.value_ends(text, self._types.behind_json(name, key, text, start))
+        return self._types.value(name, key, text[start:end]), end
+
+    def value(self, call: ToolCall, key: str) -> str:
+        return f">{self._types.text(call.name, key, call.arguments[key])}"
+
+
+class DeepSeekV32(InvokeFormat):
+    """What DeepSeek V3.2 models were trained on."""
+
+    opening, closing = f"<{DSML}function_calls>", f"</{DSML}function_calls>"
+    call, call_end = f'<{DSML}invoke name="', f"</{DSML}invoke>"
+    parameter, parameter_end = f'<{DSML}parameter name="', f"</{DSML}parameter>"
+    inner = (DSML,)
+    control = (DSML, THINK, THINK_END)
+    frame = ("<result>", "</result>")
+    shape = (
+        f'{opening}\n{call}<tool name>">\n{parameter}<argument>" string="<true or false>"><value>{parameter_end}\n'
+        f"{call_end}\n{closing}"
+    )
+
+    def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
+        flag = next((flag for flag in _FLAGS if text.startswith(flag, start)), None)
+        if flag is None:
+            raise ValueError(f'the argument {key!r} must say string="true" or string="false"')
+        start += len(flag)
+        if _FLAGS[flag]:
+            end = self.value_ends(text, start)
+            return text[start:end], end
+        value, behind = read_json(text, start)
+        expect(text, behind, self.parameter_end, f"there is text behind the JSON of the argument {key!r}")
+        return value, skip_space(text, behind)
+
+    def value(self, call: ToolCall, key: str) -> str:
+        value = call.arguments[key]
+        flag = next(flag for flag, is_text in _FLAGS.items() if is_text == isinstance(value, str))
+        return f"{flag}{value if isinstance(value, str) else written_json(value)}"
+
+
+class DeepSeekV4(DeepSeekV32):
+    """What DeepSeek V4 models were trained on: V3.2's, with another tag around."""
+
+    opening, closing = f"<{DSML}tool_calls>", f"</{DSML}tool_calls>"
+    frame = ("<tool_result>", "</tool_result>")
+    shape = DeepSeekV32.shape.replace("function_calls", "tool_calls")
+
+
+def _name(text: str, start: int) -> tuple[str, int]:
+    """Return a name that begins behind its opening quote, and the place behind the closing one. Raises ValueError."""
+    end = text.find('"', start, start + 1000)
+    name = text[start:end] if end >= 0 else ""
+    if not name or any(character in "<>\n" for character in name):
+        raise ValueError("the name of a tool or an argument is missing, or not closed")
+    return name, end + 1
