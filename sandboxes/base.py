@@ -293,7 +293,8 @@ class Sandbox(Protocol):
 @runtime_checkable
 class Backend(Protocol):
     """Makes sandboxes. Entering it checks what it is made of and reaps what dead owners left behind;
-    leaving it removes everything that it made. A backend subclasses this; all but `prepare` is required."""
+    leaving it removes everything that it made. A backend subclasses this; all but `image_id` and `prepare` is
+    required."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -309,6 +310,11 @@ class Backend(Protocol):
         concurrent callers); without a Dockerfile there, `name` with these files in its working directory.
         Raises ImageMissing with the remedy."""
         ...
+
+    async def image_id(self, name: str) -> str:
+        """Return what tells the present image of that name from another that was made under it before; the name itself
+        where nothing does. Raises ImageMissing, SandboxError."""
+        return name
 
     def prepare(self, spec: SandboxSpec, count: int) -> None:
         """Take the hint that `count` sandboxes like this will be opened soon. Their image must be there."""

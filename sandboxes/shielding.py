@@ -13,7 +13,8 @@ AGAIN_S = 1.0
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end even when the caller is cancelled meanwhile; then pass the cancellation on."""
+    """Await `work` to its end even when the caller is cancelled meanwhile; then pass the cancellation on, which goes
+    before an error of the work."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -21,16 +22,19 @@ async def finish(work: Awaitable[T]) -> T:
             await asyncio.wait({task})
         except asyncio.CancelledError as error:
             cancelled = error
-    result = task.result()
     if cancelled is not None:
-        raise cancelled
-    return result
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()
 
 
 async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended; what they raise is dropped.
+    """Cancel tasks until they have ended, also when the caller is cancelled meanwhile; what they raise is dropped.
 
     Once is not always enough: what they call may have taken the cancellation for the end of a time limit of its own."""
+    await finish(_stop(tasks))
+
+
+async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
     going = set(tasks)
     while going:
         for task in going:
@@ -47,8 +51,9 @@ async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     The first error, or a cancellation, ends the others; it is raised when they have ended. With `asyncio.gather` alone
     they would go on, and open again what the caller closes.
     """
-    tasks = [asyncio.create_task(work) for work in works]
+    tasks: list[asyncio.Task[T]] = []
     try:
+        tasks += map(asyncio.create_task, works)
         return list(await asyncio.gather(*tasks))
     finally:
         await stop(tasks)

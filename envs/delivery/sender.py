@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -78,9 +78,11 @@ class Outbox(Protocol):
         id under which they were sent; formed: batches since the last look."""
         ...
 
-    async def lost_by_api(self, *, batch: int, stored: str | None) -> tuple[int, int]:
+    async def lost_by_api(
+        self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
+    ) -> tuple[int, int]:
         """Send again what the API has lost, or keep it aside; returns how many of both. stored: the packet that the
-        new API says it has."""
+        new API has, as if it had come under our id there. doubtful: those of which nobody can tell."""
         ...
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
@@ -150,6 +152,10 @@ class Sender:
         self._renewed = 0
         self._queued: int | None = None
         """Packets of ours in its queue, as of the last look and what was sent since; None before the first look."""
+        self._looked = False
+        """Whether this process has seen the API's queue; until then a former one may have sent something since."""
+        self._sent: str | None = None
+        """The packet that was sent since the last look, of which alone the API may have been emptied before it came."""
         self._failed = 0
         """Id of the packet that was tried last in vain: the others are tried before it."""
         self._pause = 0.0
@@ -245,7 +251,7 @@ class Sender:
 
     async def _introduce(self) -> None:
         """Register, and find out what became of what was sent before. Raises NeverFills."""
-        self._known, connection = None, self._renewed
+        self._known = None
         info = await self._api.info()
         self._registration.check(info)
         before = await self._outbox.known_api()
@@ -264,9 +270,7 @@ class Sender:
             known = replace(known, step=step, alone=before.alone, leaving=_former(before, known))
         else:
             if before is not None:
-                # One that was only emptied tells of what it had.
-                replaced = self._api.renewed != connection
-                await self._lost(before, stored=await self._latest() if replaced else None)
+                await self._lost(before)
             known = replace(known, leaving=_former(None, known))
         await self._outbox.meet(known)
         for former in known.leaving:
@@ -276,11 +280,16 @@ class Sender:
         await self._follow()
         logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
 
-    async def _lost(self, before: KnownAPI, *, stored: str | None) -> None:
-        """Find out what an API that is no more has lost of what it took. stored: the packet that the new one has."""
+    async def _lost(self, before: KnownAPI) -> None:
+        """Find out what an API that is no more, or was emptied, has lost of what it took."""
+        if await self._outbox.in_doubt():
+            await asyncio.sleep(self.settle_s)
+        stored, doubtful = await self._stored_since(before)
         # Beside other environments a batch may hold any number of our packets.
         batch = before.batch if before.alone else 1
-        again, uncertain = await self._outbox.lost_by_api(batch=batch, stored=stored)
+        again, uncertain = await self._outbox.lost_by_api(
+            batch=batch, env_id=self.env_id, stored=stored, doubtful=doubtful
+        )
         if again or uncertain:
             logger.warning(
                 "the trainer API has lost its queue: %d of our packets are sent again; %d, which may have been in "
@@ -288,6 +297,17 @@ class Sender:
                 again,
                 uncertain,
             )
+
+    async def _stored_since(self, before: KnownAPI) -> tuple[str | None, Collection[str]]:
+        """Return the packet that came after the API was emptied or started again, which therefore has it, and those of
+        which nobody can tell. Only what was sent since the last look may have."""
+        now, latest = await self._api.status(self.env_id), await self._latest()
+        if now.queue_size == now.current_step == 0:
+            return None, ()  # it may still tell of what it stored last before
+        if before.alone and now.env_weight > ALONE:
+            return latest, ()  # nobody else can have filled it
+        sent = {self._sent} if self._looked else {self._sent, latest}
+        return None, {name for name in sent if name is not None}
 
     async def _glance(self) -> tuple[EnvStatus, KnownAPI, dict[int, int]]:
         """Ask for the step and the queue. Returns the answer, what is known now, and our packets in the queue by our
@@ -321,6 +341,7 @@ class Sender:
                 raise BadAnswer(f"{self._api.url} tells of step {status.current_step}, then of {again.current_step}")
         await self._outbox.handed_on(left, formed=formed, api=known)
         self.status, self._known, self._queued = status, known, queued
+        self._looked, self._sent = True, None
 
     async def _latest(self) -> str | None:
         """Return the name of the packet that the API stored last; None when it does not tell."""
@@ -353,6 +374,7 @@ class Sender:
         if self._is_silent:  # the disk may have been full meanwhile
             await self._outbox.take_back(packet)
             return
+        self._sent = packet.name
         try:
             queued = await self._api.send(self.env_id, packet.body)
         except TrainerAPIError as error:

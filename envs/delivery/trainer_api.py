@@ -27,10 +27,18 @@ SMALL = 2**20
 LARGE = 2**28
 """Bytes of an answer that holds rows, at most."""
 
-REFUSALS = (400, 413, 422)
+REFUSALS = (400, 422)
 """Statuses that speak of what was sent. Others speak of the way there, such as the 404 of a server in between."""
 
-NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+TOO_LARGE = 413
+"""The status of a server in between that takes no bodies of that size. The API itself has no such limit."""
+
+
+class TooLarge(httpx.HTTPError):
+    """A server on the way to the API takes no groups of this size; the message names the remedy."""
+
+
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TooLarge)
 """Errors after which nothing can have arrived."""
 
 
@@ -207,6 +215,11 @@ class TrainerAPI:
         try:
             receipt = await self._ask(_Receipt, "POST", "/scored_data", content=content, headers=headers)
         except httpx.HTTPStatusError as error:
+            if error.response.status_code == TOO_LARGE:
+                raise TooLarge(
+                    f"a group of {len(content) / 2**20:.1f} MiB is too large for what answers at {self.url} (413): "
+                    "raise its limit (nginx: client_max_body_size); the group waits, and so do new ones in the end"
+                ) from error
             if error.response.status_code not in REFUSALS:
                 raise
             raise TrainerAPIError(f"the trainer API refused a group: {error}") from error

@@ -28,7 +28,12 @@ class StartTrees:
         Raises InfraError when the image can't be opened or read; the next call tries again.
         """
         hidden = task.hidden
+        try:
+            made = await self._backend.image_id(image)
+        except SandboxError as error:
+            raise InfraError(Failure.SANDBOX, f"could not look for {image}: {error}") from error
         key = (
+            made,  # one that was made again may hold something else
             image,
             task.workdir,
             tuple(hidden.graded),

@@ -1,4 +1,4 @@
-"""Write to a disk that may be full: nothing is lost, everything waits until there is room."""
+"""Write to a disk that may be full or away: nothing is lost, everything waits until it can be written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,25 @@ T = TypeVar("T")
 PAUSE_S = 5.0
 """Pause before a write is tried again, in seconds."""
 
-_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.EROFS, errno.ESTALE})
-"""What a write may meet beside a full disk and without being wrong: descriptors or memory used up, a disk away."""
+LOCK = "lock"
+"""The file in a run's directory that is there as long as the directory is the run's."""
+
+_PASSING = frozenset(
+    {
+        *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),  # descriptors or memory used up
+        *(errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN),
+        *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),  # moved, unmounted, closed to us
+    }
+)
+"""What a write may meet beside a full disk and without being wrong."""
 _PASSING_SQLITE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_NOMEM,
         sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_PROTOCOL,
         sqlite3.SQLITE_IOERR,
         sqlite3.SQLITE_FULL,
         sqlite3.SQLITE_CANTOPEN,
@@ -49,19 +60,29 @@ def may_pass(error: BaseException) -> bool:
     return no_space(error) or getattr(error, "errno", None) in _PASSING
 
 
-async def until_room(path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False) -> T:
-    """Do `work` in a thread, again and again while the disk is full. Raises what else it raises, and the error of a
-    full disk when the run is `stopping`."""
+async def until_room(
+    path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False, *, home: Path | None = None
+) -> T:
+    """Do `work` in a thread, again and again while the disk is full or away. Raises what else it raises, and the error
+    of such a disk when the run is `stopping`.
+
+    home: the run's directory, without which nothing is written: where its disk was, there may be an empty folder."""
+
+    def at_home() -> T:
+        if home is not None and not (home / LOCK).exists():
+            raise FileNotFoundError(errno.ENOENT, "the run's directory is away", str(home))
+        return work()
+
     while True:
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.to_thread(at_home)
         except OSError as error:
             if not may_pass(error):
                 raise error if error.filename else OSError(error.errno, error.strerror, str(path)) from error
             if stopping():
                 logger.error("%s: %s; this was not written, because the run ends", path, error)
                 raise
-            logger.error("%s: %s; waiting until there is room", path, error)
+            logger.error("%s: %s; waiting until it can be written", path, error)
         again = time.monotonic() + PAUSE_S
         while time.monotonic() < again and not stopping():  # noqa: ASYNC110 - it is asked of any kind of run
             await asyncio.sleep(min(0.1, PAUSE_S))
@@ -75,8 +96,8 @@ def append(file: FileIO, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file, which is made where it isn't there. It is added whole or, when the disk is full, not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Add a line to a file, which is made where it isn't there, unlike its folder, which may have been moved. The line
+    is added whole or, when the disk is full, not."""
     with path.open("ab", buffering=0) as file:
         end = file.seek(0, 2)
         try:

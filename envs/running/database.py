@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from envs.records.disk import may_pass
+from envs.running.wal import frames_of
 from envs.types import GroupState
+from sandboxes.owner import boot_time
 
 logger = logging.getLogger(__name__)
 
@@ -108,11 +110,13 @@ def open_database(path: Path) -> sqlite3.Connection:
     the file can't be opened now, as when the disk is full: that is no damage."""
     try:
         return _connect(path)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, OSError) as error:
         if may_pass(error):
             raise RunDirectoryError(
                 f"{path} can't be opened now ({error}); make room on its disk, start again"
             ) from error
+        if isinstance(error, OSError):
+            raise
         logger.error("%s is damaged (%s); taking over what can be read of it", path, error)
         return _salvage(path)
 
@@ -157,15 +161,30 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
 
 def _connect(path: Path) -> sqlite3.Connection:
     """Raise sqlite3.DatabaseError when the file is damaged."""
+    before = frames_of(path, boot_time())
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()  # which reads the log
+        _refuse_lost(path, before.lost(frames_of(path)))
         _check(db, path)
         _bring_up_to_date(db, path)
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _refuse_lost(path: Path, frames: int) -> None:
+    """Raise RunDirectoryError where commits were lost, now or at an earlier start: until somebody has decided."""
+    note = path.with_name(f"{path.name}.rolled-back")
+    if frames:
+        note.write_text(f"{path.name}-wal was damaged: its last {frames} pages with commits are lost.\n", "utf-8")
+    if note.exists():
+        raise RunDirectoryError(
+            f"{note.read_text('utf-8').strip()} What the run did since is forgotten, so that groups may be made and "
+            f"sent twice. Give another --env.run_dir, or delete {note} to go on from the older state all the same"
+        )
 
 
 def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:

@@ -151,6 +151,7 @@ class Samples:
         there = next((line["about"] for line in lines if "about" in line), None)
         if there is None:
             header = orjson.dumps({"about": about})
+            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
             await until_room(path, lambda: append_line(path, header))
             return samples  # what stands before a header can't be told from another evaluation's
         if differences := list(_differences(there, orjson.loads(orjson.dumps(about)))):

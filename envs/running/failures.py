@@ -94,7 +94,7 @@ class FailureLog:
         """Append a task's evidence to the file, waiting while the disk is full."""
         record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
         line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
-        await until_room(self.path, lambda: append_line(self.path, line))
+        await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
 
 
 def _evidence(error: InfraError) -> dict[str, Any]:

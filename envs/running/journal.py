@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from envs.records.disk import may_pass
+from envs.records.disk import LOCK, may_pass
 from envs.running.database import RunDirectoryError, open_database, read_database, suspect
 from envs.running.identity import Known, is_known, name_run
 
@@ -79,14 +79,14 @@ class Journal:
         self._open_files.close()
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, flush: bool = False) -> T:
-        """Do `work` in one transaction, wholly or not at all, waiting while the disk is full.
+        """Do `work` in one transaction, wholly or not at all, waiting while the disk is full or away.
 
         flush: it is on the disk, not only with the system, when this returns."""
-        return await self._run(lambda: self._noticing_damage(lambda: self._transaction(work, flush)))
+        return await self._run(lambda: self._reading_all(lambda: self._transaction(work, flush)))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` reads. It needs no room on the disk."""
-        return await self._run(lambda: self._noticing_damage(lambda: work(self._db)))
+        """Return what `work` reads, waiting while the disk is away."""
+        return await self._run(lambda: self._reading_all(lambda: self._waiting(lambda: work(self._db))))
 
     # The run
 
@@ -149,9 +149,17 @@ class Journal:
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
-    def _noticing_damage(self, work: Callable[[], T]) -> T:
+    def _reading_all(self, work: Callable[[], T]) -> T:
+        """Do `work`. Raises RunDirectoryError where the file, or what is kept in it, can't be read."""
         try:
             return work()
+        except RunDirectoryError:
+            raise
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            raise RunDirectoryError(
+                f"{self.path} holds what can't be read ({type(error).__name__}: {error}), as if another program had "
+                "written it; take it from a copy, or give another --env.run_dir"
+            ) from error
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", None) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise
@@ -160,26 +168,34 @@ class Journal:
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], flush: bool) -> T:
         """Do `work` and write the turns so far."""
+
+        def once() -> T:
+            if flush != self._flushes:
+                self._db.execute(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
+                self._flushes = flush
+            turns = list(self._turns)
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany("INSERT INTO turns VALUES (?, ?, ?, ?)", turns)
+                result = work(self._db)
+            for _ in turns:
+                self._turns.popleft()
+            return result
+
+        return self._waiting(once)
+
+    def _waiting(self, work: Callable[[], T]) -> T:
+        """Do `work`, again and again while the disk is full or away and the run goes on."""
         while True:
             try:
-                if flush != self._flushes:
-                    self._db.execute(f"PRAGMA synchronous = {'FULL' if flush else 'NORMAL'}")
-                    self._flushes = flush
-                turns = list(self._turns)
-                with self._db:
-                    self._db.execute("BEGIN IMMEDIATE")
-                    self._db.executemany("INSERT INTO turns VALUES (?, ?, ?, ?)", turns)
-                    result = work(self._db)
-                for _ in turns:
-                    self._turns.popleft()
-                return result
+                return work()
             except (sqlite3.OperationalError, OSError) as error:
                 if not may_pass(error):
                     raise
                 if self._ends:
-                    logger.error("%s: %s; this was not written, because the run ends", self.path, error)
+                    logger.error("%s: %s; this was not done, because the run ends", self.path, error)
                     raise
-                logger.error("%s: %s; everything waits until there is room", self.path, error)
+                logger.error("%s: %s; everything waits until it can be written", self.path, error)
                 pause = time.monotonic() + self.full_pause_s
                 while time.monotonic() < pause and not self._ends:
                     time.sleep(min(0.1, self.full_pause_s))
@@ -191,7 +207,7 @@ class Journal:
     def _open(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opening:
-            lock = opening.enter_context((self.path.parent / "lock").open("a+b"))
+            lock = opening.enter_context((self.path.parent / LOCK).open("a+b"))
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

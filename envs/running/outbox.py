@@ -16,7 +16,7 @@ import logging
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -159,17 +159,23 @@ class Outbox:
 
         await self._journal.write(work)
 
-    async def lost_by_api(self, *, batch: int, stored: str | None) -> tuple[int, int]:
+    async def lost_by_api(
+        self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
+    ) -> tuple[int, int]:
         """Send again what the API has lost with its queue, where it can't have been in a batch. Packets of which a
         whole number of batches (of `batch` packets) could have been made are kept aside, so that none reaches a
         trainer twice, and so are those of batches that may not have been handed out. stored: the packet that the new
-        API says it has; it may speak of what it had before it was emptied. Returns how many of both."""
+        API has, as if it had come under our id there, `env_id`. doubtful: those of which nobody can tell. Returns how
+        many of both."""
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
             batched = list(self._sound(db, "state = 'batched' ORDER BY turn, id"))
             lost = list(self._sound(db, "state IN ('queued', 'sending') ORDER BY turn, id"))
+            for packet in [packet for packet in lost if packet.name == stored]:
+                lost.remove(packet)
+                self._note_queued(db, packet, env_id)
             cut = len(lost) - len(lost) % batch
-            again = [packet for packet in lost[cut:] if packet.name != stored]
+            again = [packet for packet in lost[cut:] if packet.name not in doubtful]
             kept = [*batched, *(packet for packet in lost if packet not in again)]
             for packet in kept:
                 reason = "the trainer API lost it, perhaps after a batch had it"
@@ -208,6 +214,14 @@ class Outbox:
 
     # In the journal's thread
 
+    def _note_queued(self, db: sqlite3.Connection, packet: Packet, env_id: int) -> None:
+        (state,) = db.execute("SELECT state FROM packets WHERE id = ?", (packet.id,)).fetchone()
+        db.execute("UPDATE packets SET state = 'queued', env_id = ? WHERE id = ?", (env_id, packet.id))
+        if state == "sending":
+            _keep(db, _LAST, packet.name)
+            for number, rows in packet.rows.items():
+                groups.rows_sent(db, number, rows)
+
     def _put_aside(self, db: sqlite3.Connection, packet: Packet, state: GroupState, reason: str) -> None:
         self._aside.mkdir(exist_ok=True)
         path = self._aside / f"{state}-{packet.id}.json.gz"
@@ -225,7 +239,10 @@ class Outbox:
         for found in ids:
             query = "SELECT name, step, rows, body, longest, crc FROM packets WHERE id = ?"
             name, step, rows, body, longest, crc = db.execute(query, (found,)).fetchone()
-            counts = {int(number): n for number, n in json.loads(rows).items()}
+            try:
+                counts = {int(number): n for number, n in json.loads(rows).items()}
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(f"the rows of packet {found} are {str(rows)[:80]!r}") from error
             packet = Packet(name, step, counts, body, longest, found)
             if zlib.crc32(body) == crc:
                 yield packet

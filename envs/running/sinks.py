@@ -51,7 +51,10 @@ class GroupFile:
             # A later start looks at what stands behind this place only: the file may be very large.
             await self._run.journal.replace(_place_key(self.path), str(min(self._unfinished.values())))
             try:
-                await until_room(self.path, lambda: append_line(self.path, line), lambda: self._run.env.stopping.asked)
+                env = self._run.env
+                await until_room(
+                    self.path, lambda: append_line(self.path, line), lambda: env.stopping.asked, home=env.run_dir
+                )
             except OSError:
                 del self._unfinished[name]
                 raise
@@ -63,6 +66,7 @@ class GroupFile:
 
 async def open_group_file(run: Run, path: Path) -> GroupFile:
     """Open a run's file of groups, which may be there, and find those in it about which nothing was decided."""
+    await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     since = int(await run.journal.remember(_place_key(path), str(max(0, _size(path) - TAIL))))
     names = {run.group_id(left.number) for left in await unfinished(run.journal)}
     return GroupFile(run, path, await asyncio.to_thread(_places, path, since, names))

@@ -87,7 +87,7 @@ async def write_start(
         told = orjson.dumps(as_json(_start(env, command, under, changed, programs))).decode()
         add_start(env.run_dir, run_id, env.name, orjson.loads(env.redactor.text(told)))
 
-    await until_room(path, work, lambda: env.stopping.asked)
+    await until_room(path, work, lambda: env.stopping.asked, home=env.run_dir)
 
 
 async def conditions_of(env: Started) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Stopping a run in good order, as SIGTERM and Ctrl-C ask for, and at once where that is asked for again."""
+"""Stopping a run in good order, as SIGTERM, SIGHUP and Ctrl-C ask for, and at once where that is asked for again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 STATUS = 130
 """The exit status of a process that was asked to end."""
 
@@ -37,7 +37,8 @@ class Stopping:
 
 
 class EndBySignal:
-    """What SIGTERM and Ctrl-C do to this process. Used as `with`, around the event loop.
+    """What SIGTERM, SIGHUP (unless it is ignored, as under `nohup`) and Ctrl-C do to this process. Used as `with`,
+    around the event loop.
 
     The first one calls `stop`, after which the process has `closing_s` seconds to end. The second one calls `now`, and
     leaves it `hurry_s`. After that, or with the third, it ends whatever it is doing.
@@ -66,11 +67,12 @@ class EndBySignal:
         """Begin, in the event loop in which both are called."""
         self.stop, self.now = stop, now
         self._loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
+        self._numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        for number in self._numbers:
             self._loop.add_signal_handler(number, self._first)
 
     def _first(self) -> None:
-        for number in _SIGNALS:
+        for number in self._numbers:
             self._loop.remove_signal_handler(number)
             # Not the loop's any more: it may be held up by now.
             self._before[number] = signal.signal(number, self._next)

@@ -90,6 +90,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
     counts: Counter[str] = Counter()
     changed: list[Rejudged] = []
     problems: list[Rejudged] = []
+    await asyncio.to_thread(out.parent.mkdir, parents=True, exist_ok=True)
     backend = load_backend(setting.sandbox, **setting.options)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(backend)

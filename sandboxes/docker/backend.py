@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from sandboxes.docker.crun.possible import STARTERS, Obstacle, find_crun
 from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors
 from sandboxes.docker.disk import DiskWatch
 from sandboxes.docker.engine import Engine
+from sandboxes.docker.images import BASE_IMAGE, make_base_image
 from sandboxes.docker.launch import Launcher
 from sandboxes.docker.machine import Kind, Starter
 from sandboxes.docker.pool import PoolLimits, WarmPool
@@ -47,6 +49,7 @@ class DockerBackend(Backend):
     shortcut: commands go past the Docker daemon where this process is root on its machine, which makes them quicker.
     starter: what starts containers: "docker" for the Docker daemon, "crun" for crun past it, at a tenth of the price;
         None for crun where that is possible, and else the Docker daemon.
+    makes_base: our own base image is made where it is needed and can't be pulled, which takes a minute or two.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class DockerBackend(Backend):
         images_mb: int = 100_000,
         shortcut: bool = True,
         starter: str | None = None,
+        makes_base: bool = True,
     ) -> None:
         if starter not in (None, *STARTERS):
             raise ValueError(f"starter {starter!r}: choose one of {', '.join(STARTERS)}")
@@ -75,6 +79,7 @@ class DockerBackend(Backend):
         self._images_mb = images_mb
         self._shortcut = shortcut
         self._starter = starter
+        self._makes_base = makes_base
         self._owner = Owner.of_this_process()
         self._stack = AsyncExitStack()
         self._inner: Running | None = None
@@ -110,6 +115,7 @@ class DockerBackend(Backend):
             await reap_dead_owners(client)
             if engine.storage is not None and os.geteuid() == 0:
                 await asyncio.to_thread(reap_dead_folders, engine.storage)
+            makers = {BASE_IMAGE: partial(make_base_image, client)} if self._makes_base else {}
             starter = await self._chosen(stack, launcher, client, engine.info)
             self._inner = await stack.enter_async_context(
                 Running(
@@ -117,7 +123,7 @@ class DockerBackend(Backend):
                     starter,
                     WarmPool(starter, self._pool_limits, engine.storage),
                     DiskWatch(engine.storage),
-                    ImageStore(client, self._base_image, self._images_mb),
+                    ImageStore(client, self._base_image, self._images_mb, makers),
                     self._owner,
                 )
             )
@@ -169,6 +175,10 @@ class DockerBackend(Backend):
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
         """Provide an image, see `ImageStore`; without a registry, option `base_image` makes Dockerfiles buildable."""
         return await self._running.images.ensure(name, context)
+
+    async def image_id(self, name: str) -> str:
+        async with daemon_errors(f"look for image {name}"):
+            return str((await self._running.client.images.inspect(name))["Id"])
 
     async def image_mb(self, name: str) -> float:
         """Return what a present image takes, in MiB. Raises ImageMissing."""

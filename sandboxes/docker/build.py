@@ -9,7 +9,7 @@ import logging
 import re
 import tarfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 
 import aiodocker
@@ -44,12 +44,20 @@ class ImageStore:
     base_image: takes the place of the image in the last `FROM` of every Dockerfile, for machines that
     cannot pull what it names.
     budget_mb: what all images of the Docker daemon together may take before ours that are unused are removed.
+    makers: make the images of these names, where they are not there and can't be pulled.
     """
 
-    def __init__(self, client: DaemonClient, base_image: str | None, budget_mb: int | None = None) -> None:
+    def __init__(
+        self,
+        client: DaemonClient,
+        base_image: str | None,
+        budget_mb: int | None = None,
+        makers: Mapping[str, Callable[[], Awaitable[None]]] | None = None,
+    ) -> None:
         self._client = client
         self._base_image = base_image
         self._budget_mb = budget_mb
+        self._makers = makers or {}
         self._locks: dict[str, asyncio.Lock] = {}
         self._used: set[str] = set()
         self._wrong: dict[str, str] = {}
@@ -63,7 +71,7 @@ class ImageStore:
                 raise ValueError("neither an image nor a build context was given")
             async with self._lock(name):
                 if not await self.present(name):
-                    await self._with_room(lambda: self._pull(name))
+                    await self._with_room(lambda: self._pull_or_make(name))
             return name
         files_alone = name is not None and not (context / "Dockerfile").is_file()
         archive, digest = await asyncio.to_thread(pack_context, context, self._base_image, name)
@@ -75,8 +83,9 @@ class ImageStore:
             if tag in self._wrong:
                 raise ImageUnbuildable(self._wrong[tag])
             if not await self.present(tag):
-                if files_alone:
-                    await self.ensure(name, None)
+                made = self._makers.keys() & set(Dockerfile.read(_text(archive)).pulled)
+                for needed in [name] if files_alone else made:
+                    await self.ensure(needed, None)
                 try:
                     await self._with_room(lambda: self._build(tag, archive, context))
                 except ImageUnbuildable as error:
@@ -139,6 +148,14 @@ class ImageStore:
         except SandboxError as error:
             raise ImageMissing(f"{error}\n{remedy(name)}") from error
         progress.ended()
+
+    async def _pull_or_make(self, name: str) -> None:
+        try:
+            await self._pull(name)
+        except ImageMissing:
+            if name not in self._makers:
+                raise
+            await self._makers[name]()
 
     async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")

@@ -33,7 +33,8 @@ _OWN_UID = 60417
 
 
 class _Blame:
-    """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it."""
+    """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it, and
+    SandboxDied where files of its image are gone, so that nothing can be believed that was done without them."""
 
     def __init__(self, sandbox: DockerSandbox) -> None:
         self._sandbox = sandbox
@@ -42,6 +43,9 @@ class _Blame:
         return
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if (error is None or isinstance(error, Exception)) and not self._sandbox.machine.whole():
+            image = self._sandbox.machine.kind.image
+            raise SandboxDied(f"image {image} was removed while sandbox {self._sandbox.id} was made of it") from error
         if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
             return
         limit = await self._sandbox.overran()
@@ -167,10 +171,11 @@ class DockerSandbox(Sandbox):
         target = self._absolute(path)
         async with self._blame:
             await self._channel.make_directory(target, await self._identity(None))
-        await self._machine.unpack(archive, target)
+            await self._machine.unpack(archive, target)
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        return await self._machine.pack(self._absolute(path), max_bytes)
+        async with self._blame:
+            return await self._machine.pack(self._absolute(path), max_bytes)
 
     async def stop(self) -> None:
         await self._care.check_room(self._machine)

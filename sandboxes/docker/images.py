@@ -46,21 +46,25 @@ async def ensure_base_image(name: str = BASE_IMAGE) -> str:
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
-        images = ImageStore(client, None)
-        if await images.present(name):
-            return name
-        try:
-            await images.ensure(_PULLED, None)
-        except ImageMissing:
-            logger.info("%s cannot be pulled; making %s with debootstrap, which takes a minute or two", _PULLED, name)
-            await _debootstrap_into(client, name)
-        else:
-            with tempfile.TemporaryDirectory() as context:
-                await asyncio.to_thread((Path(context) / "Dockerfile").write_text, _dockerfile(), encoding="utf-8")
-                tag = await images.ensure(None, Path(context))
-            async with daemon_errors(f"tag image {name}"):
-                await client.images.tag(tag, name.partition(":")[0], tag=name.partition(":")[2])
+        if not await ImageStore(client, None).present(name):
+            await make_base_image(client, name)
     return name
+
+
+async def make_base_image(client: DaemonClient, name: str = BASE_IMAGE) -> None:
+    """Make the base image. Raises as `ensure_base_image`."""
+    images = ImageStore(client, None)
+    try:
+        await images.ensure(_PULLED, None)
+    except ImageMissing:
+        logger.info("%s cannot be pulled; making %s with debootstrap, which takes a minute or two", _PULLED, name)
+        await _debootstrap_into(client, name)
+    else:
+        with tempfile.TemporaryDirectory() as context:
+            await asyncio.to_thread((Path(context) / "Dockerfile").write_text, _dockerfile(), encoding="utf-8")
+            tag = await images.ensure(None, Path(context))
+        async with daemon_errors(f"tag image {name}"):
+            await client.images.tag(tag, name.partition(":")[0], tag=name.partition(":")[2])
 
 
 def _dockerfile() -> str:

@@ -88,6 +88,8 @@ _GVISOR_THREADS = 32
 beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
+_HOLDING = Limits(cpus=0.1, memory_mb=32, pids=16)
+"""Of a container that does nothing."""
 _SHM = 64 * 2**20
 _IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
@@ -162,6 +164,21 @@ class Launcher(Starter):
                 places=places,
                 quota=self.quota,
             )
+
+    async def hold(self, image: str, name: str) -> None:
+        """Start a container that keeps the image with this id, by doing nothing. Raises SandboxError.
+
+        It has to run: one that does not is what `docker system prune` removes first, with its image then."""
+        kind = Kind(image, _HOLDING, switch_users=False)
+        config = container_config(kind, self._owner.labels(), runtime=self._runtime)
+        # Its stream never ends, nor does its lease: it goes with its owner, whose containers are removed.
+        config |= {"Cmd": ["lease=0"], "StdinOnce": False}
+        config["HostConfig"] = self._engine.fitted(config["HostConfig"])
+        async with self._slots, daemon_errors(f"hold image {image}"), asyncio.timeout(self._timeout_s):
+            creating = self._client.containers.create(config, name=name)
+            container = await finish(asyncio.wait_for(creating, self._timeout_s))
+            await self._place_executor(container)
+            await container.start()
 
     async def close(self) -> None:
         """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""

@@ -39,7 +39,8 @@ class FleetBackend(Backend):
 
     def __init__(self, hosts: Sequence[Host], **options: Any) -> None:
         def make(host: Host) -> DockerBackend:
-            return DockerBackend(url=host.url, certificates=host.certificates, **options)
+            # A host that lacks our base image gets it from another.
+            return DockerBackend(url=host.url, certificates=host.certificates, makes_base=False, **options)
 
         if not hosts:
             raise ValueError("a fleet needs at least one host")

@@ -30,6 +30,17 @@ class TestFinish:
         with pytest.raises(TimeoutError):
             await finish(asyncio.wait_for(asyncio.sleep(5), 0.01))
 
+    async def test_a_cancellation_is_not_lost_to_an_error_of_the_work(self):
+        async def work() -> None:
+            await asyncio.sleep(0.01)
+            raise ValueError("tried again, it would go on")
+
+        task = asyncio.create_task(finish(work()))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
 
 class TestTogether:
     async def test_results_come_in_order(self):
@@ -56,6 +67,43 @@ class TestTogether:
         with pytest.raises((ValueError, asyncio.CancelledError)):
             await working
         assert at_work == 0
+
+    @pytest.mark.parametrize("ended_by", ["an error", "a cancellation"])
+    async def test_nobody_works_on_after_cancellations_that_come_while_they_end(self, ended_by):
+        ended = 0
+
+        async def work(wait: float) -> None:
+            nonlocal ended
+            try:
+                await asyncio.sleep(wait)
+                raise ValueError
+            finally:
+                try:
+                    await finish(asyncio.sleep(0.05))
+                finally:
+                    ended += 1
+
+        working = asyncio.create_task(together(work(wait) for wait in (60, 0.01, 60)))
+        await asyncio.sleep(0.001)
+        if ended_by == "a cancellation":
+            working.cancel()
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+        assert ended == 3
+
+    async def test_what_was_begun_ends_where_the_rest_cannot_be_begun(self):
+        def works():
+            yield asyncio.sleep(60)
+            yield asyncio.sleep(60)
+            raise ValueError("there are no more")
+
+        with pytest.raises(ValueError, match="no more"):
+            await together(works())
+        await asyncio.sleep(0)
+        assert not [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
 async def test_what_takes_a_cancellation_for_something_else_is_cancelled_again(monkeypatch):

@@ -6,18 +6,20 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from sandboxes.base import ImageMissing
+from sandboxes.base import ImageMissing, SandboxDied
 from sandboxes.docker.build import remedy
-from sandboxes.docker.crun.layers import Stack, image_layers
+from sandboxes.docker.crun.layers import Stack, image_layers, is_whole
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.launch import Launcher
 from sandboxes.docker.reap import remove
 from sandboxes.owner import Owner
 
 _KNOWN_S = 10.0
 """How long a name stands for the same image without being looked up again."""
-_HELD = 64
+_HELD = 16
 """Images of which no sandbox is left are held as long as they are no more than these."""
 
 
@@ -32,11 +34,17 @@ class Image:
 
 
 class Images:
-    """Looks images up, and holds each with a container that is never started."""
+    """Looks images up, and holds each with a container that runs and does nothing. One that is lost all the same, as by
+    `docker rm -f`, is held again as soon as it is looked up.
 
-    def __init__(self, client: DaemonClient, owner: Owner) -> None:
+    daemon: what starts that. storage: the Docker daemon's directory.
+    """
+
+    def __init__(self, client: DaemonClient, owner: Owner, daemon: Launcher, storage: Path) -> None:
         self._client = client
         self._owner = owner
+        self._daemon = daemon
+        self._storage = storage
         self._named: dict[str, tuple[str, float]] = {}
         self._held: dict[str, Image] = {}
         self._turn = asyncio.Lock()
@@ -45,11 +53,15 @@ class Images:
         """Return an image, which stays until it is given back. Raises ImageMissing with the remedy."""
         found, at = self._named.get(name, ("", 0.0))
         image = self._held.get(found)
-        if image is None or time.monotonic() - at > _KNOWN_S:
+        if image is None or time.monotonic() - at > _KNOWN_S or not self.whole(image):
             async with self._turn:
                 image = await self._look_up(name)
         image.users += 1
         return image
+
+    def whole(self, image: Image) -> bool:
+        """Return whether an image's files are all there."""
+        return is_whole(self._storage, image.stack)
 
     async def give_back(self, image: Image) -> None:
         image.users -= 1
@@ -60,7 +72,7 @@ class Images:
 
     async def _look_up(self, name: str) -> Image:
         found, at = self._named.get(name, ("", 0.0))
-        if found in self._held and time.monotonic() - at <= _KNOWN_S:
+        if found in self._held and time.monotonic() - at <= _KNOWN_S and self.whole(self._held[found]):
             return self._held[found]
         try:
             async with daemon_errors(f"look for image {name}"):
@@ -68,14 +80,24 @@ class Images:
         except ImageMissing as error:
             raise ImageMissing(remedy(name)) from error
         image = self._held.pop(seen["Id"], None)
-        if image is None:
-            config = {"Image": seen["Id"], "Labels": self._owner.labels(), "NetworkDisabled": True, "Cmd": ["none"]}
-            async with daemon_errors(f"hold image {name}"):
-                await self._client.containers.create(config, name=self._hold(seen["Id"]))
-            image = Image(seen["Id"], seen["Config"] or {}, image_layers(seen["GraphDriver"]))
+        if image is None or not self.whole(image) or not await self._is_held(image.id):
+            await remove(self._client, self._hold(seen["Id"]))
+            await self._daemon.hold(seen["Id"], self._hold(seen["Id"]))
+            layers = image_layers(seen["GraphDriver"])
+            if image is None or not self.whole(image):  # one that is made again has other layers under its id
+                image = Image(seen["Id"], seen["Config"] or {}, layers)
         self._held[image.id] = image
         self._named[name] = image.id, time.monotonic()
         return image
+
+    async def _is_held(self, found: str) -> bool:
+        """Return whether the container runs that holds the image with this id."""
+        try:
+            async with daemon_errors(f"look whether image {found} is held"):
+                shown = await self._client.containers.container(self._hold(found)).show()
+        except SandboxDied:  # it is gone
+            return False
+        return bool(shown["State"]["Running"])
 
     def _hold(self, found: str) -> str:
         return f"atropos-{self._owner.id}-holds-{found.removeprefix('sha256:')[:16]}"

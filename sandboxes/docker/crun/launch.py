@@ -104,8 +104,13 @@ class CrunStarter(Starter):
         async with AsyncExitStack() as stack:
             image = await self._images.take(kind.image)
             stack.push_async_callback(self._images.give_back, image)
-            async with self._slots:
-                box, channel = await self._start(stack, kind, image, template)
+            try:
+                async with self._slots:
+                    box, channel = await self._start(stack, kind, image, template)
+            except SandboxError as error:
+                if self._images.whole(image):
+                    raise
+                raise DaemonError(f"image {kind.image} was removed while a sandbox was made of it") from error
             return CrunMachine(kind, box.name, channel, image.config, stack.pop_all(), box)
 
     async def close(self) -> None:
@@ -198,7 +203,7 @@ async def crun_starter(
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(Stage())
         home = await stack.enter_async_context(Home(storage, owner.id, GROUND, daemon.executor, client.address))
-        images = Images(client, owner)
+        images = Images(client, owner, daemon, storage)
         starter = CrunStarter(
             *(crun, daemon, home, stage, images), max_starts=max_starts, timeout_s=timeout_s, required=required
         )

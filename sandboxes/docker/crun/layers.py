@@ -64,6 +64,15 @@ async def let_go(stack: Stack) -> None:
             await asyncio.to_thread(remove_tree, layer.path)
 
 
+def is_whole(storage: Path, stack: Stack) -> bool:
+    """Return whether all layers are there still. Of a layer that it removes the Docker daemon takes away the short path
+    first, so one that is there now was whole until now. storage: the Docker daemon's directory."""
+    try:
+        return all((storage / layer.name).exists() for layer in stack)
+    except OSError:
+        return False
+
+
 def image_layers(driver: Mapping[str, Any]) -> Stack:
     """Return the layers of an image, as the Docker daemon tells of its storage. Raises SandboxError where they are not
     here."""

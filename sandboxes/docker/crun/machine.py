@@ -16,7 +16,7 @@ from sandboxes.docker.channel import Channel
 from sandboxes.docker.crun.anew import can_start_over, start_over
 from sandboxes.docker.crun.box import Box
 from sandboxes.docker.crun.fork import freeze
-from sandboxes.docker.crun.layers import let_go
+from sandboxes.docker.crun.layers import is_whole, let_go
 from sandboxes.docker.crun.trees import pack_tree, unpack_tree
 from sandboxes.docker.held import Places
 from sandboxes.docker.machine import Kind, Machine
@@ -46,6 +46,9 @@ class CrunMachine(Machine):
     @staticmethod
     def _places_of(box: Box) -> Places:
         return Places((box.upper, *(layer.path for layer in box.written)), box.container.first)
+
+    def whole(self) -> bool:
+        return self.box.root < 0 or is_whole(self.box.home.storage, self.box.stack)
 
     async def unpack(self, archive: bytes, target: str) -> None:
         with self._root() as root:

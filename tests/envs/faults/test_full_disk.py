@@ -74,7 +74,7 @@ def test_a_full_disk_keeps_no_signal_waiting_and_the_next_start_goes_on(start, d
     first = start(10**6)
     wait_for(lambda: lines(groups) >= 2, first)
     disk.fill()
-    wait_for(lambda: "until there is room" in log.read_text(), first)
+    wait_for(lambda: "until it can be written" in log.read_text(), first)
     time.sleep(1.0)  # so that all that is to wait does
     began = time.monotonic()
     for _ in range(signals):
@@ -97,7 +97,7 @@ def test_when_there_is_room_again_the_run_goes_on_by_itself(start, disk, tmp_pat
     process = start(12)
     wait_for(lambda: lines(groups) >= 2, process)
     disk.fill()
-    wait_for(lambda: "until there is room" in log.read_text(), process)
+    wait_for(lambda: "until it can be written" in log.read_text(), process)
     disk.make_room()
     assert process.wait(120) == 0, log.read_text()
     assert lines(groups) == 12
@@ -111,7 +111,7 @@ def test_a_start_on_a_full_disk_says_so_and_takes_nothing_for_damaged(start, dis
     disk.fill()
     process = start(4)
     deadline = time.monotonic() + 60
-    while process.poll() is None and "until there is room" not in log.read_text():
+    while process.poll() is None and "until it can be written" not in log.read_text():
         assert time.monotonic() < deadline
         time.sleep(0.1)
     assert process.poll() is None or "make room" in log.read_text(), "it waits, or says what to do"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -11,6 +12,7 @@ import orjson
 import pytest
 from programs import Program
 from scripted_engine import ScriptedEngine
+from small_disk import small_disk
 from sums import right
 
 HERE = Path(__file__).parent
@@ -28,12 +30,12 @@ def engine(smollm2_tokenizer, tokenizer_folder):
 def start(engine, tmp_path):
     """Starts the program on the same run directory."""
 
-    def start():
+    def start(run=tmp_path / "run"):
         command = [
             HERE / "sums_program.py",
             "process",
             f"--openai.base_url={engine.url}",
-            f"--env.run_dir={tmp_path / 'run'}",
+            f"--env.run_dir={run}",
             f"--env.total_steps={GROUPS}",
             "--env.group_size=2",
             "--env.max_concurrent_rollouts=4",
@@ -91,3 +93,57 @@ def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, nu
     assert len(lines) >= 2 * GROUPS
     for path in [tmp_path / "log", *run.rglob("*")]:
         assert path.is_dir() or SECRET not in path.read_bytes(), "secrets reach no file"
+
+
+def moved(disk, run):
+    run.rename(disk.path / "elsewhere")
+    yield
+    assert not run.exists(), "nothing was made where it is not"
+    (disk.path / "elsewhere").rename(run)
+
+
+def hidden(disk, run):
+    mount = ["mount", "-t", "tmpfs", "x", run]
+    subprocess.run(mount, check=True)
+    yield
+    assert not [*run.glob("*.jsonl")], "nothing was written where it is not"
+    subprocess.run(["umount", "-l", run], check=True)
+
+
+def read_only(disk, run):
+    # With files open for writing a file system can't be made read-only as a whole; its mount can.
+    subprocess.run(["mount", "--bind", run, run], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+    yield
+    subprocess.run(["umount", "-l", run], check=True)
+
+
+@pytest.mark.long(40)
+@pytest.mark.parametrize("away", [moved, hidden, read_only])
+def test_a_disk_that_is_away_for_a_while_is_waited_for(start, tmp_path, away):
+    with small_disk(tmp_path / "disk", 64) as disk:
+        run = disk.path / "run"
+        process = start(run)
+        wait_for(lambda: len(written(run)) >= 2, process)
+        its_time = away(disk, run)
+        next(its_time)
+        time.sleep(4.0)
+        assert process.poll() is None, (tmp_path / "log").read_text()
+        next(its_time, None)
+        assert process.wait(120) == 0, (tmp_path / "log").read_text()
+        groups = written(run)
+        numbers = [int(group["generation_params"]["group_id"].rpartition("-")[2]) for group in groups]
+        assert sorted(numbers) == list(range(GROUPS)), "no group is lost or twice"
+        assert all(group["scores"] == [1.0, 1.0] for group in groups)
+        assert "waiting until it can be written" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.long(25)
+def test_sighup_ends_the_run_in_order(start, tmp_path):
+    run = tmp_path / "run"
+    first = start()
+    wait_for(lambda: len(written(run)) >= 2, first)
+    first.send_signal(signal.SIGHUP)
+    assert first.wait(30) == 130
+    assert start().wait(120) == 0
+    assert len(written(run)) == GROUPS

@@ -23,8 +23,13 @@ async def test_the_root_directory_is_no_source_tree(docker_backend, base_image, 
 
 async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
     class Backend:
+        made = "1"
+
         def __init__(self):
             self.opened = 0
+
+        async def image_id(self, name):
+            return f"{name} {self.made}"
 
         def open(self, spec):
             self.opened += 1
@@ -39,3 +44,6 @@ async def test_start_trees_are_read_once_and_again_after_a_failure(tmp_path):
             await trees.get(sample, "image")
         assert await asyncio.gather(*(trees.get(sample, "image") for _ in range(5))) == [Start({})] * 5
         assert backend.opened == 2
+        backend.made = "2"  # it was pruned and built again, and may hold something else
+        assert await trees.get(sample, "image") == Start({})
+        assert backend.opened == 3

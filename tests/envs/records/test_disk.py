@@ -44,7 +44,7 @@ def test_what_can_not_be_written_leaves_the_old_content(tmp_path):
 
 
 def test_lines_are_added_to_a_file_that_need_not_be_there(tmp_path):
-    path = tmp_path / "new" / "lines"
+    path = tmp_path / "lines"
     append_line(path, b"one")
     append_line(path, b"two")
     assert path.read_bytes() == b"one\ntwo\n"
@@ -73,7 +73,7 @@ async def test_writing_waits_until_there_is_room(tmp_path, monkeypatch, caplog):
         return "written"
 
     assert await asyncio.wait_for(until_room(tmp_path, work), 10) == "written"
-    assert caplog.text.count("waiting until there is room") == 2
+    assert caplog.text.count("waiting until it can be written") == 2
 
 
 async def test_writing_waits_while_no_file_can_be_opened(tmp_path, monkeypatch):
@@ -127,7 +127,40 @@ def test_a_line_that_was_torn_costs_itself_alone(tmp_path):
 
 async def test_other_failures_are_raised(tmp_path):
     def work():
-        raise PermissionError(errno.EACCES, "Denied")
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
 
-    with pytest.raises(PermissionError, match=tmp_path.name):  # a failed write names no file by itself
+    with pytest.raises(IsADirectoryError, match=tmp_path.name):  # a failed write names no file by itself
         await until_room(tmp_path, work)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EROFS, errno.ENOTCONN, errno.ENXIO])
+async def test_a_disk_that_is_away_is_waited_for(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(disk, "PAUSE_S", 0.05)
+    failures = [number] * 3
+
+    def work():
+        if failures:
+            raise OSError(failures.pop(), "away")
+        return "written"
+
+    assert await until_room(tmp_path / "file", work) == "written"
+    assert not failures
+
+
+@pytest.mark.parametrize("way", ["moved", "an empty folder in its place"])
+async def test_nothing_is_written_where_the_run_is_not(tmp_path, monkeypatch, way):
+    monkeypatch.setattr(disk, "PAUSE_S", 0.05)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / disk.LOCK).touch()
+    run.rename(tmp_path / "elsewhere")
+    if way != "moved":
+        run.mkdir()
+    writing = asyncio.create_task(until_room(run / "lines", lambda: append_line(run / "lines", b"one"), home=run))
+    await asyncio.sleep(0.3)
+    assert not writing.done()
+    if way != "moved":
+        run.rmdir()  # nothing was put into it
+    (tmp_path / "elsewhere").rename(run)
+    await asyncio.wait_for(writing, 5)
+    assert (run / "lines").read_bytes() == b"one\n"

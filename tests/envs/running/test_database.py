@@ -143,7 +143,7 @@ async def test_a_run_of_version_2_is_gone_on_with(tmp_path):
         assert await outbox.environments() == [2]
         packet = await outbox.next_ready()
         assert packet.rows == {1: 4}
-        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
         assert await count_states(journal) == {"delivered": 1, "outbox": 2, "working": 1}
 
 

@@ -27,7 +27,7 @@ async def test_a_full_disk_makes_everything_wait_and_loses_nothing(tmp_path, mon
         writing = asyncio.create_task(outbox.add(group, [big], []))
         await asyncio.sleep(0.3)
         assert not writing.done()
-        assert "everything waits until there is room" in caplog.text
+        assert "everything waits until it can be written" in caplog.text
         journal._db.execute("PRAGMA max_page_count = 1000000")
         await writing
         assert await count_states(journal) == {"outbox": 4}

@@ -7,6 +7,7 @@ from packets import draw, fill_outbox
 
 from envs.delivery.notes import Attempt, KnownAPI
 from envs.delivery.packing import Packet
+from envs.running.database import RunDirectoryError
 from envs.running.group import count_states, fates
 from envs.running.journal import Journal
 from envs.running.outbox import Outbox
@@ -42,7 +43,7 @@ async def test_what_the_api_lost_is_sent_again_unless_it_may_have_been_in_a_batc
         outbox = await fill_outbox(journal, range(queued))
         for _ in range(queued):
             await queue_next(outbox)
-        assert await outbox.lost_by_api(batch=4, stored=None) == (again, aside)
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (again, aside)
         assert await count_states(journal) == {
             state: count for state, count in (("outbox", again), ("uncertain", aside)) if count
         }
@@ -58,7 +59,7 @@ async def test_what_the_api_has_handed_on_is_not_sent_again(tmp_path):
         for _ in range(3):
             await queue_next(outbox)
         await outbox.handed_on({0: 1}, formed=1, api=API)
-        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
         assert await outbox.known_api() == API
 
 
@@ -68,7 +69,9 @@ async def test_what_left_the_queue_in_one_of_several_batches_is_kept_until_the_n
         for _ in range(6):
             await queue_next(outbox)
         await outbox.handed_on({0: 2}, formed=2, api=API)
-        assert await outbox.lost_by_api(batch=4, stored=None) == (2, 4), "the API still holds one batch of the two"
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (2, 4), (
+            "the API still holds one batch of the two"
+        )
     assert {fate.number for fate in fates(tmp_path, [GroupState.UNCERTAIN])} == {0, 1, 2, 3}
 
 
@@ -79,7 +82,7 @@ async def test_when_the_next_batches_are_formed_the_trainer_has_those_before(tmp
             await queue_next(outbox)
         await outbox.handed_on({0: 2}, formed=2, api=API)
         await outbox.handed_on({0: 1}, formed=1, api=API)
-        assert await outbox.lost_by_api(batch=4, stored=None) == (1, 0)
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=()) == (1, 0)
 
 
 async def test_a_packet_that_was_about_to_be_sent_is_in_doubt_at_the_next_start(tmp_path):
@@ -100,7 +103,7 @@ async def test_a_packet_that_was_about_to_be_sent_is_in_doubt_at_the_next_start(
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
-async def test_what_a_new_api_says_it_has_is_not_sent_again(tmp_path, confirmed):
+async def test_what_a_new_api_surely_has_is_confirmed_and_in_its_queue(tmp_path, confirmed):
     async with Journal(tmp_path) as journal:
         outbox = await fill_outbox(journal, range(2))
         await queue_next(outbox)
@@ -108,9 +111,33 @@ async def test_what_a_new_api_says_it_has_is_not_sent_again(tmp_path, confirmed)
         await outbox.begin(packet, ATTEMPT)
         if confirmed:
             await outbox.confirm(packet)
-        assert await outbox.lost_by_api(batch=4, stored=packet.name) == (1, 1)
+        assert await outbox.lost_by_api(batch=4, env_id=7, stored=packet.name, doubtful=()) == (1, 0)
+        assert await count_states(journal) == {"outbox": 1, "delivered": 1}
+        assert await outbox.environments() == [7]
+        assert (await outbox.next_ready()).id == 1
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+async def test_what_a_new_api_may_have_is_not_sent_again(tmp_path, confirmed):
+    async with Journal(tmp_path) as journal:
+        outbox = await fill_outbox(journal, range(2))
+        await queue_next(outbox)
+        packet = await outbox.next_ready()
+        await outbox.begin(packet, ATTEMPT)
+        if confirmed:
+            await outbox.confirm(packet)
+        assert await outbox.lost_by_api(batch=4, env_id=0, stored=None, doubtful=[packet.name]) == (1, 1)
         assert await count_states(journal) == {"outbox": 1, "uncertain": 1}
         assert (await outbox.next_ready()).id == 1
+
+
+async def test_a_packet_whose_row_cannot_be_read_is_named(tmp_path):
+    async with Journal(tmp_path) as journal:
+        await fill_outbox(journal, range(3))
+        await journal.write(lambda db: db.execute("UPDATE packets SET rows = 'null' WHERE id = 2"))
+        with pytest.raises(RunDirectoryError, match=r"state.db holds what can't be read .*packet 2 are 'null'"):
+            await queue_next(Outbox(journal))
+            await queue_next(Outbox(journal))
 
 
 async def test_a_damaged_packet_costs_its_own_group(tmp_path):

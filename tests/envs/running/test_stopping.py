@@ -54,9 +54,10 @@ print("whole")
         (1.0, [signal.SIGTERM], ["stop"]),
         (60.0, [signal.SIGTERM, signal.SIGTERM], ["stop", "now"]),
         (60.0, [signal.SIGINT, signal.SIGTERM], ["stop", "now"]),
+        (60.0, [signal.SIGHUP, signal.SIGTERM], ["stop", "now"]),
         (60.0, [signal.SIGTERM, signal.SIGINT, signal.SIGINT], ["stop", "now"]),
     ],
-    ids=["one", "two", "Ctrl-C, then SIGTERM", "three"],
+    ids=["one", "two", "Ctrl-C, then SIGTERM", "SIGHUP, then SIGTERM", "three"],
 )
 def test_a_process_that_is_held_up_ends_all_the_same(closing_s, signals, said):
     command = [sys.executable, "-c", SCRIPT, "waiting", str(closing_s)]
@@ -93,3 +94,17 @@ def test_a_process_that_ends_in_time_takes_nothing_with_it():
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=30)
     assert (process.returncode, out.split()) == (0, ["stop", "whole"]), "nothing ends it later"
+
+
+def test_under_nohup_a_terminal_that_closes_ends_nothing():
+    process = subprocess.Popen(
+        ["sh", "-c", 'trap "" HUP; exec "$@"', "sh", sys.executable, "-c", SCRIPT, "good", "60"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout.readline() == "runs\n"
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read().splitlines() == ["stop", "whole"]

@@ -11,7 +11,8 @@ from small_archives import members
 
 from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.build import pack_context, with_base
+from sandboxes.docker.build import ImageStore, pack_context, with_base
+from sandboxes.docker.daemon import connect
 
 
 class TestBuildContext:
@@ -74,6 +75,38 @@ async def daemon():
 async def remove_images(daemon: aiodocker.Docker, *names: str) -> None:
     for name in names:
         await daemon.images.delete(name, force=True)
+
+
+@pytest.mark.docker
+class TestImagesThatHaveGone:
+    @pytest.fixture
+    async def store(self, daemon, base_image):
+        """A store that makes an image `atropos-test-base` of the base image."""
+        self.made = 0
+
+        async def make() -> None:
+            self.made += 1
+            await daemon.images.tag(base_image, "atropos-test-base", tag="x")
+
+        async with connect() as client:
+            yield ImageStore(client, None, makers={"atropos-test-base:x": make})
+        await remove_images(daemon, "atropos-test-base:x")
+
+    async def test_one_that_we_can_make_is_made_again(self, store, daemon):
+        for _ in range(2):
+            assert await store.ensure("atropos-test-base:x", None) == "atropos-test-base:x"
+        assert self.made == 1
+        await remove_images(daemon, "atropos-test-base:x")
+        await store.ensure("atropos-test-base:x", None)
+        assert self.made == 2
+
+    async def test_what_is_built_from_it_is_built_again(self, store, daemon, tmp_path):
+        (tmp_path / "Dockerfile").write_text("FROM atropos-test-base:x\nENV A=1\n")
+        tag = await store.ensure(None, tmp_path)
+        await remove_images(daemon, tag, "atropos-test-base:x")
+        assert await store.ensure(None, tmp_path) == tag
+        assert self.made == 2
+        await remove_images(daemon, tag)
 
 
 @pytest.mark.docker

@@ -1,5 +1,7 @@
 """Images that are held as long as sandboxes are made of them."""
 
+from pathlib import Path
+
 import aiodocker
 import pytest
 
@@ -7,6 +9,8 @@ from sandboxes.base import ImageMissing, SandboxSpec
 from sandboxes.docker.crun import images as module
 from sandboxes.docker.crun.images import Images
 from sandboxes.docker.daemon import connect
+from sandboxes.docker.engine import Engine
+from sandboxes.docker.launch import Launcher
 from sandboxes.docker.reap import remove_owned
 from sandboxes.owner import PREFIX, Owner
 
@@ -18,11 +22,17 @@ async def holds(client, owner) -> list[str]:
     return [container["Names"][0] for container in found]
 
 
+async def images_of(client, owner) -> Images:
+    engine = await Engine.of(client)
+    launcher = Launcher(client, owner, engine, max_starts=2, timeout_s=120, runtime=None, shortcut=True)
+    return Images(client, owner, launcher, Path(engine.info["DockerRootDir"]))
+
+
 async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_crun, base_image, monkeypatch):
     owner = Owner.of_this_process()
     async with connect() as client:
         try:
-            images = Images(client, owner)
+            images = await images_of(client, owner)
             first, second = await images.take(base_image), await images.take(base_image)
             assert first is second and first.users == 2
             assert first.config["Cmd"] and first.stack
@@ -36,10 +46,28 @@ async def test_an_image_is_held_once_and_let_go_of_when_others_are_newer(with_cr
             await remove_owned(client, owner.id)
 
 
+async def test_a_hold_that_somebody_has_removed_is_made_again(with_crun, base_image, monkeypatch):
+    monkeypatch.setattr(module, "_KNOWN_S", 0.0)
+    owner = Owner.of_this_process()
+    async with connect() as client:
+        try:
+            images = await images_of(client, owner)
+            image = await images.take(base_image)
+            (name,) = await holds(client, owner)
+            await client.containers.container(name.strip("/")).kill()
+            assert await images.take(base_image) is image
+            assert await holds(client, owner) == [name]
+            await client.containers.container(name.strip("/")).delete(force=True)
+            assert await images.take(base_image) is image
+            assert (await client.containers.container(name.strip("/")).show())["State"]["Running"]
+        finally:
+            await remove_owned(client, owner.id)
+
+
 async def test_a_missing_image_is_told_with_the_remedy(with_crun):
     async with connect() as client:
         with pytest.raises(ImageMissing, match="docker load"):
-            await Images(client, Owner.of_this_process()).take("no-such-image:at-all")
+            await (await images_of(client, Owner.of_this_process())).take("no-such-image:at-all")
 
 
 async def test_a_name_that_is_given_to_another_image_is_looked_up_again(crun_backend, base_image, monkeypatch):
