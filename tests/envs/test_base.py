@@ -60,6 +60,8 @@ class Twice(AtroposAgent):
 async def test_an_agent_that_runs_twice_is_refused_by_name_and_never_graded(make_env):
     env = make_env(agent=f"{__name__}:Twice")
     async with AsyncExitStack() as resources:
+        for server in env.servers:
+            resources.push_async_callback(server.close)
         await env.setup(resources)
         with pytest.raises(NotImplementedError, match="Twice was run a second time in one rollout") as caught:
             await env.attempt(env.tasks()[0][0], Seat())
