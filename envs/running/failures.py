@@ -29,16 +29,16 @@ KEPT_MESSAGES = 6
 """The last messages of a conversation that evidence shows."""
 
 
+_WHOSE = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (TokenMismatch, Failure.TOKENS))
+
+
 def attribute(error: Exception) -> InfraError:
     """Return the infrastructure failure that an exception is, by who failed; `unexpected` where nothing tells."""
     if isinstance(error, InfraError):
         return error
-    if isinstance(error, EngineError):
-        return InfraError(Failure.ENGINE, str(error))
-    if isinstance(error, Unanswered):
-        return InfraError(Failure.ENVIRONMENT, str(error))
-    if isinstance(error, TokenMismatch):
-        return InfraError(Failure.TOKENS, str(error))
+    for kind, failure in _WHOSE:
+        if isinstance(error, kind):
+            return InfraError(failure, str(error))
     cause = error.__cause__ if isinstance(error, AgentError) and error.__cause__ is not None else error
     if isinstance(cause, ImageUnbuildable):
         return InfraError(Failure.TASK, str(cause))
