@@ -92,6 +92,21 @@ async def test_there_are_no_devices_packets_and_logs_of_the_machine(box):
     assert (await box.exec(["python3", "-c", "import socket; socket.socket(16, 3, 0)"])).ok
 
 
+# push rbx; mov eax, 102; mov ebx, 1; xor ecx, ecx; int 0x80; pop rbx; ret: i386's socketcall(SYS_SOCKET, NULL)
+OLD_CALL = """
+import ctypes, mmap
+code = bytes.fromhex("53b866000000bb0100000031c9cd805bc3")
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(code)
+print(ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(page)))())
+"""
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="has the calls of i386")
+async def test_old_programs_open_no_socket_whose_kind_nobody_sees(box):
+    assert (await box.exec(["python3", "-c", OLD_CALL])).output == "-38\n"  # ENOSYS; EFAULT where it is made
+
+
 WRITES = "for file in oom_score_adj autogroup clear_refs sched comm mem; do echo 1000 >/proc/1/$file; done 2>/dev/null"
 
 
