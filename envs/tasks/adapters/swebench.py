@@ -6,7 +6,7 @@
 | `problem_statement` | the instruction |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
-| `test_patch` | applied over restored test files before the tests run |
+| `test_patch` | applied by the verifier to the image's tree, before the agent's changes |
 | `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass |
 | `eval_script` | what it exports, and its conda environment, hold when the tests run |
 | `test_cmds`, `log_parser`, `install_config`, ... | see `printed`; else not used |
@@ -66,7 +66,7 @@ SQUASH = (
 )
 """Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
 _OPEN = 'chmod -R a+rwX . "$HOME"'
-_PATCH = "GIT_CONFIG_GLOBAL=/dev/null git -c safe.directory='*' apply /tests/test.patch || exit 1"
+_PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
 
@@ -130,10 +130,10 @@ class _Instance:
         """Return the paths that the tests' patch touches."""
         return _touched(self.test_patch)
 
-    @property
-    def prepare(self) -> str:
-        """Return what is done before the tests run."""
-        return _PATCH if self.test_patch else ""
+    def in_tree(self, files: Sequence[str]) -> list[str]:
+        """Return the modules of tests that stand among decoys, with those that the tests' patch touches. files: those of
+        the listed tests."""
+        return sorted({*files, *filter(_is_python_test, self.patched)})
 
     @property
     def exports(self) -> list[str]:
@@ -177,7 +177,7 @@ def _instance(row: Row, family: str) -> _Instance:
 
 def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
     """Choose by the tests' ids who runs them. Raises BadTask for ids that can't be found."""
-    wanted, workdir, prepare = instance.wanted, instance.workdir, instance.prepare
+    wanted, workdir = instance.wanted, instance.workdir
     if any(map(_NODE_ID.fullmatch, wanted)):
         for test in instance.listed:
             if not _NODE_ID.fullmatch(test):
@@ -190,9 +190,9 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             files=files,
             workdir=workdir,
             options=options,
-            prepare=prepare,
             plugins=True,
             exports=instance.exports,
+            in_tree=instance.in_tree(files),
         )
         return _Verifier(files, tree)
     if not _prints(instance):
@@ -202,6 +202,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             f"FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other runners only print results, "
             "as what they test could do too; --printed-results takes them for true"
         )
+    prepare = _PATCH if instance.test_patch else ""
     tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
     return _Verifier(instance.patched, tree, printed=True)
 
@@ -229,8 +230,8 @@ def _by_unittest(instance: _Instance) -> _Verifier:
         files=everything if command else files,
         command=command,
         workdir=instance.workdir,
-        prepare=instance.prepare,
         exports=instance.exports,
+        in_tree=instance.in_tree(everything),
     )
     return _Verifier(everything, tree)
 

@@ -1,0 +1,42 @@
+"""Tests by their node ids, files and decorators."""
+
+import ast
+import os
+
+
+def expects_failure(decorator):
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects, or
+    `unittest.expectedFailure`."""
+    if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
+        return True
+    if isinstance(decorator, ast.Call):
+        if decorator.args or any(keyword.arg not in ("reason", "run", "strict") for keyword in decorator.keywords):
+            return False
+        decorator = decorator.func
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
+
+
+def failing_rows(decorator):
+    """Return how many rows of a `parametrize` have a mark that expects them to fail, as `expects_failure` has it."""
+    found = 0
+    for node in ast.walk(decorator):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "param":
+            marks = [keyword.value for keyword in node.keywords if keyword.arg == "marks"]
+            marks = [one for mark in marks for one in getattr(mark, "elts", [mark])]
+            found += any(expects_failure(mark) for mark in marks)
+    return found
+
+
+def is_id(test, path, name):
+    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any.
+
+    unittest names none, nor does pytest 7 for a module outside of its root directory (`::test_it`)."""
+    file, _, rest = test.partition("::")
+    if "::" not in test or not file:
+        return (rest or test) == name
+    return rest == name and ("/" + path).endswith(os.path.normpath("/" + file))
+
+
+def is_test_module(name: str) -> bool:
+    """Return whether a file is named as modules of tests are."""
+    return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))

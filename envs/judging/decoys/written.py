@@ -1,0 +1,162 @@
+"""The tests of modules, as they are written."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeGuard
+
+from envs.judging.decoys.literals import dotted, last_name, walk
+from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, stored
+from envs.judging.decoys.node_ids import expects_failure, failing_rows, is_id
+
+
+class Written:
+    """The modules of tests. trees: their syntax, by path, where it is this Python's. sources: what is in them."""
+
+    def __init__(self, trees: Mapping[str, ast.Module], sources: Mapping[str, bytes]) -> None:
+        self.trees, self.sources = trees, sources
+        self._functions = {path: dict(tests(tree)) for path, tree in trees.items()}
+
+    def functions(self, path: str) -> Mapping[str, Function]:
+        """Return the tests of a module, {name: syntax}."""
+        return self._functions.get(path, {})
+
+    def may_fail(self, name: str) -> bool:
+        """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
+        node = self._function(name)
+        return node is not None and any(expects_failure(decorator) for decorator in node.decorator_list)
+
+    def failing_rows(self, name: str) -> int:
+        """Return how many rows of a parametrised test have such a mark."""
+        node = self._function(name)
+        return 0 if node is None else sum(map(failing_rows, node.decorator_list))
+
+    def may_skip(self, name: str, where: object) -> bool:
+        """Return whether a test that is said to have been skipped speaks of that, or what it shares does.
+
+        where: the file in which it was skipped, which test.sh may have copied."""
+        file = where.rpartition("/")[2] if isinstance(where, str) else ""
+        path = next((path for path in self.trees if path.endswith("/" + file)), None) if file else None
+        if path is None:
+            return False
+        base = name.split("[")[0]
+        functions = self.functions(path).items()
+        mine = {id(node) for found, node in functions if is_id(base, path, found)}
+        others = {id(node) for _, node in functions} - mine
+        return _speaks_of_skipping(self.trees[path], others)
+
+    def replaces(self, name: str) -> bool:
+        """Return whether the tests themselves put something in place of what others rely on, such as `time.time`."""
+        module, _, attribute = (part.encode() for part in name.rpartition("."))
+        told = rb"\b%s\.%s\s*=[^=]|setattr\(\s*['\"]?%s\b.{0,9}\b%s\b" % (module, attribute, module, attribute)
+        frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
+        return any(re.search(told + frozen, source) for source in self.sources.values())
+
+    def _function(self, test: str) -> Function | None:
+        """Return the syntax of a test; None where it isn't found."""
+        name = test.split("[")[0]
+        for path in self.trees:
+            for found, node in self.functions(path).items():
+                if is_id(name, path, found):
+                    return node
+        return None
+
+
+def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:
+    """Yield the tests of a module: (`name`, `Class::name` or `Class::Nested::name`, node). A class has those of its
+    bases, too, where they are classes of the module."""
+    taken_away = set(_taken_away(tree))
+    classes: dict[str, ast.ClassDef | None] = {}
+    for node in tree.body:
+        left = getattr(node, "name", None) not in taken_away
+        if isinstance(node, ast.ClassDef):
+            for name, method in _methods(node, classes) if left else ():
+                yield node.name + "::" + name, method
+            classes[node.name] = None if node.name in classes else node
+        elif left and is_test(node):
+            yield node.name, node
+
+
+def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> Iterator[tuple[str, Function]]:
+    """Yield the tests of a class: (`name` or `Nested::name`, node). classes: those before it in the module, None for a
+    name that has several."""
+    if any(map(_is_no_test, node.body)):
+        return
+    for method in node.body:
+        if is_test(method):
+            yield method.name, method
+        elif isinstance(method, ast.ClassDef) and not node.bases and not method.bases:
+            for name, nested in _methods(method, {}):
+                yield method.name + "::" + name, nested
+    for name, method in _inherited(node, classes).items():
+        yield name, method
+
+
+def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> dict[str, Function]:
+    """Return the tests that a class has of its bases, by name; none where that is uncertain."""
+    found: dict[str, Function] = {}
+    own: set[str] = set()
+    bases: list[ast.ClassDef | None] = []
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            bases.append(classes[base.id])
+        elif not last_name(base).endswith(("TestCase", "object", "ABC")):
+            break
+    if node.keywords or None in bases or any(".mark." not in "." + (dotted(one) or "") for one in node.decorator_list):
+        return {}
+    for statement in node.body if bases else ():
+        if isinstance(statement, FUNCTIONS + (ast.ClassDef,)):
+            own.add(statement.name)
+        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass)):
+            own |= {name for one in walk(statement) for name in stored(one)}
+        else:
+            return {}
+    for base in bases:
+        if any(map(_is_no_test, base.body)):
+            return {}
+        for name, method in _methods(base, {known: one for known, one in classes.items() if one is not base}):
+            if "::" not in name and name not in own:
+                found.setdefault(name, method)
+    return found
+
+
+def _taken_away(tree: ast.Module) -> Iterator[str | None]:
+    """Yield the names that a module deletes again, or of which it says that they are no tests (`name.__test__ = …`)."""
+    for node in tree.body:
+        for target in getattr(node, "targets", []):
+            if isinstance(node, ast.Delete) or getattr(target, "attr", None) == "__test__":
+                yield dotted(target).split(".")[0] if dotted(target) else None
+
+
+def is_test(node: ast.AST) -> TypeGuard[Function]:
+    """Return whether a node is the function of a test, by its name and what it is decorated with."""
+    if not isinstance(node, FUNCTIONS) or not node.name.startswith("test") or is_fixture(node):
+        return False
+    return not any("nottest" in (dotted(one) or "").lower().replace("_", "") for one in node.decorator_list)
+
+
+def _is_no_test(node: ast.stmt) -> bool:
+    """Return whether a statement of a class says that it holds no tests, or makes them impossible."""
+    if isinstance(node, ast.Assign):
+        return any(dotted(target) == "__test__" for target in node.targets)
+    return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
+
+
+def _has_rows(node: ast.AST) -> bool:
+    """Return whether a node is a `parametrize` with rows that are written out: none of nothing, which is skipped."""
+    named = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize" and len(node.args) > 1
+    rows = node.args[1] if named else None
+    return isinstance(rows, (ast.List, ast.Tuple)) and any(not isinstance(one, ast.Starred) for one in rows.elts)
+
+
+def _speaks_of_skipping(tree: ast.AST, others: set[int]) -> bool:
+    """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
+    for node in [*tree.args, *tree.keywords] if _has_rows(tree) else ast.iter_child_nodes(tree):
+        word = getattr(node, "attr", getattr(node, "id", None))
+        if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
+            return True
+        if id(node) not in others and _speaks_of_skipping(node, others):
+            return True
+    return False
