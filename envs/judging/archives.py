@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -65,5 +66,5 @@ def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     """Add a file of root's, readable by all."""
     member = tarfile.TarInfo(name)
-    member.size, member.mode = len(data), 0o644
+    member.size, member.mode, member.mtime = len(data), 0o644, int(time.time())
     tar.addfile(member, io.BytesIO(data))

@@ -27,6 +27,7 @@ _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException"
 _KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteration")
 _BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
 _NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
+_DISPLAYS = (ast.List, ast.Tuple)
 _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
 
 
@@ -133,7 +134,8 @@ class Bindings:
             if not isinstance(mark, ast.Call) or last_name(mark) != "parametrize" or len(mark.args) != 2:
                 continue
             rows = _rows(mark.args[1])
-            if rows is None or any(keyword.arg not in ("ids",) for keyword in mark.keywords):
+            ids = [one.value for one in mark.keywords if one.arg == "ids"]
+            if rows is None or len(ids) < len(mark.keywords) or not all(isinstance(one, _DISPLAYS) for one in ids):
                 continue
             names = _named(mark)
             for i, name in enumerate(names):

@@ -23,6 +23,11 @@ class Written:
         """Return the tests of a module, {name: syntax}."""
         return self._functions.get(path, {})
 
+    def holds(self, test: str) -> bool:
+        """Return whether a node id is of one of the modules."""
+        file = test.partition("::")[0].rpartition("/")[2]
+        return not file.endswith(".py") or any(path.endswith("/" + file) for path in self.trees)
+
     def may_fail(self, name: str) -> bool:
         """Return whether a mark of the test, without a condition, expects it to fail: no code can break it."""
         node = self._function(name)
@@ -72,11 +77,21 @@ def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:
     for node in tree.body:
         left = getattr(node, "name", None) not in taken_away
         if isinstance(node, ast.ClassDef):
-            for name, method in _methods(node, classes) if left else ():
+            for name, method in _methods(node, classes) if left and _is_collected(node, classes) else ():
                 yield node.name + "::" + name, method
             classes[node.name] = None if node.name in classes else node
         elif left and is_test(node):
             yield node.name, node
+
+
+def _is_collected(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> bool:
+    """Return whether pytest or unittest looks for tests in a class: by its name, or by what it is derived from."""
+    for base in node.bases:
+        name = last_name(base)
+        known = classes.get(name)
+        if name.endswith("TestCase") or (known is not None and known is not node and not known.name.startswith("Test") and _is_collected(known, classes)):
+            return True
+    return node.name.startswith("Test")
 
 
 def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> Iterator[tuple[str, Function]]:

@@ -1,21 +1,19 @@
 #!/bin/sh
-# Stands in PATH under the names of what test.sh calls to install or to fetch. Without a network that succeeds where the
-# image has what is asked for, and says otherwise what it lacks. With a network the program itself is called.
+# Stands in PATH under the names of what test.sh calls to install or to fetch. It succeeds where the image has what is asked
+# for, in whatever version. Elsewhere the program itself is called, or where there is no network, it is said what is lacking.
 name=${0##*/}
 PATH=$(printf %s "$PATH" | sed 's#/verifier/bin:*##g')
 there() { echo "$name: the image has it already: $*"; exit 0; }
 lacks() { echo "$name: there is no network, and the image has no $*" | tee -a /verifier/lacking >&2; exit 1; }
 offline() {
     routes=0
-    while read -r _; do routes=$((routes + 1)); done < /proc/net/route
+    [ ! -r /proc/net/route ] || while read -r _; do routes=$((routes + 1)); done < /proc/net/route
     [ $routes -le 1 ]
-} 2> /dev/null
+}
 really() { # the program itself
     command -v "$name" > /dev/null || { echo "$name: command not found" >&2; exit 127; }
     exec "$name" "$@"
 }
-offline || really "$@"
-
 # The Python of an environment that has been activated, else the image's.
 python=$VIRTUAL_ENV/bin/python
 [ "$VIRTUAL_ENV" ] && [ -x "$python" ] || python=$(command -v python3 || command -v python)
@@ -30,22 +28,22 @@ has_programs() {
 # Installs packages by their names: `packages VERB... NAME...`.
 packages() {
     missing=$(absent "$@") || return 1 # something else is asked for
-    [ -z "$missing" ] || lacks "$missing"
-    there "$@"
+    [ "$missing" ] || there "$@"
+    ! offline || lacks "$missing"
 }
 
 case $name in
     apt | apt-get | apk | dnf | yum)
         for verb; do case $verb in -*) ;; *) break ;; esac; done
         case $verb in
-            update | upgrade | clean | autoremove) there "$verb" ;;
+            update | upgrade | clean | autoremove) ! offline || there "$verb" ;;
             install | add)
                 wanted=
                 for word; do case $word in -* | install | add | /* | ./*) ;; *) wanted="$wanted $word" ;; esac; done
                 # shellcheck disable=SC2086 # they are words
                 if [ "$wanted" ]; then
-                    has_programs $wanted || lacks "$wanted"
-                    there "$wanted"
+                    ! has_programs $wanted || there "$wanted"
+                    ! offline || lacks "$wanted"
                 fi ;;
         esac
         really "$@" ;;
@@ -59,11 +57,12 @@ case $name in
                 http*://astral.sh/uv/* | http*://astral.sh/uv | http*astral-sh/uv/releases/*) fetched=$word ;;
             esac
         done
-        [ "$fetched" ] || really "$@"
+        [ "$fetched" ] && offline || really "$@"
         case $output in "" | next | -) ;; *) : > "$output" ;; esac
         exit 0 ;;
     pip | pip3)
         [ "$1" != install ] || packages "$@"
+        offline || exec "$python" -m pip "$@"
         case $1 in
             install | wheel) # of a folder: by what the image has, beside the system's own
                 verb=$1
@@ -78,8 +77,10 @@ esac
 case "$name $1 $2" in
     "uv pip install" | "uv add"* | "uv tool install")
         packages "$@"
-        [ "$1" != pip ] || { shift 2; export PIP_BREAK_SYSTEM_PACKAGES=1; exec "$python" -m pip install --no-build-isolation "$@"; }
-        really "$@" ;;
+        [ "$1" = pip ] && offline || really "$@"
+        shift 2
+        export PIP_BREAK_SYSTEM_PACKAGES=1
+        exec "$python" -m pip install --no-build-isolation "$@" ;;
     "uvx "*) ;;
     "uv run "*) shift ;;
     "uv tool run") shift 2 ;;
@@ -91,13 +92,17 @@ case "$name $1 $2" in
     "uv init"* | "uv python "* | "uv cache "* | "uv self "* | "uv sync"* | "uv lock"*) exit 0 ;;
     *) really "$@" ;;
 esac
+needs() {
+    missing=$(absent --with "$1")
+    [ -z "$missing" ] || ! offline || lacks "$missing"
+}
 while [ "$1" != "${1#-}" ]; do
     case $1 in - | -m | --module) break ;; esac
     option=$1
     shift
     case $option in
-        -w | --with) missing=$(absent --with "$1"); [ -z "$missing" ] || lacks "$missing"; shift ;;
-        --with=*) missing=$(absent --with "${option#*=}"); [ -z "$missing" ] || lacks "$missing" ;;
+        -w | --with) needs "$1"; shift ;;
+        --with=*) needs "${option#*=}" ;;
         --directory) cd "$1" || exit 2; shift ;;
         --*=*) ;;
         -p | -f | -i | -c | -b | --python | --from | --with-* | --extra | --*group | --project | --env-file | --*index* | --find-links | \

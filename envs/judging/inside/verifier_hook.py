@@ -39,7 +39,6 @@ class _Finder:
         called = _WATCHED.get(name)
         if called is None:
             return None
-        del _WATCHED[name]
         from importlib.machinery import PathFinder
 
         spec = PathFinder.find_spec(name, path, target)
@@ -50,7 +49,8 @@ class _Finder:
         def and_listen(module):
             del spec.loader.exec_module
             execute(module)
-            getattr(reporter(), called)(module)
+            if _WATCHED.pop(name, None):
+                getattr(reporter(), called)(module)
 
         spec.loader.exec_module = and_listen
         return spec

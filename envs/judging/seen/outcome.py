@@ -50,7 +50,7 @@ def outcome_of(calls: Sequence[Sequence[Message]], planted: Planted, demands: De
     problem, sign = _problem(told, outcomes, demands, failed)
     if failed and sign is None and signs:
         sign = signs[0]
-    report = evidence.report(statuses)
+    report = evidence.report(outcomes)
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}
     passed = sum(what == "passed" for what in statuses.values())
@@ -95,8 +95,10 @@ def _problem(
 
 
 def _failed(told: Told, outcomes: Mapping[str, str], written: Written) -> list[str]:
-    """Return the tests that did not pass, and that neither skip themselves nor are expected to fail."""
+    """Return the tests that did not pass, and that neither skip themselves nor are expected to fail. Where there are
+    hidden modules, others' tests may fail: those of the agent's, or what tests run in a place of their own."""
     failed = [name for name, what in outcomes.items() if what != "passed" and name not in told.skipped]
+    failed = [name for name in failed if not written.trees or written.holds(name)]
     skipped = collections.Counter(name.split("[")[0] for name in failed if outcomes[name] == "skipped")
 
     def counts(name: str) -> bool:

@@ -20,7 +20,8 @@ AT_ONCE = 4
 
 
 async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
-    """The verdict on what a shell script, run as an agent would, makes of a task."""
+    """The verdict on what a shell script, run as an agent would, makes of a task whose reference was seen to work."""
+    task = replace(task, hidden=replace(task.hidden, watched=True))
     image = await backend.ensure_image(task.image, task.context)
     start = await StartTrees(backend).get(task, image)
     async with open_verifier(backend, task, image) as verifier:
