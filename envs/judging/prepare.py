@@ -1,4 +1,4 @@
-"""Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, and what reports the tests.
+"""Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, what reports the tests.
 
 All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.planting` made them; what
 is expected stays in this process. What runs inside is in the folder `inside` (docs/verifier-protocol.md).
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import re
 import tarfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +22,7 @@ from envs.judging.decoys.planting import Planted, planted
 from envs.judging.seen.demands import Demands
 from envs.judging.seen.watch import Watch
 from envs.judging.specs import verifier_spec
+from envs.judging.watched import speak_of_runners
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
@@ -37,11 +37,10 @@ _DOOR = "verifier"
 _STANDINS = "apt apt-get apk dnf yum curl wget pip pip3 uv uvx"
 _MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p /tests {HOME}/bin {LOGS} && chmod 777 {LOGS} && tar -xf - -C /"
 _SET_UP = (
-    f'cd {HOME} && for name in {_STANDINS}; do ln standin.sh bin/$name; done && chmod 755 standin.sh sudo.sh '
+    f"cd {HOME} && for name in {_STANDINS}; do ln standin.sh bin/$name; done && chmod 755 standin.sh sudo.sh "
     f'&& ln sudo.sh bin/sudo && : > lacking && chmod 666 lacking && sh setup.sh && echo "PATH=$PATH"'
 )
 _MAX_TEST_BYTES = 64 * 2**20
-_RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,14 @@ class _Tests:
     speak_of_runners: bool
 
     @property
-    def in_tree(self) -> Sequence[str]:
+    def modules(self) -> dict[str, bytes]:
+        """Return the modules of tests, by absolute path."""
+        return {f"/tests/{name}": data for name, data in self.files.items() if is_test_module(name.rpartition("/")[2])}
+
+    @property
+    def in_tree(self) -> list[str]:
         """Return the modules of tests in the working directory, to which test.patch is applied first."""
-        return self.listed.get("IN_TREE", [])
+        return [str(name) for name in self.listed.get("IN_TREE", [])]
 
 
 @asynccontextmanager
@@ -107,7 +111,9 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
         demands = Demands(tests.listed, record)
-        modules = {f"/tests/{name}": data for name, data in tests.files.items() if is_test_module(name.rpartition("/")[2])}
+        modules = {
+            f"/tests/{name}": data for name, data in tests.files.items() if is_test_module(name.rpartition("/")[2])
+        }
         modules |= await _tests_of_tree(sandbox, tests)
         made = await asyncio.to_thread(planted, modules, demands.failing())
         path = await _upload(sandbox, tests, made)
@@ -136,8 +142,7 @@ def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     listed = _listed(files)
     read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2])}
     read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
-    speak = bool(listed) or any(_RUNNERS.search(data) for data in files.values())
-    return _Tests(folders, read, listed, speak)
+    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()))
 
 
 def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:
@@ -169,7 +174,8 @@ async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
 
 
 async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted) -> str:
-    """Put the tests and what runs inside into the sandbox. Returns the PATH for test.sh. Raises InfraError, SandboxError and OSError."""
+    """Put the tests and what runs inside into the sandbox. Returns the PATH for test.sh. Raises InfraError,
+    SandboxError and OSError."""
     archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
     make = _MAKE.format("/tests" if tests.folders else "")
     done = await sandbox.exec(f"{make} && {_SET_UP}", user="root", stdin=archive)
@@ -201,7 +207,5 @@ def _pack(tests: _Tests, made: Planted, port: str) -> bytes:
     with tarfile.open(fileobj=archive, mode="a", format=tarfile.GNU_FORMAT) as tar:
         for path, data in made.texts.items():
             add_file(tar, path.lstrip("/"), data)
-        reporter = (_INSIDE / "reporter.py").read_text(encoding="utf-8").replace("@PORT@", port)
-        add_file(tar, "verifier/reporter.py", reporter.encode())
+        add_file(tar, "verifier/port", port.encode())
     return archive.getvalue()
-

@@ -25,6 +25,8 @@ from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
 
+WRITTEN = "test_sh_reward"
+"""The metric of what test.sh itself said."""
 _CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
 _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+)", re.MULTILINE)
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
@@ -92,7 +94,9 @@ def _decided(ran: Ran, rewards: Mapping[str, float], problem: str | None) -> tup
     if problem is not None:
         return 0.0, f"No reward: {problem} ({_ended(ran)})"
     written = _reward(rewards)
-    if not ran.watched or written <= 0:
+    if not ran.watched:
+        return written, f"Reward {written:g} by the word of test.sh, since the task is unwatched"
+    if written <= 0:
         return written, f"Reward {written:g}"
     if ran.seen is None:
         return 0.0, f"Reward 0, not the {written:g} of test.sh: no test was seen to run"
@@ -121,6 +125,7 @@ def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
         metrics[TESTS_UNSEEN] = 1.0
     if ran.logs.get("memory", b"").strip().isdigit():
         metrics["verifier_memory_mb"] = int(ran.logs["memory"]) / 2**20
+    metrics[WRITTEN] = _reward(rewards)
     return metrics | {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
 
 
@@ -137,7 +142,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         if "reward" not in table:
             if len(table) > 1:
                 raise ValueError(f"reward.json has no `reward` among {', '.join(sorted(map(str, table)))[:200]}")
-            table = {"reward": value for value in table.values()}
+            table = dict.fromkeys(["reward"], *table.values())
         return {name: float(value) for name, value in table.items()}
     if "reward.txt" not in logs:
         raise ValueError("test.sh wrote no reward")

@@ -1,5 +1,4 @@
-"""Literals as they are written: what they are worth, of which parts, and what may be called with them.
-"""
+"""Literals as they are written: what they are worth, of which parts, and what may be called with them."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ PURE = dict(
     },
 )
 """What may be called with other literals, by its full name."""
-_KNOWN = {"datetime.timezone.utc": datetime.timezone.utc, "datetime.UTC": datetime.timezone.utc}
+_KNOWN = {"datetime.timezone.utc": datetime.UTC, "datetime.UTC": datetime.UTC}
 """Names of which the value is known wherever they are imported."""
 APPROX = "pytest.approx"
 _TOLERANCE = 0.05

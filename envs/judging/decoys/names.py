@@ -1,4 +1,4 @@
-"""The names of a module of tests: what they are imported as, what catches a failing assert, the rows of `parametrize`."""
+"""The names of a module of tests: what they stand for, what catches a failing assert, the rows of `parametrize`."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Bindings:
             self._bound.add(node.name)
 
     def _quiet(self, tree: ast.Module) -> set[str]:
-        quiet: set[str] = set()
-        inner: dict[str, set[str]] = {}
+        quiet: set[str | None] = set()
+        inner: dict[str, set[str | None]] = {}
         called = {id(call.func) for calls in self._called.values() for call in calls}
         for name in self._functions:
             if any(id(load) not in called for load in self._loads[name]):
@@ -118,9 +118,9 @@ class Bindings:
         quiet &= set(self._functions)
         fresh = quiet
         while fresh:
-            fresh = {name for one in fresh for name in inner[one] if name in self._functions} - quiet
+            fresh = {name for one in fresh if one for name in inner[one] if name in self._functions} - quiet
             quiet |= fresh
-        return {name for name in quiet if not name.startswith("test")}
+        return {name for name in quiet if name is not None and not name.startswith("test")}
 
     def _parameters(self, function: Function) -> None:
         """Note what `parametrize` writes for a function's parameters, where its rows are literals."""
@@ -140,10 +140,10 @@ class Bindings:
             names = _named(mark)
             for i, name in enumerate(names):
                 values = _column(rows, i if len(names) > 1 else None)
-                if name in arguments and not self._is_taken(name) and not _is_bound(name, inside):
-                    if any(alterable(value, self.names) for value in values):
-                        loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
-                        self.parameters.update((id(one), values) for one in loads)
+                alone = name in arguments and not self._is_taken(name) and not _is_bound(name, inside)
+                if alone and any(alterable(value, self.names) for value in values):
+                    loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
+                    self.parameters.update((id(one), values) for one in loads)
 
     def _is_taken(self, name: str) -> bool:
         """Return whether a fixture may take a parameter of that name."""

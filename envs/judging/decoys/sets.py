@@ -16,7 +16,17 @@ import operator
 import re
 import string
 
-from envs.judging.decoys.literals import LARGE, constant, evaluated, is_empty, leaves_of, literal, replaced, tolerances, walk
+from envs.judging.decoys.literals import (
+    LARGE,
+    constant,
+    evaluated,
+    is_empty,
+    leaves_of,
+    literal,
+    replaced,
+    tolerances,
+    walk,
+)
 
 WAYS, WAYS_OF_LARGE = 8, 4
 """How many literals stand at a site, and at one whose literal is large."""

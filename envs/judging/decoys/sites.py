@@ -191,7 +191,7 @@ class _Planter(ast.NodeVisitor):
         self._inside(node.orelse, branch=True)
         self._inside(node.finalbody)
 
-    visit_TryStar = visit_Try
+    visit_TryStar = visit_Try  # type: ignore[assignment]  # they have the same fields
 
     def visit_Match(self, node: ast.Match) -> None:
         for case in node.cases:

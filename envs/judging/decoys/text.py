@@ -1,4 +1,4 @@
-"""The text of a module, into which decoys are put without moving a line: what reads its source finds it as it is run."""
+"""The text of a module, into which decoys are put without moving a line."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Written:
         path = next((path for path in self.trees if path.endswith("/" + file)), None) if file else None
         if path is None:
             return False
-        base = name.split("[")[0]
+        base = name.split("[", maxsplit=1)[0]
         functions = self.functions(path).items()
         mine = {id(node) for found, node in functions if is_id(base, path, found)}
         others = {id(node) for _, node in functions} - mine
@@ -61,7 +61,7 @@ class Written:
 
     def _function(self, test: str) -> Function | None:
         """Return the syntax of a test; None where it isn't found."""
-        name = test.split("[")[0]
+        name = test.split("[", maxsplit=1)[0]
         for path in self.trees:
             for found, node in self.functions(path).items():
                 if is_id(name, path, found):
@@ -89,7 +89,12 @@ def _is_collected(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]
     for base in node.bases:
         name = last_name(base)
         known = classes.get(name)
-        if name.endswith("TestCase") or (known is not None and known is not node and not known.name.startswith("Test") and _is_collected(known, classes)):
+        if name.endswith("TestCase") or (
+            known is not None
+            and known is not node
+            and not known.name.startswith("Test")
+            and _is_collected(known, classes)
+        ):
             return True
     return node.name.startswith("Test")
 

@@ -34,7 +34,8 @@ _VALUED = frozenset(
     }
 )
 _VERBS = frozenset({"pip", "add", "tool", "install"})
-_OURS = frozenset({"uv", "pip", "setuptools", "wheel"})
+_OURS = frozenset({"uv", "pip", "setuptools", "wheel", "pytest-json-ctrf", "pytest-json-report"})
+"""What stands in for itself: see `standin.sh` and `reports`."""
 
 
 def plain(name):

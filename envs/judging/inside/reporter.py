@@ -15,16 +15,24 @@ import socket
 import sys
 import time
 
-_DOOR = ("127.0.0.1", @PORT@)
+from verifier_hook import loaded
+
+_PORT = "/verifier/port"
+"""Says at which port of loopback the judge listens."""
 _WAIT_S = 10.0
 _NUMBER = 300
 """From which number on descriptors are ours: tests may close the low ones, or look which are free."""
 _SHOWN = 1000
 """How many characters the error of an assert says."""
 __unittest = True
-"""Leaves the functions of this module out of what unittest shows of a failure; `__tracebackhide__` does so for pytest."""
+"""Leaves this module's functions out of what unittest shows of a failure, as `__tracebackhide__` does for pytest."""
 _os_write, _dumps, _fstat, _monotonic = os.write, json.dumps, os.fstat, time.monotonic
 
+_PYTEST = """\
+import sys
+from pytest import console_main
+sys.exit(console_main())
+"""
 _TRUSTED = {
     "time": ("time", "monotonic", "perf_counter", "process_time", "time_ns", "monotonic_ns", "perf_counter_ns"),
     "builtins": None,
@@ -87,7 +95,8 @@ class Line:
         if self._number is None or not self._is_ours():
             import fcntl
 
-            made = socket.create_connection(_DOOR, _WAIT_S)
+            with open(_PORT) as file:
+                made = socket.create_connection(("127.0.0.1", int(file.read())), _WAIT_S)
             made.settimeout(None)
             self._number = fcntl.fcntl(made.fileno(), fcntl.F_DUPFD_CLOEXEC, _NUMBER)
             made.close()
@@ -440,6 +449,7 @@ def listen_to_pytest(module):
             return config
         listener = PytestListener()
         config.pluginmanager.register(listener, "verifier")
+        config.pluginmanager.register(loaded("reports").Reports(), "verifier reports")
         listener.begin()  # the plugins that it always has are loaded
         return config
 
@@ -464,10 +474,9 @@ def share_with(module):
             file.write("".join(folder + "\n" for folder in places) + "import verifier_hook\n")
         for name in ("pip", "pip3"):
             os.symlink("/verifier/bin/pip", os.path.join(context.bin_path, name))
-        if not os.path.exists(os.path.join(context.bin_path, "pytest")):
-            with open(os.path.join(context.bin_path, "pytest"), "w") as file:
-                file.write("#!%s\nimport sys\nfrom pytest import console_main\nsys.exit(console_main())\n" % context.env_exe)
-            os.chmod(file.name, 0o755)
+        with open(os.path.join(context.bin_path, "pytest"), "w") as file:
+            file.write("#!%s\n%s" % (context.env_exe, _PYTEST))
+        os.chmod(file.name, 0o755)
 
     module.EnvBuilder.post_setup = and_share
     module.EnvBuilder._setup_pip = lambda builder, context: None

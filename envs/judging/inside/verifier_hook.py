@@ -12,24 +12,25 @@ _WATCHED = {"_pytest.config": "listen_to_pytest", "unittest.runner": "listen_to_
 """Modules, and what is called with each once it has been imported."""
 
 
-def reporter():
-    """Return the module that reports, which is loaded by its first caller."""
-    if "verifier_reporter" not in sys.modules:
+def loaded(name):
+    """Return a module of those beside this file's original, which is loaded by its first caller."""
+    known = "verifier_" + name
+    if known not in sys.modules:
         from importlib.machinery import SourceFileLoader
         from types import ModuleType
 
-        module = ModuleType("verifier_reporter")
-        module.__file__ = _HOME + "/reporter.py"
-        exec(SourceFileLoader("verifier_reporter", module.__file__).get_code("verifier_reporter"), module.__dict__)
-        sys.modules["verifier_reporter"] = module
-    return sys.modules["verifier_reporter"]
+        module = ModuleType(known)
+        module.__file__ = "%s/%s.py" % (_HOME, name)
+        exec(SourceFileLoader(known, module.__file__).get_code(known), module.__dict__)
+        sys.modules[known] = module
+    return sys.modules[known]
 
 
 class _Probe:
     """What modules of tests ask, until the reporter is there."""
 
     def __getattr__(self, name):
-        builtins.__verifier__ = reporter().probe()
+        builtins.__verifier__ = loaded("reporter").probe()
         return getattr(builtins.__verifier__, name)
 
 
@@ -50,7 +51,7 @@ class _Finder:
             del spec.loader.exec_module
             execute(module)
             if _WATCHED.pop(name, None):
-                getattr(reporter(), called)(module)
+                getattr(loaded("reporter"), called)(module)
 
         spec.loader.exec_module = and_listen
         return spec

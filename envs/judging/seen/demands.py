@@ -38,7 +38,7 @@ class Demands:
             return test in self.recorded
         if not self.tests or test in self.tests:
             return True
-        base = test.split("[")[0]
+        base = test.split("[", maxsplit=1)[0]
         cut = any("[" in name and not name.endswith("]") and test.startswith(name) for name in self.tests)
         return cut or (self._whole_functions and base in self.tests) or (self._titled and "::" in test)
 

@@ -110,7 +110,7 @@ class Evidence:
 
     def _expected(self, test: str) -> set[int]:
         """Return the sites that must have told."""
-        base = test.split("[")[0]
+        base = test.split("[", maxsplit=1)[0]
         file, _, name = base.partition("::") if "::" in base else ("", "", base)
         sites: set[int] = set()
         for path in self._files.get(name, ()):

@@ -35,9 +35,9 @@ class Outcome:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-def outcome_of(calls: Sequence[Sequence[Message]], planted: Planted, demands: Demands, record: Mapping[str, Any]) -> (
-    Outcome | None
-):
+def outcome_of(
+    calls: Sequence[Sequence[Message]], planted: Planted, demands: Demands, record: Mapping[str, Any]
+) -> Outcome | None:
     """Return what follows from the calls of runners; None where no test was seen."""
     told = Told(calls, planted.written)
     if not told.outcomes and not any(message.get("kind") == "start" for call in calls for message in call):
@@ -104,6 +104,6 @@ def _failed(told: Told, outcomes: Mapping[str, str], written: Written) -> list[s
     def counts(name: str) -> bool:
         if outcomes[name] != "skipped":
             return True
-        return not written.may_fail(name) and skipped[name.split("[")[0]] > written.failing_rows(name)
+        return not written.may_fail(name) and skipped[name.split("[", maxsplit=1)[0]] > written.failing_rows(name)
 
     return [name for name in failed if counts(name)]

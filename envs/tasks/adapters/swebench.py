@@ -131,8 +131,7 @@ class _Instance:
         return _touched(self.test_patch)
 
     def in_tree(self, files: Sequence[str]) -> list[str]:
-        """Return the modules of tests that stand among decoys, with those that the tests' patch touches. files: those of
-        the listed tests."""
+        """Return the modules of tests in the tree. files: those of the listed tests."""
         return sorted({*files, *filter(_is_python_test, self.patched)})
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from task_formats import FORMATS
@@ -21,7 +22,9 @@ AT_ONCE = 4
 
 async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
     """The verdict on what a shell script, run as an agent would, makes of a task whose reference was seen to work."""
-    task = replace(task, hidden=replace(task.hidden, watched=True))
+    texts = [path.read_text("latin-1") for path in (task.hidden.tests or Path()).rglob("*") if path.is_file()]
+    watched = any(name in text for text in texts for name in ("pytest", "unittest"))
+    task = replace(task, hidden=replace(task.hidden, watched=watched))
     image = await backend.ensure_image(task.image, task.context)
     start = await StartTrees(backend).get(task, image)
     async with open_verifier(backend, task, image) as verifier:
