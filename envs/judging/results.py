@@ -96,17 +96,15 @@ def _decided(ran: Ran, rewards: Mapping[str, float], problem: str | None) -> tup
     written = _reward(rewards)
     if not ran.watched:
         return written, f"Reward {written:g} by the word of test.sh, since the task is unwatched"
-    if written <= 0:
-        return written, f"Reward {written:g}"
-    if ran.seen is None:
-        return 0.0, f"Reward 0, not the {written:g} of test.sh: no test was seen to run"
-    if ran.seen.problem is None:
+    seen = ran.seen
+    why = "no test was seen to run" if seen is None else seen.problem
+    if why is None or written <= 0:
         return written, f"Reward {written:g}"
     # A task that gives a share of the reward for a share of the tests writes such a share.
-    share = ran.seen.share if 0 < written < 1 and ran.seen.sign is None else 0.0
+    share = seen.share if seen is not None and seen.sign is None and written < 1 else 0.0
     reward = min(written, share)
-    said = f"Reward {reward:g}, not the {written:g} of test.sh: " if reward < written else f"Reward {reward:g}: "
-    return reward, said + (f"the code under test {ran.seen.sign}: " if ran.seen.sign else "") + ran.seen.problem
+    blamed = f"the code under test {seen.sign}: " if seen is not None and seen.sign else ""
+    return reward, f"Reward {reward:g}, {f'not the {written:g} of test.sh: ' if reward < written else ''}{blamed}{why}"
 
 
 def _ended(ran: Ran) -> str:

@@ -91,15 +91,7 @@ async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
     """Read the verdict of a test.sh that ran. Raises InfraError."""
     calls = await prepared.watch.calls()
     seen = await asyncio.to_thread(outcome_of, calls, prepared.planted, prepared.demands, prepared.record)
-    files: dict[str, bytes] = {}
-    problem = None
-    try:
-        logs = await _fetch_logs(prepared)
-        files = {name: data for name, data in regular_files(logs, _MAX_REPORT_BYTES) if data}
-    except (SandboxError, tarfile.TarError) as error:
-        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
-    except (OSError, ValueError) as error:
-        problem = f"the verifier's logs could not be read: {error}"
+    files, problem = await _logs(prepared)
     if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
         raise Killed(f"test.sh was killed (it ended with {ran.exit_code})")
     lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
@@ -213,19 +205,29 @@ def _starved(told: str, took_s: float) -> float | None:
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
-async def _fetch_logs(prepared: Prepared) -> bytes:
-    """Return `LOGS` as a tar archive. Raises SandboxError, or OSError and ValueError as `download`."""
+async def _logs(prepared: Prepared) -> tuple[dict[str, bytes], str | None]:
+    """Return the files that test.sh left, and why they can't be read; None where they can. Raises InfraError."""
     # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
-    packed = await prepared.sandbox.exec(
-        f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - .",
-        user="root",
-        env={"PATH": _PATH},
-        max_output=_MAX_REPORT_BYTES,
-    )
-    if packed.ok and packed.raw and not packed.truncated:
-        return packed.raw
-    await prepared.sandbox.stop()
-    return await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)
+    command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
+    try:
+        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": _PATH}, max_output=_MAX_REPORT_BYTES)
+        if packed.ok and not packed.truncated:
+            return _files(packed.raw), None
+    except tarfile.TarError:
+        pass  # whatever is called tar there
+    except SandboxError as error:
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
+    try:
+        await prepared.sandbox.stop()
+        return _files(await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)), None
+    except (SandboxError, tarfile.TarError) as error:
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
+    except (OSError, ValueError) as error:
+        return {}, f"the verifier's logs could not be read: {error}"
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}
 
 
 def _ends(output: str) -> str:

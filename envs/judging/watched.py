@@ -15,7 +15,7 @@ from envs.types import BadTask, Hidden, Task
 
 logger = logging.getLogger(__name__)
 
-_RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b")
+_RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b(?!\.mock| import mock)")
 _MAX_BYTES = 4 * 2**20
 _NAMED = 10
 
@@ -38,7 +38,7 @@ def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     if not others:
         return list(tasks)
     names = ", ".join(task.id for task in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-    count, said = f"{len(others)} of {len(tasks)} tasks", "so the word of their test.sh is the reward (docs/reward.md)"
+    count = f"{len(others)} of {len(tasks)} tasks"
     if unwatched == "use":
         logger.warning(
             "%s are unwatched, so the word of their test.sh is the reward (docs/reward.md): %s", count, names

@@ -19,8 +19,8 @@ from envs.judging.decoys.text import Text
 PROBE = "__verifier__"
 """The name of what asks, in the sandbox: a builtin there."""
 _EQUAL = frozenset(
-    ("assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual")
-    + ("assertMultiLineEqual", "assertSequenceEqual", "assertCountEqual")
+    "assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual assertMultiLineEqual "
+    "assertSequenceEqual assertCountEqual".split()
 )
 _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
 

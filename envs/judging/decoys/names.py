@@ -14,13 +14,11 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of what expects a test to fail, or tries it again."""
 ONCE = frozenset(
-    ("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "skip", "skipIf", "activate")
-    + ("skipUnless", "staticmethod", "override_settings")
+    "patch object dict given example settings seed freeze_time skip skipIf activate skipUnless staticmethod "
+    "override_settings".split()
 )
 """Decorators that run a test as it is, if at all. Marks do so too."""
-_KNOWN_MARKS = frozenset(
-    ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
-)
+_KNOWN_MARKS = frozenset("parametrize asyncio skip skipif usefixtures filterwarnings timeout slow anyio".split())
 _SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
 _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")

@@ -4,7 +4,7 @@ import ast
 import os
 
 
-def expects_failure(decorator):
+def expects_failure(decorator: ast.expr) -> bool:
     """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects, or
     `unittest.expectedFailure`."""
     if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
@@ -16,7 +16,7 @@ def expects_failure(decorator):
     return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
 
 
-def failing_rows(decorator):
+def failing_rows(decorator: ast.expr) -> int:
     """Return how many rows of a `parametrize` have a mark that expects them to fail, as `expects_failure` has it."""
     found = 0
     for node in ast.walk(decorator):
@@ -27,7 +27,7 @@ def failing_rows(decorator):
     return found
 
 
-def is_id(test, path, name):
+def is_id(test: str, path: str, name: str) -> bool:
     """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any.
 
     unittest names none, nor does pytest 7 for a module outside of its root directory (`::test_it`)."""

@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import ast
 import collections
-import functools
 import itertools
-import operator
+import math
+import random
 import re
 import string
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from envs.judging.decoys.literals import (
     LARGE,
+    Leaf,
+    Names,
     constant,
     evaluated,
     is_empty,
@@ -33,74 +38,96 @@ WAYS, WAYS_OF_LARGE = 8, 4
 
 _NOTHING = (None, True, False)
 
-Choice = collections.namedtuple("Choice", "nodes truth rare")
-"""A set of literals. nodes: their syntax. truth: which is the expected one. rare: how hardly an honest
-wrong value would be another of them: 0, 1, or 2, where that alone says that it was looked up."""
+_T = TypeVar("_T")
+_EMPTY: dict[type[ast.AST], str] = {ast.List: "[]", ast.Tuple: "()", ast.Dict: "{}"}
+
+Mix = Mapping[int, Any]
+"""What literals of a node are replaced by, by their numbers."""
 
 
-def vocabulary(trees):
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A set of literals. nodes: their syntax. truth: which is the expected one. rare: how hardly an honest
+    wrong value would be another of them: 0, 1, or 2, where that alone says that it was looked up."""
+
+    nodes: list[ast.expr]
+    truth: int
+    rare: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A literal of a node and others of its kind. number: of the literal. rare: how hardly chance hits one."""
+
+    number: int
+    members: list[Any]
+    rare: int
+
+
+def vocabulary(trees: Iterable[ast.AST]) -> dict[str, list[str]]:
     """Return the words and numbers in the literals of the tests: {style: sorted words}."""
-    words = collections.defaultdict(set)
+    words: dict[str, set[str]] = collections.defaultdict(set)
     for tree in trees:
         for node in walk(tree):
-            value = constant(node) if type(node).__name__ in ("Constant", "Str") else ()
-            if value and type(value[0]) is str and len(value[0]) < LARGE:
-                for word in re.findall("[A-Za-z]{3,}", value[0]):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LARGE:
+                for word in re.findall("[A-Za-z]{3,}", node.value):
                     words[style(word)].add(word)
     return {kind: sorted(found) for kind, found in words.items()}
 
 
-def style(word):
+def style(word: str) -> str:
     """Return how a word is written."""
     return "lower" if word.islower() else "upper" if word.isupper() else "title" if word.istitle() else "mixed"
 
 
-def looked_for(trees):
+def looked_for(trees: Iterable[ast.AST]) -> set[str]:
     """Return the texts that the tests look for in others. All sets of such a text are of the same kind, so that it is
     not what two sets have in common."""
     found = set()
     for tree in trees:
         for node in walk(tree):
-            value = ()
+            value: tuple[Any, ...] = ()
             if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In):
                 value = constant(node.left)
             elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "assertIn" and node.args:
                 value = constant(node.args[0])
-            if value and type(value[0]) is str:
+            if value and isinstance(value[0], str):
                 found.add(value[0])
     return found
 
 
 class Decoys:
-    """What makes the sets of one run. chance: a random.Random. words: as `vocabulary` returns them. sought: as
-    `looked_for` does. known: what earlier runs drew, which stays: what is common to two sets would tell."""
+    """What makes the sets of one run. words: as `vocabulary` returns them. sought: as `looked_for` does."""
 
-    def __init__(self, chance, words, sought=(), known=None):
-        self.chance, self.words, self._sought = chance, words, frozenset(sought)
-        self.known = known or ({}, {})
-        self._chosen, (self._families, self._mixes) = {}, self.known
+    def __init__(self, chance: random.Random, words: Mapping[str, Sequence[str]], sought: Collection[str] = ()) -> None:
+        self._chance, self._words, self._sought = chance, words, frozenset(sought)
+        self._chosen: dict[tuple[str, bool, bool], Choice | None] = {}
+        self._families: dict[tuple[type, str], tuple[list[Any], int]] = {}
+        self._mixes: dict[object, tuple[list[Mix], int]] = {}
 
-    def choose(self, node, names, tolerance=0.0, within=False):
+    def choose(self, node: ast.expr, names: Names, tolerance: float = 0.0, within: bool = False) -> Choice | None:
         """Return the Choice for an expected value; None where no other is certain to differ.
 
         names: the module's Names. tolerance: with which numbers are compared. within: the text is looked for in
         another, so others must not be in there either.
         """
-        tolerance = max([tolerance] + [limit for limit in tolerances(node, names)])
+        tolerance = max([tolerance, *tolerances(node, names)])
         known = (ast.dump(node), tolerance > 0, within)
         if known not in self._chosen:
             self._chosen[known] = self._choose(node, names, tolerance, within)
         return self._chosen[known]
 
-    def singletons(self, value):
+    def singletons(self, value: bool | None) -> Choice:
         """Return the Choice for what `is` compares with."""
-        nodes = [literal(one) for one in self.chance.sample(_NOTHING, len(_NOTHING))]
-        return Choice(nodes, [constant(one)[0] for one in nodes].index(value), 0)
+        values = self._chance.sample(_NOTHING, len(_NOTHING))
+        return Choice([ast.Constant(one) for one in values], values.index(value), 0)
 
-    def _choose(self, node, names, tolerance, within):
-        leaves = list(leaves_of(node, (), names))
-        if any(leaf is None for leaf in leaves):
-            return None
+    def _choose(self, node: ast.expr, names: Names, tolerance: float, within: bool) -> Choice | None:
+        leaves: list[Leaf] = []
+        for leaf in leaves_of(node, (), names):
+            if leaf is None:
+                return None
+            leaves.append(leaf)
         if within and not (leaves and leaves[0].value in self._sought and _is_alone(leaves[0].value)):
             return None
         large = len(leaves) > LARGE or any(len(str(leaf.value)) > LARGE for leaf in leaves[:LARGE])
@@ -112,67 +139,49 @@ class Decoys:
         if signature not in self._mixes:
             self._mixes[signature] = self._mixed(node, names, leaves, near, ways)
         mixes, rare = self._mixes[signature]
-        nodes, values = [], []
-        for mix in mixes:  # the expected one first, and written as the others are
-            other = _mixture(node, leaves, mix)
-            value = evaluated(other, names) if other else None
-            if other and _differs(other, value, nodes, values):
-                nodes.append(other)
-                values.append(value)
-            elif not nodes:
-                return None
-            if len(nodes) == ways:
-                break
+        nodes = [other for _, other in _distinct(node, names, leaves, mixes, ways)]
         if len(nodes) < 2:
             return None
-        if len(nodes) == ways and not tolerance and not within and self.chance.random() < 0.25 and _empty(node):
-            nodes[-1] = _empty(node)
+        if len(nodes) == ways and not tolerance and not within and self._chance.random() < 0.25:
+            nodes[-1] = _empty(node) or nodes[-1]
         return self._shuffled(nodes, rare)
 
-    def _mixed(self, node, names, leaves, near, ways):
-        """Return what the literals of a node are replaced by: ([{number of the literal: value}], rare), the expected
-        ones first. They are the same wherever these literals stand together: in a list, a tuple, in `approx`."""
+    def _mixed(
+        self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int], ways: int
+    ) -> tuple[list[Mix], int]:
+        """Return what the literals of a node are replaced by: (mixes, rare), the expected ones first. They are the same
+        wherever these literals stand together: in a list, a tuple, in `approx`."""
         families = []
-        for i in self.chance.sample(range(len(leaves)), min(len(leaves), 40)):
-            family, rare = self._family(leaves[i].value)
-            if len(family) > 1 and i not in near:
-                families.append((i, family, rare))
+        for i in self._chance.sample(range(len(leaves)), min(len(leaves), 40)):
+            family = _Family(i, *self._family(leaves[i].value))
+            if len(family.members) > 1 and i not in near:
+                families.append(family)
         # Those of which there are many first: a bool has one other. Keys only where values have none: what is equal to
         # dicts by some of their keys may be equal without one.
-        families.sort(key=lambda one: len(one[1]) < WAYS)
-        many = [one for one in families if len(one[1]) >= WAYS]
-        values = [one for one in many if all(field != "keys" for field, _ in leaves[one[0]].path)]
+        families.sort(key=lambda one: len(one.members) < WAYS)
+        many = [one for one in families if len(one.members) >= WAYS]
+        values = [one for one in many if all(field != "keys" for field, _ in leaves[one.number].path)]
         families = (values or many)[:2] or families[:6]
-        found = [{i: family[0] for i, family, _ in families}]
-        other = _mixture(node, leaves, found[0])
-        nodes, values = [other], [evaluated(other, names) if other else None]
-        if values == [None]:
-            return found, 0
-        for mix in self._drawn(families, (100 if ways == WAYS else 20) * ways):
-            if len(nodes) == ways:
-                break
-            other = _mixture(node, leaves, mix)
-            value = evaluated(other, names) if other else None
-            if other and _differs(other, value, nodes, values):
-                found.append(mix)
-                nodes.append(other)
-                values.append(value)
-        return found, max([rare for _, _, rare in families] or [0])
+        expected = {one.number: one.members[0] for one in families}
+        mixes = itertools.chain([expected], self._drawn(families, (100 if ways == WAYS else 20) * ways))
+        found = [mix for mix, _ in _distinct(node, names, leaves, mixes, ways)]
+        return found, max((one.rare for one in families), default=0)
 
-    def _drawn(self, families, most):
+    def _drawn(self, families: Sequence[_Family], most: int) -> Iterator[Mix]:
         """Yield mixes of families, in random order: each once where there are few, else `most` of them."""
-        places, members = [i for i, _, _ in families], [family for _, family, _ in families]
-        if functools.reduce(operator.mul, map(len, members), 1) <= most:
-            mixes = list(itertools.product(*members)) if members else []
-            self.chance.shuffle(mixes)
+        members = [one.members for one in families]
+        mixes: Iterable[Sequence[Any]]
+        if math.prod(map(len, members)) <= most:
+            mixes = products = list(itertools.product(*members)) if members else []
+            self._chance.shuffle(products)
         else:
-            mixes = ([self.chance.choice(family) for family in members] for _ in range(most))
+            mixes = ([self._chance.choice(family) for family in members] for _ in range(most))
         for mix in mixes:
-            yield dict(zip(places, mix))
+            yield {one.number: value for one, value in zip(families, mix, strict=True)}
 
-    def _family(self, value):
+    def _family(self, value: Any) -> tuple[list[Any], int]:
         """Return (a literal and others of its kind, how hardly chance hits one). In a run they are always the same."""
-        if type(value) is bytes:
+        if isinstance(value, bytes):
             texts, rare = self._family(value.decode("latin-1"))
             return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"], rare
         number = _number_in(value)
@@ -183,8 +192,8 @@ class Decoys:
         if known not in self._families:
             draw, rare = self._variation(value)
             found, signs = [value], {_signs(value)}
-            for _ in range(20 * WAYS if draw else 0):
-                if len(found) == WAYS:
+            for _ in range(20 * WAYS):
+                if draw is None or len(found) == WAYS:
                     break
                 other = draw()
                 if _signs(other) not in signs:
@@ -193,44 +202,46 @@ class Decoys:
             self._families[known] = found, rare
         return self._families[known]
 
-    def _shuffled(self, nodes, rare):
+    def _shuffled(self, nodes: Sequence[ast.expr], rare: int) -> Choice:
+        """Return the Choice of nodes of which the first is the expected one."""
         order = list(range(len(nodes)))
-        self.chance.shuffle(order)
+        self._chance.shuffle(order)
         return Choice([nodes[i] for i in order], order.index(0), rare)
 
-    def _beside_nothing(self, node, ways):
+    def _beside_nothing(self, node: ast.expr, ways: int) -> Choice:
         """Return a set for an empty text or container: of words, or with one thing in it."""
-        words = (self.words.get("lower") or []) + ["value", "item", "name", "key", "data", "text", "other", "first"]
-        words = self.chance.sample(sorted(set(words)), ways - 1)
-        numbers = self.chance.sample(range(10), ways - 1)
-        kind, value = type(node).__name__, constant(node)
+        known = {*self._words.get("lower", ()), "value", "item", "name", "key", "data", "text", "other", "first"}
+        words = self._chance.sample(sorted(known), ways - 1)
+        numbers = self._chance.sample(range(10), ways - 1)
+        value = constant(node)
+        others: list[Any]
         if value:
             others = [word if value[0] == "" else word.encode() for word in words]
-        elif kind == "Dict":
-            others = [{word: number} for word, number in zip(words, numbers)]
+        elif isinstance(node, ast.Dict):
+            others = [{word: number} for word, number in zip(words, numbers, strict=True)]
         else:
-            others = [self.chance.choice([[word], [number]]) for word, number in zip(words, numbers)]
-            others = [tuple(one) if kind == "Tuple" else one for one in others]
-        return self._shuffled([node] + [ast.parse(repr(one), mode="eval").body for one in others], 0)
+            kind = tuple if isinstance(node, ast.Tuple) else list
+            others = [kind([self._chance.choice(pair)]) for pair in zip(words, numbers, strict=True)]
+        return self._shuffled([node, *(ast.parse(repr(one), mode="eval").body for one in others)], 0)
 
     # One literal
 
-    def _variation(self, value):
+    def _variation(self, value: Any) -> tuple[Callable[[], Any] | None, int]:
         """Return (a function that draws from a value's class or None, how rarely chance hits one)."""
         kind = type(value)
         if kind is bool or value is None:
-            return (lambda: self.chance.choice(_NOTHING if value is None else (True, False))), 0
+            return (lambda: self._chance.choice(_NOTHING if value is None else (True, False))), 0
         if kind is int and 10 <= value <= 31:  # it may be a day
-            return (lambda: self.chance.randrange(10 + value % 2, 32, 2)), 0
+            return (lambda: self._chance.randrange(10 + value % 2, 32, 2)), 0
         if kind in (int, float, complex):
             return self._of_number(repr(value))
         if kind is str:
             return self._of_text(value, value in self._sought)
         return None, 0
 
-    def _of_number(self, text):
+    def _of_number(self, text: str) -> tuple[Callable[[], Any] | None, int]:
         """Draw other first digits, so that no tolerance makes two numbers the same."""
-        mantissa = text.split("e")[0]
+        mantissa = text.partition("e")[0]
         if re.match(r"\d(\.0)?$", text):
             places, digits = [0], "0123456789"
         else:
@@ -239,69 +250,93 @@ class Decoys:
             return None, 0
         return self._redrawn(text, {places[0]: digits}, ast.literal_eval), int(len(places) > 3)
 
-    def _of_text(self, text, letters_alone):
+    def _of_text(self, text: str, letters_alone: bool) -> tuple[Callable[[], str] | None, int]:
         """Draw other words of the tests, or other letters and digits, in the same places."""
-        words = [match for match in re.finditer("[A-Za-z]{3,}", text)]
-        words = [match for match in words if len(self.words.get(style(match.group()), ())) > 2 * WAYS]
+        found = re.finditer("[A-Za-z]{3,}", text)
+        words = [match for match in found if len(self._words.get(style(match.group()), ())) > 2 * WAYS]
         digits = [i for i, sign in enumerate(text) if sign in string.digits]
-        if words and not letters_alone and (not digits or self.chance.random() < 0.5):
-            word = self.chance.choice(words)
-            known = self.words[style(word.group())]
-            return (lambda: text[: word.start()] + self.chance.choice(known) + text[word.end() :]), 0
+        if words and not letters_alone and (not digits or self._chance.random() < 0.5):
+            word = self._chance.choice(words)
+            known = self._words[style(word.group())]
+            return (lambda: text[: word.start()] + self._chance.choice(known) + text[word.end() :]), 0
         if digits and not letters_alone:
-            chosen = self.chance.sample(digits, min(2, len(digits)))
+            chosen = self._chance.sample(digits, min(2, len(digits)))
             return self._redrawn(text, dict.fromkeys(chosen, string.digits), str), int(len(digits) > 3)
         for signs in (string.ascii_lowercase, string.ascii_uppercase, string.digits, string.punctuation):
             places = [i for i, sign in enumerate(text) if sign in signs]
             if places:
-                chosen = self.chance.sample(places, min(3, len(places)))
+                chosen = self._chance.sample(places, min(3, len(places)))
                 return self._redrawn(text, dict.fromkeys(chosen, signs), str), 2 * (len(chosen) == 3)
         if text:
-            place = self.chance.randrange(len(text))
-            signs = (
-                " \t\n" if text[place].isspace() else "".join(chr(ord(text[place]) // 16 * 16 + i) for i in range(16))
-            )
+            place = self._chance.randrange(len(text))
+            start = ord(text[place]) // 16 * 16
+            signs = " \t\n" if text[place].isspace() else "".join(map(chr, range(start, start + 16)))
             if text[place] in signs and signs.isprintable() == text[place].isprintable():
                 return self._redrawn(text, {place: signs}, str), 0
         return None, 0
 
-    def _redrawn(self, text, signs, read):
-        def draw():
-            return read("".join(self.chance.choice(signs[i]) if i in signs else sign for i, sign in enumerate(text)))
+    def _redrawn(self, text: str, signs: Mapping[int, str], read: Callable[[str], _T]) -> Callable[[], _T]:
+        def draw() -> _T:
+            return read("".join(self._chance.choice(signs[i]) if i in signs else sign for i, sign in enumerate(text)))
 
         return draw
 
 
-def _number_in(value):
+def _number_in(value: object) -> int | float | None:
     """Return the number that a text is, written as it would be; None for others."""
-    if type(value) is not str or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
+    if not isinstance(value, str) or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
         return None
-    number = ast.literal_eval(value)
+    number: int | float = ast.literal_eval(value)
     return number if repr(number) == value else None
 
 
-def _is_alone(text):
+def _is_alone(text: str) -> bool:
     """Return whether others of a text's kind are hardly in what holds it: lists of dates hold any digits."""
     return len(text) > 4 and sum(map(str.isalpha, text)) > 2
 
 
-def _is_within(value, limit):
+def _is_within(value: Any, limit: float) -> bool:
     """Return whether a value is a number so small that what it is compared with may be any of its kind."""
-    return type(value) in (int, float, complex) and abs(value) < limit
+    return type(value) in (int, float, complex) and bool(abs(value) < limit)
 
 
-def _mixture(node, leaves, mix):
-    """Return a copy of a tree with other literals, {number of the leaf: value}; None where one can't be written."""
+def _distinct(
+    node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix], ways: int
+) -> list[tuple[Mix, ast.expr]]:
+    """Return (mix, the literal that it makes of a node) for mixes whose literals can be told apart, `ways` at most;
+    none where the first mix, of what is expected, has no value."""
+    found: list[tuple[Mix, ast.expr]] = []
+    nodes: list[ast.expr] = []
+    values: list[tuple[Any, ...]] = []
+    for mix in mixes:
+        if len(found) == ways:
+            break
+        other = _mixture(node, leaves, mix)
+        value = None if other is None else evaluated(other, names)
+        if other is not None and value is not None and _differs(other, value, nodes, values):
+            found.append((mix, other))
+            nodes.append(other)
+            values.append(value)
+        elif not found:
+            break
+    return found
+
+
+def _mixture(node: ast.expr, leaves: Sequence[Leaf], mix: Mix) -> ast.expr | None:
+    """Return a copy of a tree with other literals; None where one can't be written."""
     for i, value in mix.items():
-        node = node and replaced(node, leaves[i].path, literal(value))
+        new = literal(value)
+        if new is None:
+            return None
+        node = replaced(node, leaves[i].path, new)
     return node
 
 
-def _differs(node, value, nodes, values):
+def _differs(
+    node: ast.expr, value: tuple[Any, ...], nodes: Sequence[ast.expr], values: Sequence[tuple[Any, ...]]
+) -> bool:
     """Return whether a literal can be told from all others, also where order and case don't matter."""
-    if value is None:  # it can't be evaluated, as the 31st of February
-        return False
-    if value == ():
+    if not value:
         return ast.dump(node) not in [ast.dump(other) for other in nodes]
     signs = _signs(value[0])
     return all(
@@ -311,16 +346,15 @@ def _differs(node, value, nodes, values):
     )
 
 
-def _signs(value):
+def _signs(value: object) -> str:
     """Return what is left of a value without order and case."""
     return "".join(sorted(repr(value).casefold()))
 
 
-def _empty(node):
+def _empty(node: ast.expr) -> ast.expr | None:
     """Return the empty literal of a node's type; None where it has none."""
     value = constant(node)
-    if value and type(value[0]) in (str, bytes):
+    if value and isinstance(value[0], str | bytes):
         return literal(type(value[0])())
-    kinds = {"List": "[]", "Tuple": "()", "Dict": "{}"}
-    text = kinds.get(type(node).__name__)
-    return text and ast.copy_location(ast.parse(text, mode="eval").body, node)
+    text = _EMPTY.get(type(node))
+    return None if text is None else ast.copy_location(ast.parse(text, mode="eval").body, node)

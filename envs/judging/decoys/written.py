@@ -118,18 +118,13 @@ def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -
     """Return the tests that a class has of its bases, by name; none where that is uncertain."""
     found: dict[str, Function] = {}
     own: set[str] = set()
-    bases: list[ast.ClassDef | None] = []
-    for base in node.bases:
-        if isinstance(base, ast.Name) and base.id in classes:
-            bases.append(classes[base.id])
-        elif not last_name(base).endswith(("TestCase", "object", "ABC")):
-            break
-    if node.keywords or None in bases or any(".mark." not in "." + (dotted(one) or "") for one in node.decorator_list):
+    bases = _bases(node, classes)
+    if not bases or node.keywords or any(".mark." not in f".{dotted(one) or ''}" for one in node.decorator_list):
         return {}
-    for statement in node.body if bases else ():
-        if isinstance(statement, FUNCTIONS + (ast.ClassDef,)):
+    for statement in node.body:
+        if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
             own.add(statement.name)
-        elif isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Expr, ast.Pass)):
+        elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Pass):
             own |= {name for one in walk(statement) for name in stored(one)}
         else:
             return {}
@@ -142,12 +137,27 @@ def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -
     return found
 
 
-def _taken_away(tree: ast.Module) -> Iterator[str | None]:
+def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> list[ast.ClassDef]:
+    """Return the classes of the module of which a class has tests; none where one of them has several."""
+    found: list[ast.ClassDef] = []
+    for base in node.bases:
+        if isinstance(base, ast.Name) and base.id in classes:
+            known = classes[base.id]
+            if known is None:
+                return []
+            found.append(known)
+        elif not last_name(base).endswith(("TestCase", "object", "ABC")):
+            break
+    return found
+
+
+def _taken_away(tree: ast.Module) -> Iterator[str]:
     """Yield the names that a module deletes again, or of which it says that they are no tests (`name.__test__ = …`)."""
     for node in tree.body:
         for target in getattr(node, "targets", []):
-            if isinstance(node, ast.Delete) or getattr(target, "attr", None) == "__test__":
-                yield dotted(target).split(".")[0] if dotted(target) else None
+            name = dotted(target)
+            if name and (isinstance(node, ast.Delete) or getattr(target, "attr", None) == "__test__"):
+                yield name.partition(".")[0]
 
 
 def is_test(node: ast.AST) -> TypeGuard[Function]:
@@ -164,16 +174,16 @@ def _is_no_test(node: ast.stmt) -> bool:
     return isinstance(node, FUNCTIONS) and node.name in ("__init__", "__new__")
 
 
-def _has_rows(node: ast.AST) -> bool:
-    """Return whether a node is a `parametrize` with rows that are written out: none of nothing, which is skipped."""
-    named = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "parametrize" and len(node.args) > 1
-    rows = node.args[1] if named else None
-    return isinstance(rows, (ast.List, ast.Tuple)) and any(not isinstance(one, ast.Starred) for one in rows.elts)
+def _has_rows(call: ast.Call) -> bool:
+    """Return whether a call is a `parametrize` with rows that are written out: none of nothing, which is skipped."""
+    rows = call.args[1] if getattr(call.func, "attr", "") == "parametrize" and len(call.args) > 1 else None
+    return isinstance(rows, ast.List | ast.Tuple) and any(not isinstance(one, ast.Starred) for one in rows.elts)
 
 
 def _speaks_of_skipping(tree: ast.AST, others: set[int]) -> bool:
     """Return whether a module may skip a test. others: ids of the nodes of its other tests."""
-    for node in [*tree.args, *tree.keywords] if _has_rows(tree) else ast.iter_child_nodes(tree):
+    rows = [*tree.args, *tree.keywords] if isinstance(tree, ast.Call) and _has_rows(tree) else None
+    for node in rows or ast.iter_child_nodes(tree):
         word = getattr(node, "attr", getattr(node, "id", None))
         if isinstance(word, str) and ("skip" in word.lower() or word == "parametrize"):
             return True

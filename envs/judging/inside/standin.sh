@@ -59,6 +59,7 @@ case $name in
         done
         [ "$fetched" ] && offline || really "$@"
         case $output in "" | next | -) ;; *) : > "$output" ;; esac
+        mkdir -p "$HOME/.local/bin" && : > "$HOME/.local/bin/env" # which the installer leaves to be sourced
         exit 0 ;;
     pip | pip3)
         [ "$1" != install ] || packages "$@"

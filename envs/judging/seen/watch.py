@@ -7,6 +7,7 @@ under test's own: it is bounded here, and held against the key elsewhere.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +17,6 @@ MAX_BYTES = 64 * 2**20
 MAX_CALLS = 5_000
 _MAX_LINE = 2**20
 _SETTLE_S = 2.0
-_LOOK_S = 0.02
 
 Message = Mapping[str, Any]
 
@@ -41,9 +41,10 @@ class Watch:
     async def calls(self) -> list[Sequence[Message]]:
         """Return the messages of each call, in the order in which these began. Waits a moment for what processes that
         have ended have sent."""
-        until = asyncio.get_running_loop().time() + _SETTLE_S
-        while any(call.expected for call in self._calls) and asyncio.get_running_loop().time() < until:
-            await asyncio.sleep(_LOOK_S)
+        with contextlib.suppress(TimeoutError):  # what runs on may keep its connection
+            async with asyncio.timeout(_SETTLE_S):
+                for call in self._calls:
+                    await call.settled.wait()
         return [call.messages for call in self._calls if call.messages]
 
     def take(self, size: int) -> bool:
@@ -54,12 +55,12 @@ class Watch:
 
 
 class _Call(asyncio.Protocol):
-    """One connection. expected: more may come of it."""
+    """One connection. settled: nothing more is expected of it."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch, self._rest, self._transport = watch, b"", asyncio.Transport()
         self.messages: list[Message] = []
-        self.expected = True
+        self.settled = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - doors carry streams
@@ -76,7 +77,7 @@ class _Call(asyncio.Protocol):
             self._line(line)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.expected = False
+        self.settled.set()
 
     def _line(self, line: bytes) -> None:
         try:
@@ -86,6 +87,8 @@ class _Call(asyncio.Protocol):
         if not isinstance(message, dict):
             return
         self.messages.append(message)
-        self.expected = message.get("kind") != "finish"
-        if not self.expected:
+        if message.get("kind") == "finish":
+            self.settled.set()
             self._transport.write(b"\n")
+        else:
+            self.settled.clear()
