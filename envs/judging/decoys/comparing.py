@@ -19,8 +19,17 @@ from envs.judging.decoys.text import Text
 PROBE = "__verifier__"
 """The name of what asks, in the sandbox: a builtin there."""
 _EQUAL = frozenset(
-    "assertEqual assertEquals assertListEqual assertDictEqual assertTupleEqual assertSetEqual assertMultiLineEqual "
-    "assertSequenceEqual assertCountEqual".split()
+    [
+        "assertEqual",
+        "assertEquals",
+        "assertListEqual",
+        "assertDictEqual",
+        "assertTupleEqual",
+        "assertSetEqual",
+        "assertMultiLineEqual",
+        "assertSequenceEqual",
+        "assertCountEqual",
+    ]
 )
 _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
 

@@ -14,11 +14,27 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of what expects a test to fail, or tries it again."""
 ONCE = frozenset(
-    "patch object dict given example settings seed freeze_time skip skipIf activate skipUnless staticmethod "
-    "override_settings".split()
+    [
+        "patch",
+        "object",
+        "dict",
+        "given",
+        "example",
+        "settings",
+        "seed",
+        "freeze_time",
+        "skip",
+        "skipIf",
+        "activate",
+        "skipUnless",
+        "staticmethod",
+        "override_settings",
+    ]
 )
 """Decorators that run a test as it is, if at all. Marks do so too."""
-_KNOWN_MARKS = frozenset("parametrize asyncio skip skipif usefixtures filterwarnings timeout slow anyio".split())
+_KNOWN_MARKS = frozenset(
+    ["parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio"]
+)
 _SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
 _RAISING = re.compile("raises", re.I)
 _ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
@@ -114,7 +130,7 @@ class Bindings:
             elif isinstance(node, FUNCTIONS):
                 inner.setdefault(node.name, set()).update(_calls([node]))
         quiet &= set(self._functions)
-        fresh = quiet
+        fresh: set[str | None] = quiet
         while fresh:
             fresh = {name for one in fresh if one for name in inner[one] if name in self._functions} - quiet
             quiet |= fresh
