@@ -18,19 +18,8 @@ from envs.judging.decoys.text import Text
 
 PROBE = "__verifier__"
 """The name of what asks, in the sandbox: a builtin there."""
-_EQUAL = frozenset(
-    [
-        "assertEqual",
-        "assertEquals",
-        "assertListEqual",
-        "assertDictEqual",
-        "assertTupleEqual",
-        "assertSetEqual",
-        "assertMultiLineEqual",
-        "assertSequenceEqual",
-        "assertCountEqual",
-    ]
-)
+_KINDS = ("Equal", "Equals", "ListEqual", "DictEqual", "TupleEqual", "SetEqual", "CountEqual", "SequenceEqual")
+_EQUAL = frozenset({f"assert{kind}" for kind in _KINDS} | {"assertMultiLineEqual"})
 _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
 
 

@@ -14,26 +14,14 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
 """Names of what expects a test to fail, or tries it again."""
 ONCE = frozenset(
-    [
-        "patch",
-        "object",
-        "dict",
-        "given",
-        "example",
-        "settings",
-        "seed",
-        "freeze_time",
-        "skip",
-        "skipIf",
-        "activate",
-        "skipUnless",
-        "staticmethod",
-        "override_settings",
-    ]
+    (
+        *("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "activate"),
+        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings"),
+    )
 )
 """Decorators that run a test as it is, if at all. Marks do so too."""
 _KNOWN_MARKS = frozenset(
-    ["parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio"]
+    ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
 )
 _SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
 _RAISING = re.compile("raises", re.I)
@@ -129,12 +117,13 @@ class Bindings:
                 quiet.update(_calls(getattr(node, "body", [])))
             elif isinstance(node, FUNCTIONS):
                 inner.setdefault(node.name, set()).update(_calls([node]))
-        quiet &= set(self._functions)
-        fresh: set[str | None] = quiet
+        found = {name for name in quiet if name in self._functions}
+        fresh = found
         while fresh:
-            fresh = {name for one in fresh if one for name in inner[one] if name in self._functions} - quiet
-            quiet |= fresh
-        return {name for name in quiet if name is not None and not name.startswith("test")}
+            called_there = {name for one in fresh for name in inner[one] if name is not None}
+            fresh = called_there & self._functions.keys() - found
+            found |= fresh
+        return {name for name in found if not name.startswith("test")}
 
     def _parameters(self, function: Function) -> None:
         """Note what `parametrize` writes for a function's parameters, where its rows are literals."""

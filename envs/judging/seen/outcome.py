@@ -46,40 +46,41 @@ def outcome_of(
     for call in calls:
         evidence.read(call)
     outcomes, signs = evidence.judge(told.outcomes, demands.includes)
-    statuses, failed = _statuses(told, outcomes, demands, planted.written)
-    problem, sign = _problem(told, outcomes, demands, failed)
+    statuses, demanded, failed = _statuses(told, outcomes, demands, planted.written)
+    problem, sign = _problem(told, outcomes, demands, planted.written, failed)
     if failed and sign is None and signs:
         sign = signs[0]
     report = evidence.report(outcomes)
     if sign is not None:  # no test is known to have passed
         statuses = {name: "failed" if what == "passed" else what for name, what in statuses.items()}
-    passed = sum(what == "passed" for what in statuses.values())
-    share = passed / len(statuses) if statuses else 0.0
+    share = 1 - len(failed) / demanded if demanded else 0.0
     wants = evidence.wants()[:_WANTS] if problem is not None else ()
     return Outcome(statuses, problem, sign, share, wants, report)
 
 
 def _statuses(
     told: Told, outcomes: Mapping[str, str], demands: Demands, written: Written
-) -> tuple[dict[str, str], list[str]]:
-    """Return the status of each test, and the tests that should have passed and did not."""
+) -> tuple[dict[str, str], int, list[str]]:
+    """Return the status of each test, how many should have passed, and those that did not."""
     if demands.tests:
         statuses = {name: demands.found(name, outcomes, told, written) for name in demands.tests}
         if demands.exact is not None:
             statuses.update(demands.exactly(outcomes, told.errors))
-        return statuses, [name for name, what in statuses.items() if what != "passed"]
+        return statuses, len(statuses), [name for name, what in statuses.items() if what != "passed"]
     if demands.recorded:
         statuses = {**outcomes, **dict.fromkeys(demands.lost(outcomes), "missing")}
-        return statuses, sorted(name for name in demands.recorded if statuses.get(name, "passed") != "passed")
+        failed = sorted(name for name in demands.recorded if statuses.get(name, "passed") != "passed")
+        return statuses, len(demands.recorded), failed
     missing = [] if demands.reference else unseen(written, outcomes)
     failed = _failed(told, outcomes, written) + missing
     if demands.reference:
         failed = [name for name in failed if outcomes[name] != "skipped"]
-    return {**outcomes, **dict.fromkeys(missing, "missing")}, failed
+    statuses = {**outcomes, **dict.fromkeys(missing, "missing")}
+    return statuses, sum(map(written.counts, statuses)), failed
 
 
 def _problem(
-    told: Told, outcomes: Mapping[str, str], demands: Demands, failed: Sequence[str]
+    told: Told, outcomes: Mapping[str, str], demands: Demands, written: Written, failed: Sequence[str]
 ) -> tuple[str | None, str | None]:
     """Return why the tests aren't enough, and the sign of cheating in that."""
     if told.tampered:
@@ -89,16 +90,15 @@ def _problem(
         return "the tests did not come to their end", "ended its tests early"
     if failed:
         return f"{len(failed)} tests not seen to pass: {', '.join(failed[:5])}", None
-    if not known and "passed" not in outcomes.values():
+    if not known and not any(what == "passed" and written.counts(name) for name, what in outcomes.items()):
         return "no test passed", None
     return None, None
 
 
 def _failed(told: Told, outcomes: Mapping[str, str], written: Written) -> list[str]:
-    """Return the tests that did not pass, and that neither skip themselves nor are expected to fail. Where there are
-    hidden modules, others' tests may fail: those of the agent's, or what tests run in a place of their own."""
+    """Return the tests that did not pass, and that neither skip themselves nor are expected to fail."""
     failed = [name for name, what in outcomes.items() if what != "passed" and name not in told.skipped]
-    failed = [name for name in failed if not written.trees or written.holds(name)]
+    failed = [name for name in failed if written.counts(name)]
     skipped = collections.Counter(name.split("[")[0] for name in failed if outcomes[name] == "skipped")
 
     def counts(name: str) -> bool:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-MAX_BYTES = 64 * 2**20
+MAX_BYTES = 16 * 2**20
 """Of all that a sandbox may report."""
 MAX_CALLS = 5_000
 _MAX_LINE = 2**20
@@ -22,19 +22,16 @@ Message = Mapping[str, Any]
 
 
 class Watch:
-    """The reports from one sandbox. overran: more came than is taken; what came then is not known."""
+    """The reports from one sandbox. What comes beyond `MAX_BYTES` and `MAX_CALLS` is not taken."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._taken = 0
-        self.overran = False
 
     def door(self) -> asyncio.Protocol:
         """Return what serves a connection out of the sandbox."""
         call = _Call(self)
-        if len(self._calls) >= MAX_CALLS:
-            self.overran = True
-        else:
+        if len(self._calls) < MAX_CALLS:
             self._calls.append(call)
         return call
 
@@ -50,8 +47,7 @@ class Watch:
     def take(self, size: int) -> bool:
         """Return whether so many bytes more may come."""
         self._taken += size
-        self.overran = self.overran or self._taken > MAX_BYTES
-        return not self.overran
+        return self._taken <= MAX_BYTES
 
 
 class _Call(asyncio.Protocol):
