@@ -74,7 +74,7 @@ class _Tests:
     @property
     def modules(self) -> dict[str, bytes]:
         """Return the modules of tests, by absolute path."""
-        return {f"/tests/{name}": data for name, data in self.files.items() if is_test_module(name.rpartition("/")[2])}
+        return {f"/tests/{name}": data for name, data in self.files.items() if name.endswith(".py")}
 
     @property
     def in_tree(self) -> list[str]:
@@ -140,7 +140,7 @@ async def _tests_of_image(sandbox: Sandbox) -> _Tests:
 
 def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
     listed = _listed(files)
-    read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2])}
+    read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
     read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
     return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()))
 

@@ -1,7 +1,9 @@
 """Tests by their node ids, files and decorators."""
 
 import ast
-import os
+import re
+
+_A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
 
 
 def expects_failure(decorator: ast.expr) -> bool:
@@ -27,16 +29,8 @@ def failing_rows(decorator: ast.expr) -> int:
     return found
 
 
-def is_id(test: str, path: str, name: str) -> bool:
-    """Return whether a node id without its case is the test `name` of the module at `path`; without a file, of any.
-
-    unittest names none, nor does pytest 7 for a module outside of its root directory (`::test_it`)."""
-    file, _, rest = test.partition("::")
-    if "::" not in test or not file:
-        return (rest or test) == name
-    return rest == name and ("/" + path).endswith(os.path.normpath("/" + file))
-
-
-def is_test_module(name: str) -> bool:
-    """Return whether a file is named as modules of tests are."""
-    return name.endswith(".py") and (name.startswith("test") or name.endswith(("_test.py", "_tests.py")))
+def is_test_module(name: str, data: bytes = b"") -> bool:
+    """Return whether a file is named as modules of tests are, or is Python that holds tests. data: what is in it."""
+    if not name.endswith(".py"):
+        return False
+    return name.startswith("test") or name.endswith(("_test.py", "_tests.py")) or _A_TEST.search(data) is not None

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs.judging.decoys.key import Key
-from envs.judging.decoys.node_ids import is_id
 from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
 from envs.judging.decoys.sites import plant
 from envs.judging.decoys.text import Text, Unplantable
@@ -54,10 +53,12 @@ def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) ->
     written = Written({path: text.tree for path, text in texts.items()}, found)
     trees = [text.tree for text in texts.values()]
     decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
+    spared: dict[str, set[str]] = {path: set() for path in texts}
+    for where, name in (one for test in failing for one in written.of(test)):
+        spared[where].add(name)
     for path, text in texts.items():
-        spared = {name for name in written.functions(path) if any(is_id(test, path, name) for test in failing)}
         try:
-            plant(path, text, key, decoys, spared)
+            plant(path, text, key, decoys, spared[path])
             found[path] = text.edited()
             _check(found[path], path)
         except Exception as error:  # ours: the tests are judged as they are

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import collections
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeGuard
 
 from envs.judging.decoys.literals import dotted, last_name, walk
 from envs.judging.decoys.names import FUNCTIONS, Function, is_fixture, stored
-from envs.judging.decoys.node_ids import expects_failure, failing_rows, is_id
+from envs.judging.decoys.node_ids import expects_failure, failing_rows
 
 
 class Written:
@@ -18,6 +20,10 @@ class Written:
     def __init__(self, trees: Mapping[str, ast.Module], sources: Mapping[str, bytes]) -> None:
         self.trees, self.sources = trees, sources
         self._functions = {path: dict(tests(tree)) for path, tree in trees.items()}
+        self._paths: dict[str, list[str]] = collections.defaultdict(list)
+        for path, functions in self._functions.items():
+            for name in functions:
+                self._paths[name].append(path)
 
     def functions(self, path: str) -> Mapping[str, Function]:
         """Return the tests of a module, {name: syntax}."""
@@ -47,9 +53,8 @@ class Written:
         path = next((path for path in self.trees if path.endswith("/" + file)), None) if file else None
         if path is None:
             return False
-        base = name.split("[", maxsplit=1)[0]
         functions = self.functions(path).items()
-        mine = {id(node) for found, node in functions if is_id(base, path, found)}
+        mine = {id(node) for found, node in functions if (path, found) in self.of(name)}
         others = {id(node) for _, node in functions} - mine
         return _speaks_of_skipping(self.trees[path], others)
 
@@ -60,14 +65,50 @@ class Written:
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
         return any(re.search(told + frozen, source) for source in self.sources.values())
 
+    def of(self, test: str) -> list[tuple[str, str]]:
+        """Return the tests that a node id may stand for: (path, name), with or without its case.
+
+        The file of the id may be a copy of the module: of modules of its name those count whose paths have most in
+        common with it. unittest names no file, nor does pytest 7 for one outside of its root directory (`::test_it`).
+        """
+        base = test.split("[", maxsplit=1)[0]
+        file, _, rest = base.partition("::") if "::" in base else ("", "", base)
+        paths = self._paths.get(rest, [])
+        if file:
+            parts = [part for part in file.split("/") if part not in ("", ".", "..")]
+            likeness = {path: _in_common(path.split("/"), parts) for path in paths}
+            most = max(likeness.values(), default=0)
+            paths = [path for path in paths if likeness[path] == most > 0]
+        return [(path, rest) for path in paths]
+
+    def unseen(self, outcome: Collection[str]) -> list[str]:
+        """Return the tests of which nothing, or too few rows, was reported, of modules of which some tests ran."""
+        ran: collections.Counter[tuple[str, str]] = collections.Counter()
+        for test in outcome:
+            ran.update(self.of(test))
+        modules = {path for path, _ in ran}
+        return [
+            name for path in modules for name, node in self.functions(path).items() if ran[path, name] < _rows(node)
+        ]
+
     def _function(self, test: str) -> Function | None:
         """Return the syntax of a test; None where it isn't found."""
-        name = test.split("[", maxsplit=1)[0]
-        for path in self.trees:
-            for found, node in self.functions(path).items():
-                if is_id(name, path, found):
-                    return node
-        return None
+        return next((self._functions[path][name] for path, name in self.of(test)), None)
+
+
+def _in_common(path: Sequence[str], other: Sequence[str]) -> int:
+    """Return how many parts the ends of two paths have in common."""
+    pairs = zip(reversed(path), reversed(other), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _rows(node: Function) -> int:
+    """Return how often a test is run at least: once for each row of its `parametrize` that is written out."""
+    found = 1
+    for one in node.decorator_list:
+        if _has_rows(one) and isinstance(one, ast.Call):
+            found *= sum(not isinstance(row, ast.Starred) for row in getattr(one.args[1], "elts", ()))
+    return found
 
 
 def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:

@@ -6,7 +6,6 @@ import collections
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from envs.judging.decoys.node_ids import is_id
 from envs.judging.decoys.written import Written
 
 if TYPE_CHECKING:
@@ -95,16 +94,3 @@ class Demands:
             elif name not in self.tests and what != "skipped":
                 found[name] = "other"
         return found
-
-
-def unseen(written: Written, outcome: Collection[str]) -> list[str]:
-    """Return the tests that are written in modules of which some ran, and that nothing reported."""
-    ids: dict[str, list[str]] = collections.defaultdict(list)
-    for test in {test.split("[")[0] for test in outcome}:
-        ids[test.partition("::")[2] or test].append(test)
-    missing = []
-    for path in written.trees:
-        names = written.functions(path)
-        ran = {name for name in names if any(is_id(test, path, name) for test in ids[name])}
-        missing += [name for name in names if name not in ran] if ran else []
-    return missing

@@ -9,7 +9,7 @@ from typing import Any
 
 from envs.judging.decoys.planting import Planted
 from envs.judging.decoys.written import Written
-from envs.judging.seen.demands import Demands, unseen
+from envs.judging.seen.demands import Demands
 from envs.judging.seen.evidence import Evidence
 from envs.judging.seen.told import Told
 from envs.judging.seen.watch import Message
@@ -42,7 +42,7 @@ def outcome_of(
     told = Told(calls, planted.written)
     if not told.outcomes and not any(message.get("kind") == "start" for call in calls for message in call):
         return None
-    evidence = Evidence(planted.key, record)
+    evidence = Evidence(planted, record)
     for call in calls:
         evidence.read(call)
     outcomes, signs = evidence.judge(told.outcomes, demands.includes)
@@ -71,7 +71,7 @@ def _statuses(
         statuses = {**outcomes, **dict.fromkeys(demands.lost(outcomes), "missing")}
         failed = sorted(name for name in demands.recorded if statuses.get(name, "passed") != "passed")
         return statuses, len(demands.recorded), failed
-    missing = [] if demands.reference else unseen(written, outcomes)
+    missing = [] if demands.reference else written.unseen(outcomes)
     failed = _failed(told, outcomes, written) + missing
     if demands.reference:
         failed = [name for name in failed if outcomes[name] != "skipped"]
