@@ -106,7 +106,7 @@ def _rows(node: Function) -> int:
     """Return how often a test is run at least: once for each row of its `parametrize` that is written out."""
     found = 1
     for one in node.decorator_list:
-        if _has_rows(one) and isinstance(one, ast.Call):
+        if isinstance(one, ast.Call) and _has_rows(one):
             found *= sum(not isinstance(row, ast.Starred) for row in getattr(one.args[1], "elts", ()))
     return found
 

@@ -23,7 +23,7 @@ Judged by pytest's or unittest's report, never by what the tests print. Django's
 first line of a docstring, which its runner prints) and sympy's (a function's name) are looked for in the files that
 `test_patch` changes; the image needs no pytest for them. Rows of other languages are refused, unless
 `printed_results` allows their tests to be judged by what they print, see `printed.py`; such tasks have the
-tag `printed-results`, and an image whose files below /testbed and its home any user may change. An id that SWE-bench
+tag `printed-results`. An id that SWE-bench
 cut at a blank (`test[a` of `test[a b]`) stands for all tests that begin so: each must pass. Expected failures, which
 SWE-bench lists as passing, count as passed where the test's own mark has no condition. SWE-smith's failing tests stay
 visible to the agent, since the rows don't carry them.
@@ -51,11 +51,7 @@ FAMILIES: dict[str, Callable[[str], str]] = {
 }
 """How each set names the image of an instance whose row does not."""
 
-# An interpreter that uv installed is below /root, where the judged code, which is nobody's, must get through.
-MOVE_OUT = (
-    "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv "
-    '&& at=$(readlink -f /opt/venv/bin/python) && while [ "$at" ]; do chmod a+x "$at"; at=${at%/*}; done; fi'
-)
+MOVE_OUT = "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv; fi"
 """Shell commands that take an interpreter out of the source tree, to where the agent can't replace the verifier's."""
 PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
@@ -65,7 +61,6 @@ SQUASH = (
     "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
 )
 """Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
-_OPEN = 'chmod -R a+rwX . "$HOME"'
 _PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
@@ -248,7 +243,7 @@ def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
     conda = conda_environment(instance.row.text("eval_script", default="")) or "testbed"
     path = PATH.replace("/testbed/", f"/{conda}/")
-    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", path]
+    layer = [f"RUN {planted}{SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", path]
     copy = ["COPY bug.patch /tmp/bug.patch"] if smith else []
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 
