@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, get_args, runtime_checkable
 
 
 class SandboxError(RuntimeError):
@@ -62,6 +62,10 @@ class DaemonUnavailable(SandboxError, ConnectionError):
     """No Docker daemon answers; the message says how to start one."""
 
 
+class DaemonRefused(SandboxError, PermissionError):
+    """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 
@@ -104,12 +108,18 @@ def argv_of(command: str | Sequence[str]) -> list[str]:
     return argv
 
 
+Capabilities = Literal["default", "none"]
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a sandbox may use. Memory is without swap; disk counts what is written.
 
     allowed_hosts: what can be reached without `network`, by HTTP and HTTPS through a proxy that the environment
         of commands names: "host.org", "*.host.org", "host:8080". Addresses that aren't public only where listed.
+    capabilities: of root's commands. "default" is what root needs to add users, give files away, install packages,
+        start services and become another user: Docker's default but for raw packets, device nodes and the machine's
+        audit log. "none" is none. Other users have none, and nobody can gain any.
     """
 
     cpus: float = 1.0
@@ -118,10 +128,13 @@ class Limits:
     disk_mb: int = 2048
     network: bool = False
     allowed_hosts: tuple[str, ...] = ()
+    capabilities: Capabilities = "default"
 
     def __post_init__(self) -> None:
         if self.network and self.allowed_hosts:
             raise ValueError("allowed_hosts mean nothing with network=True")
+        if self.capabilities not in get_args(Capabilities):
+            raise ValueError(f"capabilities are {' or '.join(get_args(Capabilities))}, not {self.capabilities!r}")
 
 
 Door = Callable[[], asyncio.Protocol]
@@ -137,7 +150,7 @@ class SandboxSpec:
     image: a name that the backend understands; the local backend ignores it.
     workdir: absolute path in which commands start; None takes the image's own.
     user: who runs the commands; None takes the image's own.
-    switch_users: root's commands may become other users (setuid and setgid); off, nobody can.
+    switch_users: root's commands may become other users (setuid and setgid) where they have no other capabilities.
     doors: what programs inside reach at an address of their loopback, by name, whatever their network. Whoever is
         inside may use them. At most `MOST_DOORS`.
     mounts: folders of this machine that stand inside, by their absolute path there, for reading alone. Where the

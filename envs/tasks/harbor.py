@@ -11,6 +11,7 @@ reads is read, of every schema and with old field names. Field by field:
 | `[metadata]` | `metadata`; `tags`, `band`, `kind`, `difficulty`, `category` make `Task.tags` |
 | `[metadata] protected_paths` (ours), old `territory` | `Hidden.protected` |
 | `[metadata] graded_paths` (ours) | `Hidden.graded`; absent: what the tests name (`envs.tasks.named_paths`) |
+| `[metadata] capabilities = "none"` (ours) | `Task.limits.capabilities`: root has no rights of its own |
 | `[agent] timeout_sec, user` | `Task.timeout_s`, `Task.user` |
 | `[verifier] timeout_sec, env, user` | `Hidden.timeout_s`, `Hidden.test_env`, `Hidden.user` |
 | `[verifier] environment_mode = "separate"` | `artifacts` and /logs/artifacts are in `Hidden.graded` |
@@ -118,7 +119,9 @@ def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits
     """Return a task, and what is left out of it. Raises BadTask."""
     directory = directory.resolve()
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
-    source = Source(directory, config, variables or {}, defaults or Limits())
+    defaults = defaults or Limits()
+    defaults = replace(defaults, capabilities=config.metadata.capabilities or defaults.capabilities)
+    source = Source(directory, config, variables or {}, defaults)
     metadata = config.own_metadata
     tags = [*config.metadata.tags, *map(metadata.get, ("band", "kind", "difficulty", "category"))]
     container = source.container()

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from envs.judging.graded import refusal
 from envs.types import BadTask
+from sandboxes.base import Capabilities
 from sandboxes.hosts import AllowList
 
 _UNSUPPORTED_FIELDS = {
@@ -239,6 +240,7 @@ class _Metadata(_Section):
     tags: Annotated[list[str], BeforeValidator(_texts)] = []
     protected_paths: list[str] = []
     graded_paths: list[str] | None = None
+    capabilities: Capabilities | None = None
 
     @model_validator(mode="before")
     @classmethod

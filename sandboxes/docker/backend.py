@@ -1,6 +1,6 @@
 """Sandboxes in Docker containers, with an executor of ours as each container's main process.
 
-Defaults: no network, no capabilities for commands, no new privileges, limits on processes, memory
+Defaults: no network, root's usual capabilities, no new privileges, limits on processes, memory
 (without swap), cpu and disk.
 """
 

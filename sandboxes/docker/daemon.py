@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
+import grp
 import logging
 import os
 import shutil
@@ -21,6 +23,7 @@ import aiohttp
 
 from sandboxes.base import (
     DaemonError,
+    DaemonRefused,
     DaemonUnavailable,
     ImageMissing,
     SandboxDied,
@@ -88,7 +91,8 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
     certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS that is verified both ways.
     One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy,
-    DaemonSilent for one that does not answer, and SandboxError for what is no address, which stays so.
+    DaemonSilent for one that does not answer, DaemonRefused for one that this user may not use, SandboxError for what
+    is no address: the last two stay so.
     """
     _check_address(url or os.environ.get("DOCKER_HOST"))
     async with AsyncExitStack() as stack:
@@ -111,10 +115,32 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
         try:
             await _patiently(client.version(), where)
         except (aiodocker.DockerError, aiohttp.ClientError, OSError) as error:
+            if (remedy := _remedy_of_refusal(client)) is not None:
+                raise DaemonRefused(f"{where} may not be used by this user. {remedy}") from error
             kind = DaemonSilent if isinstance(error, TimeoutError) else DaemonUnavailable
             why = f"did not answer within {PATIENCE_S:g} s" if kind is DaemonSilent else str(error)
             raise kind(f"{where} is not usable: {why}. {_REMEDY}") from error
         yield client
+
+
+def _remedy_of_refusal(client: DaemonClient) -> str | None:
+    """Return what lets this user use a Docker daemon whose socket is not theirs to write to; None where it is, or where
+    there is none."""
+    socket = Path(client.connector.path if isinstance(client.connector, aiohttp.UnixConnector) else "")
+    if not socket.is_socket() or os.access(socket, os.R_OK | os.W_OK):
+        return None
+    with contextlib.suppress(KeyError):
+        if (group := grp.getgrgid(socket.stat().st_gid).gr_name) != "root":
+            return f"`sudo usermod -aG {group} $USER` allows it; then log in again, or run `newgrp {group}`."
+    return "Run this as root, or set DOCKER_HOST to a Docker daemon of your own."
+
+
+def sees_folder(path: Path) -> bool:
+    """Return whether a folder is there, and is this user's to look at."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def _tls(certificates: Path) -> ssl.SSLContext:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.daemon import DaemonClient, daemon_errors, sees_folder
 
 _LIMITS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
 _RAISED = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
@@ -42,7 +42,7 @@ class Engine:
         held = podman and client.here and os.geteuid() == 0
         raises = tuple((name, _limit(what)) for name, what in _RAISED.items()) if held else ()
         storage = Path(info["DockerRootDir"])
-        seen = client.here and await asyncio.to_thread(storage.is_dir)
+        seen = client.here and await asyncio.to_thread(sees_folder, storage)
         lacking, quotas = tuple(unlimited(info)), may_have_quotas(info)
         return cls(version["Arch"], info, storage if seen else None, lacking, quotas, raises)
 

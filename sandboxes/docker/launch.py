@@ -38,7 +38,7 @@ from sandboxes.base import (
 from sandboxes.docker.build import remedy
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.connection import Connection
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
+from sandboxes.docker.daemon import DaemonClient, daemon_errors, sees_folder
 from sandboxes.docker.daemon_machine import DaemonMachine
 from sandboxes.docker.doors import pass_through
 from sandboxes.docker.engine import Engine
@@ -62,8 +62,27 @@ LEASE_S = 900
 """An executor that has heard nothing for so long ends: its owner's machine is gone."""
 
 _EXECUTOR = ".atropos-executor"
-_EXECUTOR_CAPABILITIES = ["KILL", "SETGID", "SETPCAP", "SETUID"]
-"""Held by process 1 alone, to run commands as another user without any; it drops them for each command."""
+_CAPABILITIES = {
+    "CHOWN": 0,
+    "DAC_OVERRIDE": 1,
+    "FOWNER": 3,
+    "FSETID": 4,
+    "KILL": 5,
+    "SETGID": 6,
+    "SETUID": 7,
+    "SETPCAP": 8,
+    "NET_BIND_SERVICE": 10,
+    "SYS_CHROOT": 18,
+    "SETFCAP": 31,
+}
+"""What root's commands have, and their bits in the kernel's sets: Docker's default but for three. By NET_RAW packet
+sockets take memory that no limit counts, and packets are forged in a network with other sandboxes; by MKNOD a device
+could stand where somebody outside is about to open a file; AUDIT_WRITE writes to the machine's own log."""
+_EXECUTOR_CAPABILITIES = ("KILL", "SETGID", "SETPCAP", "SETUID")
+"""What process 1 needs, to run commands as another user and to kill them."""
+_SWITCH_USERS = ("SETGID", "SETUID")
+_READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/1"]
+"""Docker's own, and process 1: who may write to any file could have the memory killer take it first."""
 _GVISOR_THREADS = 32
 """What a process costs in the host's count of them under gVisor, whose own threads count too (up to 16 each were seen);
 beyond it gVisor ends."""
@@ -268,7 +287,7 @@ def container_config(
         "Cmd": [
             f"lease={LEASE_S}",
             f"fsize={limits.disk_mb * 2**20}",
-            *(["setuid"] if kind.switch_users else []),
+            *_capabilities_argument(kind),
             *([f"tunnels={PORT}"] if limits.allowed_hosts else []),
         ],
         "User": "0:0",  # the executor's; commands run as the spec or the image says
@@ -281,16 +300,30 @@ def container_config(
         "AttachStderr": True,
         "NetworkDisabled": not limits.network,
         "Healthcheck": {"Test": ["NONE"]},
-        "HostConfig": _host_config(limits, runtime, quota, network),
+        "HostConfig": _host_config(kind, runtime, quota, network),
     }
 
 
-def _host_config(limits: Limits, runtime: str | None, quota: bool, network: str) -> dict[str, Any]:
+def _roots(kind: Kind) -> tuple[str, ...]:
+    """Return the capabilities of root's commands."""
+    if kind.limits.capabilities == "default":
+        return tuple(_CAPABILITIES)
+    return _SWITCH_USERS if kind.switch_users else ()
+
+
+def _capabilities_argument(kind: Kind) -> list[str]:
+    mask = sum(1 << _CAPABILITIES[name] for name in _roots(kind))
+    return [f"capabilities={mask:x}"] if mask else []
+
+
+def _host_config(kind: Kind, runtime: str | None, quota: bool, network: str) -> dict[str, Any]:
     """Return what of that description is the host's: isolation and limits."""
+    limits = kind.limits
     host: dict[str, Any] = {
         "NetworkMode": network if limits.network else "none",
         "CapDrop": ["ALL"],
-        "CapAdd": _EXECUTOR_CAPABILITIES,
+        "CapAdd": sorted({*_EXECUTOR_CAPABILITIES, *_roots(kind)}),
+        "ReadonlyPaths": _READ_ONLY,
         "SecurityOpt": ["no-new-privileges:true"],
         "PidsLimit": limits.pids * (_GVISOR_THREADS if runtime == "runsc" else 1),
         "Memory": limits.memory_mb * 2**20,
@@ -314,7 +347,7 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
     # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
     names = [Path(shown["HostsPath"]).parent] if shown["HostsPath"] else []
-    if not all(path.is_dir() for path in (layer, *volumes, *names)):
+    if not all(map(sees_folder, (layer, *volumes, *names))):
         return None
     return Places((layer, *volumes, *names), shown["State"]["Pid"])
 

@@ -8,6 +8,7 @@ import platform
 import re
 import signal
 import sys
+from dataclasses import replace
 
 import aiodocker
 import pytest
@@ -57,18 +58,22 @@ class TestIsolation:
         assert "Network is unreachable" in result.output
 
     @pytest.mark.parametrize("user", [None, "root", "nobody"])
-    async def test_commands_have_no_capabilities_and_cannot_gain_any(self, either_box, user):
+    async def test_commands_have_roots_usual_capabilities_or_none_and_cannot_gain_any(self, either_box, user):
         status = (await either_box.exec("cat /proc/self/status", user=user)).output
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
-            assert int(fields[name], 16) == 0, name
+        roots = 0x800405FB  # Docker's default but for net_raw, mknod and audit_write
+        held = {name: int(fields[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
+        now = 0 if user == "nobody" else roots
+        assert held == {"CapInh": 0, "CapPrm": now, "CapEff": now, "CapBnd": roots, "CapAmb": 0}
         assert fields["NoNewPrivs"] == "1"
         assert fields["Seccomp"] == "2"
 
-    async def test_root_becomes_another_user_only_where_the_spec_says_so(self, either_backend, base_image, either_box):
+    async def test_root_becomes_another_user_only_where_the_spec_says_so(self, either_backend, base_image):
         become = ["python3", "-c", "import os; os.setgid(65534); os.setuid(65534); print(os.getuid())"]
-        assert "Operation not permitted" in (await either_box.exec(become)).output
-        async with either_backend.open(SandboxSpec(base_image, switch_users=True)) as box:
+        without = SandboxSpec(base_image, limits=Limits(capabilities="none"))
+        async with either_backend.open(without) as box:
+            assert "Operation not permitted" in (await box.exec(become)).output
+        async with either_backend.open(replace(without, switch_users=True)) as box:
             assert (await box.exec(become)).output == "65534\n"
             caps = "grep -E 'Cap(Prm|Eff|Bnd)|NoNewPrivs' /proc/self/status | tr -s '\\t\\n' ' '"
             two = "00000000000000c0"  # setgid and setuid
@@ -76,11 +81,11 @@ class TestIsolation:
             assert shown == f"CapPrm: {two} CapEff: {two} CapBnd: {two} NoNewPrivs: 1 "
             none = "0" * 16
             shown = (await box.exec(caps, user="nobody")).output
-            assert shown == f"CapPrm: {none} CapEff: {none} CapBnd: {none} NoNewPrivs: 1 "
+            assert shown == f"CapPrm: {none} CapEff: {none} CapBnd: {two} NoNewPrivs: 1 "
 
     async def test_nobody_inside_becomes_the_executors_user(self, either_backend, base_image):
         """It could take limits of process 1 away and stop monitors."""
-        async with either_backend.open(SandboxSpec(base_image, switch_users=True)) as box:
+        async with either_backend.open(SandboxSpec(base_image)) as box:
             assert (await box.exec(["python3", "-c", _BECOME])).output == "65534 65534\n"
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="reaches into containers from outside")
@@ -93,10 +98,6 @@ class TestIsolation:
         result = await running
         assert (result.exit_code, result.timed_out) == (137, False)
         assert (await either_box.exec(count_of(4321))).output == "0\n"
-
-    async def test_root_without_capabilities_cannot_do_what_root_does(self, either_box):
-        for command in ("chown nobody /etc/passwd", "mount -t tmpfs none /mnt", "mknod /x b 8 0", "hostname other"):
-            assert not (await either_box.exec(command)).ok, command
 
     @pytest.mark.skipif(platform.machine() != "x86_64", reason="calls are given by their numbers there")
     async def test_what_seccomp_forbids_fails(self, either_box):
@@ -143,7 +144,7 @@ class TestIsolation:
     async def test_the_executors_stream_is_out_of_reach(self, either_box, attack):
         result = await either_box.exec(attack, timeout=10)
         assert not result.ok
-        assert "Permission denied" in result.output
+        assert "Permission denied" in result.output or "Read-only" in result.output
 
     async def test_files_cannot_be_written_into_the_executors_stream(self, either_box):
         for path in ("/proc/self/fd/1", "/proc/1/fd/1", "/proc/self/mem", "/proc/self/oom_score_adj", "/dev/stdout"):

@@ -12,7 +12,7 @@ from typing import Any
 
 from sandboxes.base import DaemonUnavailable
 from sandboxes.docker.crun import kernel
-from sandboxes.docker.daemon import DaemonClient, connect, install
+from sandboxes.docker.daemon import DaemonClient, connect, install, sees_folder
 
 STARTERS = ("docker", "crun")
 
@@ -36,7 +36,7 @@ def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None
     reasons = {
         f"the option for the runtime {runtime}": runtime is not None,
         "this process is not root": os.geteuid() != 0,
-        "the Docker daemon is not on this machine": not (client.here and (storage / info["Driver"]).is_dir()),
+        "the Docker daemon is not on this machine": not (client.here and sees_folder(storage / info["Driver"])),
         f"its storage driver is {info['Driver']}, not overlay2": info["Driver"] != "overlay2",
         f"the Docker daemon isolates with {', '.join(lacking)}, which is its own affair": bool(lacking),
         "the Docker daemon has no seccomp profile": "seccomp" not in options,

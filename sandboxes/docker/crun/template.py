@@ -7,6 +7,7 @@ paths, devices, AppArmor profile), ours gets, as the Open Container Initiative's
 from __future__ import annotations
 
 import base64
+import ctypes
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,6 +37,8 @@ _LIMITS = {
     "Max realtime timeout": "RLIMIT_RTTIME",
 }
 _UNLIMITED = 2**64 - 1
+_KNOWN = 435
+"""clone3, about which even old profiles have a rule."""
 
 Template = dict[str, Any]
 
@@ -64,7 +67,7 @@ def _general(found: Template, limits: str) -> Template:
     if not found["linux"].get("seccomp", {}).get("syscalls"):
         raise ValueError("it has no seccomp profile")
     process = dict(found["process"], terminal=False, cwd="/", rlimits=_rlimits(limits))
-    process["args"] = ["/" + EXECUTOR, *process["args"][1:]]
+    process["args"] = ["/" + EXECUTOR, *process["args"][1:], f"calls={newest_call(found['linux']['seccomp'])}"]
     process.pop("consoleSize", None)
     linux = dict(found["linux"], namespaces=[{"type": kind} for kind in _NAMESPACES])
     template: Template = {
@@ -79,6 +82,21 @@ def _general(found: Template, limits: str) -> Template:
     if not any(mount["destination"] == "/dev/shm" for mount in template["mounts"]):
         raise ValueError("it has no /dev/shm of its own")
     return template
+
+
+def newest_call(profile: Mapping[str, Any]) -> int:
+    """Return the number of the last system call that a seccomp profile names and crun's library knows.
+
+    A profile can't say whether later ones may be called: for runc, which the Docker daemon takes, they do not exist.
+    Calls have the same numbers on all processors from 424 on, and below that all profiles know them.
+    """
+    try:
+        library = ctypes.CDLL("libseccomp.so.2")
+    except OSError:  # a crun that has its own: what all know that have been seen
+        return _KNOWN
+    names = [name.encode() for rule in profile["syscalls"] for name in rule["names"]]
+    numbers: list[int] = [library.seccomp_syscall_resolve_name(name) for name in names]
+    return max(_KNOWN, *numbers)
 
 
 def _rlimits(text: str) -> list[dict[str, Any]]:

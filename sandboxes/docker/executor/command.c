@@ -20,10 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* linux/capability.h, which a small libc does not bring */
-enum { CAP_KILL = 5, CAP_SETGID = 6, CAP_SETUID = 7, CAP_SETPCAP = 8 };
-
-int root_keeps_setuid, no_subreaper;
+int no_subreaper;
 
 /* The ends of the pipes that the command and its monitor hold; control and report are -1 but for a shell. */
 struct ends { int input, output, status, control, report; };
@@ -96,10 +93,8 @@ static void take_streams(struct ends e) {
   close_from(e.control >= 0 ? 5 : 3);
 }
 
-static void become_user(const struct who *who, int keeps) {
-  static const int held[] = {CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP};
-  for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-    if (!keeps || (held[i] != CAP_SETGID && held[i] != CAP_SETUID)) prctl(PR_CAPBSET_DROP, held[i], 0, 0, 0);
+static void become_user(const struct who *who) {
+  bound_capabilities(root_keeps);
   gid_t groups[GROUPS] = {0};
   if (who->n_groups > GROUPS) fail("set the groups of", "the command", EINVAL);
   if (who->uid == OWN_UID) fail("set the user of", "the command to the sandbox's own", EPERM);
@@ -107,7 +102,7 @@ static void become_user(const struct who *who, int keeps) {
   if (setgroups(who->n_groups, groups) < 0 || setresgid(who->gid, who->gid, who->gid) < 0)
     fail("set the groups of", "the command", errno);
   if (setresuid(who->uid, who->uid, who->uid) < 0) fail("set the user of", "the command", errno);
-  if (!keeps) drop_capabilities(); /* else exec takes away what the bounding set lacks */
+  if (who->uid != 0 || !root_keeps) drop_capabilities(); /* else exec takes away what the bounding set lacks */
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   close_what_is_shared();
 }
@@ -126,7 +121,7 @@ static void become(const struct command *c, struct ends e) {
   signal(SIGXFSZ, SIG_DFL);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
-  become_user(&c->who, root_keeps_setuid && c->who.uid == 0);
+  become_user(&c->who);
   if (chdir(c->cwd) < 0) fail("go to", c->cwd, errno);
   environ = merged_environment(c);
   execvp(c->argv[0], c->argv);
@@ -149,6 +144,7 @@ static void monitor(const struct command *c, struct ends e) {
   dup2(e.status, 0);
   close_from(1);
   drop_capabilities();
+  setsid(); /* else who may write to our files in /proc would set process 1's group of priorities (autogroup) */
   for (;;) {
     int how;
     pid_t pid = waitpid(-1, &how, 0);

@@ -105,7 +105,7 @@ void advance(struct job *j);
 int64_t next_wake(const struct job *j);
 
 /* command.c */
-extern int root_keeps_setuid, no_subreaper;
+extern int no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
 void close_from(int fd);
@@ -113,18 +113,22 @@ void close_from(int fd);
 /* self.c */
 enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */
 extern int nothing;
+extern uint64_t root_keeps; /* the capabilities of root's commands, a bit for each */
 int hold_nothing(void);
 int become_own_user(void);
 int is_own_user(void);
 void drop_capabilities(void);
+void bound_capabilities(uint64_t which);
 int act_as(const struct who *who);
 
 /* shared.c */
 void close_what_is_shared(void);
+void know_calls(uint32_t newest);
 
 /* kill.c */
 struct process { pid_t pid, parent; int64_t started; char dead, stopped, ours; };
 size_t list_processes(struct process **list);
+int is_monitor(pid_t pid);
 int any_thread(pid_t pid, const char *name, int (*is)(char *text));
 void begin_kill(struct job *j);
 size_t kill_round(struct job *j);
@@ -134,6 +138,7 @@ void kill_everything(const char *why);
 /* still.c */
 void stand_still(uint32_t id);
 void move_again(void);
+void wake_monitor(pid_t pid);
 int64_t go_on_standing(void);
 
 /* files.c */

@@ -11,7 +11,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-enum { PROC_MAGIC = 0x9fa0, PATH_SIZE = 4096, EXCHANGE = 2 };
+enum { PROC_MAGIC = 0x9fa0, PATH_SIZE = 4096, EXCHANGE = 2, CAP_FOWNER = 3 };
 enum { SMALL = 2048, HUGE = 131072 }; /* blocks of 512 bytes */
 
 /* What becomes of a file that is written. Its data goes into a new file beside it, which takes its place in the end, so
@@ -97,7 +97,8 @@ static int open_target(struct job *j, const char *path) {
   if (is_new && !name_of(fd, w->beside)) *w->beside = 0;
   int error = check(fd, 1);
   if (!error && fstat(fd, &s) < 0) error = errno;
-  if (!error && s.st_uid != w->who.uid) error = EPERM; /* its mode is another's */
+  int others = !error && s.st_uid != w->who.uid;
+  if (others && (w->who.uid || !(root_keeps >> CAP_FOWNER & 1))) error = EPERM; /* its mode is another's */
   if (error || is_new) return error;
   int kept = s.st_nlink == 1 && name_of(fd, w->target) ? open_beside(w, s.st_dev, &beside) : -1;
   if (kept < 0) {
@@ -109,7 +110,7 @@ static int open_target(struct job *j, const char *path) {
   if (s.st_blocks > SMALL) w->old = fd;
   else close(fd);
   j->file = beside;
-  return 0;
+  return others && fchown(beside, s.st_uid, s.st_gid) < 0 ? errno : 0;
 }
 
 /* Closes a large file that has no name any more. To give back its room may take the kernel minutes, where its pieces lie

@@ -108,9 +108,12 @@ void read_status(struct job *j) {
 int reap(void) {
   pid_t pid;
   int how;
-  while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
-    for (struct job *j = jobs; j; j = j->next)
-      if (j->monitor == pid) j->monitor = 0, j->all_ended = WIFEXITED(how) && !no_subreaper;
+  while ((pid = waitpid(-1, &how, WNOHANG | WUNTRACED)) > 0)
+    for (struct job *j = jobs; j; j = j->next) {
+      if (j->monitor != pid) continue;
+      if (WIFSTOPPED(how)) wake_monitor(pid);
+      else j->monitor = 0, j->all_ended = WIFEXITED(how) && !no_subreaper;
+    }
   return pid == 0;
 }
 

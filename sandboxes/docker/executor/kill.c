@@ -48,7 +48,7 @@ size_t list_processes(struct process **list) {
   return n;
 }
 
-static int is_monitor(pid_t pid) {
+int is_monitor(pid_t pid) {
   for (struct job *j = jobs; j; j = j->next)
     if (j->monitor == pid) return 1;
   return 0;
@@ -138,6 +138,7 @@ size_t kill_round(struct job *j) {
     if (last) break;
     before = alive;
   }
+  if (late && !alive && j->monitor && !j->session) kill(j->monitor, SIGKILL); /* it is stopped again and again */
   return alive;
 }
 

@@ -45,7 +45,9 @@
  *
  * With "fsize=BYTES" no file may become larger, whoever writes it.
  *
- * With the argument "setuid", commands of user 0 keep what they need to become another user.
+ * With "calls=NUMBER" system calls after that one do not exist for commands (see shared.c).
+ *
+ * With "capabilities=MASK", hexadecimal, commands of user 0 hold those of the container's capabilities that it names.
  */
 #include "executor.h"
 #include <errno.h>
@@ -282,7 +284,8 @@ static int set_up(int argc, char **argv) {
   limit(RLIMIT_CORE, 0);
   for (int i = 1; i < argc; i++) {
     if (!strncmp(argv[i], "fsize=", 6)) limit(RLIMIT_FSIZE, atoll(argv[i] + 6));
-    if (!strcmp(argv[i], "setuid")) root_keeps_setuid = 1;
+    if (!strncmp(argv[i], "capabilities=", 13)) root_keeps = strtoull(argv[i] + 13, NULL, 16);
+    if (!strncmp(argv[i], "calls=", 6)) know_calls(atoi(argv[i] + 6));
     if (!strncmp(argv[i], "lease=", 6)) lease_ms = atoll(argv[i] + 6) * 1000;
     if (!strncmp(argv[i], "tunnels=", 8)) port = atoi(argv[i] + 8);
   }

@@ -33,7 +33,7 @@ static void go_on(void) {
   struct process *list;
   size_t n = list_processes(&list);
   for (size_t i = 0; i < n; i++)
-    if (list[i].pid != getpid() && !was_stopped(&list[i])) kill(list[i].pid, SIGCONT);
+    if (list[i].pid != getpid() && (is_monitor(list[i].pid) || !was_stopped(&list[i]))) kill(list[i].pid, SIGCONT);
   free(list);
 }
 
@@ -63,6 +63,11 @@ void stand_still(uint32_t id) {
 void move_again(void) {
   if (is_still) go_on();
   is_still = under_way = 0;
+}
+
+/* A monitor that has been stopped: nobody but us has any reason to. */
+void wake_monitor(pid_t pid) {
+  if (!is_still) kill(pid, SIGCONT);
 }
 
 /* To be called again and again. Returns when, in ms, or 0. */

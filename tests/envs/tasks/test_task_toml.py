@@ -116,6 +116,13 @@ def test_fields_that_are_not_known_or_not_followed_are_named(tmp_path, caplog):
     ]
 
 
+def test_a_task_may_take_roots_rights_away(tmp_path):
+    plain, bare = make_task(tmp_path), make_task(tmp_path, '[metadata]\ncapabilities = "none"\n', "bare")
+    assert [load_task(task).limits.capabilities for task in (plain, bare)] == ["default", "none"]
+    with pytest.raises(BadTask, match=r"\[metadata\] capabilities"):
+        load_task(make_task(tmp_path, '[metadata]\ncapabilities = "all"\n', "other"))
+
+
 def test_protected_paths_are_read_by_the_name_that_version_0_1_wrote(tmp_path):
     task = load_task(make_task(tmp_path, '[metadata]\nterritory = ["tests/*", "tox.ini"]\n'))
     assert task.hidden.protected == ("tests/*", "tox.ini")

@@ -61,12 +61,20 @@ class TestWhatTheDaemonIsTold:
         assert host["SecurityOpt"] == ["no-new-privileges:true"]
         assert host["Memory"] == host["MemorySwap"] == 1024 * 2**20
         assert "StorageOpt" not in host and "Runtime" not in host
-        assert config["Cmd"] == ["lease=900", f"fsize={2048 * 2**20}"]
+        assert config["Cmd"] == ["lease=900", f"fsize={2048 * 2**20}", "capabilities=800405fb"]
+        assert not {"MKNOD", "NET_RAW", "AUDIT_WRITE", "SYS_ADMIN", "SYS_PTRACE"} & set(host["CapAdd"])
+
+    def test_without_capabilities_only_process_1_has_some(self):
+        for switch_users, asked in ((False, []), (True, ["capabilities=c0"])):
+            spec = SandboxSpec("image", limits=Limits(capabilities="none"), switch_users=switch_users)
+            config = container_config(Kind.of(spec), {})
+            assert config["HostConfig"]["CapAdd"] == ["KILL", "SETGID", "SETPCAP", "SETUID"]
+            assert config["Cmd"][2:] == asked
 
     def test_what_the_spec_asks_for_is_passed_on(self):
-        spec = SandboxSpec("image", limits=Limits(allowed_hosts=("x",), disk_mb=7, pids=10), switch_users=True)
+        spec = SandboxSpec("image", limits=Limits(allowed_hosts=("x",), disk_mb=7, pids=10))
         config = container_config(Kind.of(spec), {}, runtime="runsc", quota=True)
-        assert config["Cmd"][1:] == [f"fsize={7 * 2**20}", "setuid", f"tunnels={PORT}"]
+        assert config["Cmd"][1:] == [f"fsize={7 * 2**20}", "capabilities=800405fb", f"tunnels={PORT}"]
         assert config["HostConfig"]["StorageOpt"] == {"size": "7M"}
         assert (config["HostConfig"]["Runtime"], config["HostConfig"]["PidsLimit"]) == ("runsc", 320)
 

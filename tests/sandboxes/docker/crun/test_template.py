@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.template import describe, read_template, tops
+from sandboxes.docker.crun.template import describe, newest_call, read_template, tops
 
 DESCRIPTION = {
     "ociVersion": "1.0.2",
@@ -57,13 +57,21 @@ def test_isolation_is_taken_over_and_what_is_the_containers_own_is_not(tmp_path)
     for same in ("seccomp", "resources", "maskedPaths"):
         assert made["linux"][same] == DESCRIPTION["linux"][same]
     process = made["process"]
-    assert process["args"] == ["/.atropos-executor", "lease=900"]
+    assert process["args"] == ["/.atropos-executor", "lease=900", "calls=435"]
     assert (process["cwd"], process["terminal"], process["noNewPrivileges"]) == ("/", False, True)
     assert {"A=image's", "HOSTNAME=sandbox"} < set(process["env"])
     assert any(entry.startswith("PATH=") for entry in process["env"])
     open_files = next(limit for limit in process["rlimits"] if limit["type"] == "RLIMIT_NOFILE")
     assert open_files["soft"] == os.sysconf("SC_OPEN_MAX")
     assert tops(template) == ["dev", "proc"]
+
+
+@pytest.mark.parametrize(
+    ("names", "newest"),
+    [(["read", "clone3"], 435), (["close_range", "read"], 436), (["faccessat2", "of_tomorrow"], 439)],
+)
+def test_the_newest_call_is_the_last_one_that_the_profile_knows(names, newest):
+    assert newest_call({"syscalls": [{"names": names[:1]}, {"names": names[1:]}]}) == newest
 
 
 def changed(**linux):

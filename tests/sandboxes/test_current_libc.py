@@ -1,0 +1,27 @@
+"""Images with a current libc, which tries system calls that are newer than the engine's filter of them."""
+
+import pytest
+from images import made
+
+from sandboxes.base import SandboxSpec
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(600)]
+
+CHORES = (
+    "mkdir -p t/d && echo a >t/d/a && ln -s a t/d/link && tar cf t.tar t && rm -r t && tar xf t.tar && cat t/d/link",
+    "chmod -R u=rwX,go= t && stat -c %a t t/d",
+    "cp -a t u && rm -r t && mv u t && find t -type f -exec touch {} + && ls t",
+    "useradd -m alice && su alice -c 'id -un'",
+    "python3 -c \"import os, shutil; os.chmod('t/d/a', 0o640); shutil.copytree('t', 'v', symlinks=True)\"",
+)
+
+
+@pytest.mark.long(60)
+@pytest.mark.parametrize("starter", ["docker", "crun"])
+async def test_files_are_unpacked_and_changed_as_in_dockers_containers(starter, make_backend, base_image):
+    image = await made("trixie", base_image)
+    async with await make_backend(starter) as backend, backend.open(SandboxSpec(image, workdir="/app")) as box:
+        assert "2.41" in (await box.exec("ldd --version 2>&1")).output
+        for chore in CHORES:
+            done = await box.exec(chore)
+            assert done.ok, f"{chore}: {done.output}"

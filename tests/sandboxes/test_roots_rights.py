@@ -1,0 +1,133 @@
+"""What root may do in a sandbox: all that tasks made for Docker count on, and nothing to what watches its commands."""
+
+import asyncio
+import os
+
+import pytest
+from attacks import LIMITS as TAKE_LIMITS
+from naps import count_of
+
+from sandboxes.base import Limits, SandboxSpec
+from sandboxes.docker.held import descendants
+
+pytestmark = pytest.mark.docker
+
+PACKAGE = r"""
+mkdir -p p/DEBIAN p/usr/share/thing /var/local/debs
+printf 'Package: thing\nVersion: 1\nArchitecture: all\nMaintainer: us\nDescription: a thing\n' >p/DEBIAN/control
+printf '#!/bin/sh\nuseradd --system thing && chown thing:games /usr/share/thing\n' >p/DEBIAN/postinst
+chmod 755 p/DEBIAN/postinst && dpkg-deb --build p /var/local/debs/thing.deb >/dev/null
+apt-get -qq install /var/local/debs/thing.deb >/dev/null 2>&1; stat -c %U:%G /usr/share/thing
+"""
+LISTEN = "import socket; print(socket.create_server(('127.0.0.1', 80)).getsockname()[1])"
+CHORES = {
+    "add a user": ("useradd --create-home alice && su alice -c 'touch ~/mine && stat -c %U ~/mine'", "alice\n"),
+    "give a file away": ("touch a; chown games:mail a && stat -c %U:%G a", "games:mail\n"),
+    "append to a file that nobody may write": ("echo 1 >b; chmod 444 b; echo 2 >>b && cat b", "1\n2\n"),
+    "write to another's folder": ("mkdir d; chown games d; chmod 700 d; echo 3 >d/c && cat d/c", "3\n"),
+    "unpack another's archive": ("echo 4 >e; chown 7:8 e; tar cf x e; rm e; tar xf x && stat -c %u:%g e", "7:8\n"),
+    "install a package from a folder": (PACKAGE, "thing:games\n"),
+    "end another user's process": (
+        "su games -s /bin/sh -c 'exec sleep 4331' & sleep 0.3; pkill -u games; wait; pgrep -u games | wc -l",
+        "0\n",
+    ),
+    "limit another user's command": ("timeout 0.3 su games -s /bin/sh -c 'exec sleep 4331'; echo $?", "124\n"),
+    "listen on a port of root's": (f'python3 -c "{LISTEN}"', "80\n"),
+    "run in another root directory": (
+        "mkdir -p r/in; python3 -c \"import os; os.chroot('r'); print(*os.listdir('/'))\"",
+        "in\n",
+    ),
+    "become another user for good": ("setpriv --reuid=games --clear-groups --bounding-set=-all id -un", "games\n"),
+}
+
+
+@pytest.fixture(params=["docker", "crun"])
+async def backend(request, make_backend):
+    async with await make_backend(request.param) as entered:
+        yield entered
+
+
+@pytest.fixture
+async def box(backend, base_image):
+    async with backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
+        yield sandbox
+
+
+@pytest.mark.long(10)
+async def test_root_does_its_usual_chores(box):
+    for chore, (command, printed) in CHORES.items():
+        done = await box.exec(command)
+        assert done.output.endswith(printed), f"{chore}: {done.output}"
+
+
+async def test_files_of_others_are_written_for_root_and_stay_theirs(box):
+    await box.exec("echo old >a; chmod 440 a; chown games:mail a; mkdir -m 700 d; chown games d")
+    await box.write_file("a", b"new\n")
+    await box.write_file("d/b", b"new\n")
+    assert (await box.exec("cat a d/b; stat -c '%U:%G %a' a")).output == "new\nnew\ngames:mail 644\n"
+    assert await box.read_file("a") == b"new\n"
+
+
+async def test_without_capabilities_root_has_no_rights(backend, base_image):
+    async with backend.open(SandboxSpec(base_image, limits=Limits(capabilities="none"))) as box:
+        status = (await box.exec("grep Cap /proc/self/status")).output
+        assert [int(line.split()[1], 16) for line in status.splitlines()] == [0] * 5
+        for command in ("chown nobody /etc/passwd", "su games -s /bin/true", "touch a; chmod 444 a; echo >>a"):
+            assert not (await box.exec(command)).ok, command
+        await box.exec("mkdir d; chmod 500 d")
+        with pytest.raises(PermissionError):
+            await box.write_file("/d/x", b"")
+
+
+async def test_there_are_no_devices_packets_and_logs_of_the_machine(box):
+    for command in ("mknod x b 8 0", "mknod x c 1 3", "mount -t tmpfs none /mnt", "hostname other"):
+        assert not (await box.exec(command)).ok, command
+    for kind, why in (
+        ("17, 3", "Operation not permitted"),
+        ("2, 3, 1", "not permitted"),
+        ("16, 3, 9", "not supported"),
+    ):
+        done = await box.exec(["python3", "-c", f"import socket; socket.socket({kind})"])
+        assert why in done.output, kind
+    assert (await box.exec(["python3", "-c", "import socket; socket.socket(16, 3, 0)"])).ok
+
+
+WRITES = "for file in oom_score_adj autogroup clear_refs sched comm mem; do echo 1000 >/proc/1/$file; done 2>/dev/null"
+
+
+async def test_root_takes_nothing_from_process_1_and_the_monitors(box):
+    ours = "cat /proc/1/oom_score_adj /proc/1/limits /proc/$PPID/limits; ps -o ni,cls -p 1 -p $PPID"
+    before = (await box.exec(ours)).output
+    await box.exec(["python3", "-c", TAKE_LIMITS])
+    await box.exec(WRITES)
+    assert (await box.exec(ours)).output == before
+    for name in ("environ", "maps", "mem", "fd/0"):
+        for process in ("1", "$PPID"):
+            assert not (await box.exec(f"head -c 1 /proc/{process}/{name}")).ok, (process, name)
+
+
+async def test_a_monitor_that_root_kills_takes_its_command_along(box):
+    other = asyncio.create_task(box.exec("sleep 1; echo other"))
+    escape = "(su games -s /bin/sh -c 'exec setsid sleep 4332' >/dev/null 2>&1 &); sleep 0.2; kill -9 $PPID; sleep 60"
+    done = await box.exec(escape, timeout=20)
+    assert (done.exit_code, done.timed_out) == (137, False)
+    assert (await box.exec(count_of(4332))).output == "0\n"
+    assert (await other).output == "other\n"
+
+
+async def test_a_monitor_that_root_stops_goes_on(box):
+    done = await box.exec("kill -STOP $PPID; echo done", timeout=20)
+    assert (done.output, done.exit_code) == ("done\n", 0)
+    again = "(setsid sh -c 'while :; do kill -STOP '$PPID'; done' &) 2>/dev/null; sleep 60"
+    done = await box.exec(again, timeout=1)
+    assert done.timed_out and done.duration_s < 10
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="looks at processes from outside")
+async def test_what_root_does_to_its_monitors_ends_nobody_elses(backend, box, base_image):
+    async with backend.open(SandboxSpec(base_image)) as other:
+        running = asyncio.create_task(other.exec("sleep 0.5; echo fine"))
+        await asyncio.sleep(0.2)
+        await box.exec("kill -9 -1")
+        assert (await running).output == "fine\n"
+        assert len(list(descendants(box.machine.places.process))) <= 2
