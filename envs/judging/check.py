@@ -203,6 +203,26 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
     """Judge the reference solution. Returns the task, which may have a record now, the verdict, and what was said."""
+    try:
+        found = await _solve_watched(backend, starts, task, image)
+        if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1:
+            return found
+    except InfraError as error:
+        if error.kind is not Failure.TASK:
+            raise
+        found, unseen = None, error
+    # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
+    alone = with_record(task, "", watched=False)
+    believed, said = await solve(backend, starts, alone, image)
+    if believed.solved:
+        return alone, believed, said
+    if found is None:
+        raise unseen
+    return found
+
+
+async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution by what is seen of the tests. Returns as `_solve`."""
     solved, said = await solve(backend, starts, task, image)
     if not solved.solved and has_odd(solved.evidence):
         # Its objects are equal to more than one value, as those of a library of matchers.
@@ -213,11 +233,6 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
         known, said_then = await solve(backend, starts, with_record(task, REFERENCE), image)
         if known.solved:
             return with_record(task, merged([known.evidence])), known, said_then
-    if not solved.solved and solved.metrics.get(WRITTEN, 0.0) >= 1:
-        # Its tests are not what decides: they may be the agent's, or run where nothing is seen.
-        believed, said_then = await solve(backend, starts, with_record(task, "", watched=False), image)
-        if believed.solved:
-            return with_record(task, "", watched=False), believed, said_then
     return task, solved, said
 
 

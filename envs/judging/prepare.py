@@ -111,15 +111,13 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
         record = json.loads(task.hidden.record or "{}")
         record = record[0] if isinstance(record, list) and record else record or {}
         demands = Demands(tests.listed, record)
-        modules = {
-            f"/tests/{name}": data for name, data in tests.files.items() if is_test_module(name.rpartition("/")[2])
-        }
-        modules |= await _tests_of_tree(sandbox, tests)
-        made = await asyncio.to_thread(planted, modules, demands.failing())
+        watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
+        modules = tests.modules | await _tests_of_tree(sandbox, tests)
+        # Unwatched tests may run where nothing knows of decoys.
+        made = await asyncio.to_thread(planted, modules if watched else {}, demands.failing())
         path = await _upload(sandbox, tests, made)
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
     return Prepared(sandbox, made, watch, demands, record, watched, task.hidden.watched is not None, path)
 
 
