@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from task_formats import FORMATS
@@ -14,6 +13,7 @@ from envs.judging.changes import collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
+from envs.judging.watched import is_watched
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
@@ -22,8 +22,7 @@ AT_ONCE = 4
 
 async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
     """The verdict on what a shell script, run as an agent would, makes of a task whose reference was seen to work."""
-    texts = [path.read_text("latin-1") for path in (task.hidden.tests or Path()).rglob("*") if path.is_file()]
-    watched = any(name in text for text in texts for name in ("pytest", "unittest"))
+    watched = is_watched(task)
     task = replace(task, hidden=replace(task.hidden, watched=watched))
     image = await backend.ensure_image(task.image, task.context)
     start = await StartTrees(backend).get(task, image)
