@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from planted_modules import Judged, judge_modules
 from task_formats import FORMATS
 
 from envs.judging.changes import collect_changes
@@ -75,3 +76,13 @@ def sample(request, tmp_path) -> Task:
     """The problem in each format, with little time for what hangs."""
     task = FORMATS[request.param](tmp_path)
     return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Judges modules of tests with a solution as they are in the sandbox, but for the sandbox."""
+
+    async def run(files: Mapping[str, str | bytes], *command: str, **how: object) -> Judged:
+        return await judge_modules(tmp_path, files, *command, **how)
+
+    return run
