@@ -76,7 +76,7 @@ def test_where_no_test_was_seen_of_a_watched_task_nothing_is_earned():
     verdict = read("1", None)
     assert (verdict.reward, verdict.metrics[TESTS_UNSEEN]) == (0.0, 1.0)
     assert "Reward 0, not the 1 of test.sh: no test was seen to run" in verdict.explanation
-    with pytest.raises(InfraError, match="ran no test .* try the task by `tasks check`"):
+    with pytest.raises(InfraError, match="ran no test"):
         read("0", None, known=False)
 
 
