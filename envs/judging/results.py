@@ -29,7 +29,12 @@ WRITTEN = "test_sh_reward"
 """The metric of what test.sh itself said."""
 _CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
 _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+)", re.MULTILINE)
+_NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
+
+
+class SeveralRewards(ValueError):
+    """A reward.json of several numbers, of which none is said to count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +79,15 @@ def read_verdict(ran: Ran) -> Verdict:
 
 
 def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
-    """Return the rewards that test.sh wrote, and why there is none."""
+    """Return the rewards that test.sh wrote, and why there is none. Raises InfraError where they are unclear."""
     if ran.problem is not None:
         return {}, ran.problem
     try:
         return _rewards(ran.logs), None
+    except SeveralRewards as error:
+        if ran.known:  # the reference wrote one that counts
+            return {}, str(error)
+        raise InfraError(Failure.TASK, str(error)) from None
     except ValueError as error:
         return {}, str(error)
 
@@ -139,7 +148,8 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
             raise ValueError(f"reward.json holds {str(found)[:100]}, not finite numbers")
         if "reward" not in table:
             if len(table) > 1:
-                raise ValueError(f"reward.json has no `reward` among {', '.join(sorted(map(str, table)))[:200]}")
+                names = ", ".join(sorted(map(str, table)))[:_NAMES]
+                raise SeveralRewards(f"reward.json has {names} and no `reward`; write which of them counts")
             table = dict.fromkeys(["reward"], *table.values())
         return {name: float(value) for name, value in table.items()}
     if "reward.txt" not in logs:
