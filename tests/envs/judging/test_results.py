@@ -27,7 +27,7 @@ from sandboxes.base import ExecResult
         (REWARD.format("0.25"), 0.25, "Reward 0.25"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("echo '{\"a\": 0.5}' > /logs/verifier/reward.json", 0.5, "Reward 0.5"),
-        ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.0, "reward.json has no `reward` among a, b"),
+        ('echo \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json', 0.0, "reward.json has a, b and no `reward`"),
         ("echo 0.75 > /logs/verifier/reward.json", 0.75, "Reward 0.75"),
         ("echo '[1]' > /logs/verifier/reward.json", 0.0, "reward.json holds [1], not finite numbers"),
         ("echo '{\"a\": NaN}' > /logs/verifier/reward.json", 0.0, "not finite numbers"),

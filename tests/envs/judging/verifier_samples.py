@@ -70,6 +70,9 @@ class FailingSandbox:
     async def stop(self):
         pass
 
+    async def read_file(self, path, *, max_bytes=0):
+        raise FileNotFoundError(path)
+
     async def download(self, path, *, max_bytes=0):
         raise FileNotFoundError(path)
 
