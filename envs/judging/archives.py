@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import tarfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 
@@ -13,12 +14,12 @@ def pack_directory(directory: Path) -> bytes:
     return pack_directories([(".", directory)])
 
 
-def pack_directories(directories: Sequence[tuple[str, Path]]) -> bytes:
+def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[str], bool] = bool) -> bytes:
     """Return several directories as one archive, each with the path at which it is to be. Of two files at one path the
-    later counts."""
+    later counts. keep: whether a member of a name is packed."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
-        if "__pycache__" in Path(info.name).parts:
+        if "__pycache__" in Path(info.name).parts or not keep(info.name):
             return None
         info.uid = info.gid = 0
         info.uname = info.gname = ""
@@ -62,34 +63,8 @@ def read_member(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     return file.read()
 
 
-def owned_by(user: int, archive: bytes, names: Collection[str] | None) -> bytes:
-    """Return an archive of ours with another owner of the members so named; of all of them where they are None."""
-
-    def own(member: tarfile.TarInfo) -> None:
-        member.uid = member.gid = user
-
-    return _with_each(archive, names, own)
-
-
-def readable(archive: bytes, names: Collection[str]) -> bytes:
-    """Return an archive of ours in which others than the owner may read the members so named, and come to them."""
-
-    def let_read(member: tarfile.TarInfo) -> None:
-        member.mode |= 0o005 if member.isdir() or member.mode & 0o111 else 0o004
-
-    return _with_each(archive, names, let_read)
-
-
-def _with_each(archive: bytes, names: Collection[str] | None, change: Callable[[tarfile.TarInfo], None]) -> bytes:
-    if names is not None and not names:
-        return archive
-    chosen, buffer = None if names is None else frozenset(names), io.BytesIO()
-    with (
-        tarfile.open(fileobj=io.BytesIO(archive)) as source,
-        tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as target,
-    ):
-        for member in source:
-            if chosen is None or member.name in chosen:
-                change(member)
-            target.addfile(member, source.extractfile(member) if member.isreg() else None)
-    return buffer.getvalue()
+def add_file(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+    """Add a file of root's, readable by all."""
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = len(data), 0o644, int(time.time())
+    tar.addfile(member, io.BytesIO(data))

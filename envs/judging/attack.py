@@ -68,7 +68,7 @@ async def attack_tasks(
 
     async def one(task: Task, result: CheckResult) -> CheckResult:
         known = {attack.name for attack in result.attacks if attack.by == BUILT_IN and attack.reward is not None}
-        seen = with_record(task, result.record, result.verifier_s or None)
+        seen = with_record(task, result.record, result.verifier_s or None, result.watched)
         async with turn:
             for cheat in (cheat for cheat in cheats if cheat.name not in known):
                 result = with_attack(result, await _attack(backend, starts, seen, result, cheat))

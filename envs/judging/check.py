@@ -22,11 +22,12 @@ from envs.judging.changes import Changes, collect_changes
 from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
+from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, parts, work_in_steps
 from envs.judging.verifier import judge, open_verifier
-from envs.types import BadTask, Failure, InfraError, Task, Verdict
+from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.shielding import together
@@ -37,10 +38,6 @@ _REFERENCE_S = 900.0
 _SHOWN = 4000
 """Characters of a problem that are shown, the last ones; the manifest has all of it."""
 _NAMED = 3
-_TESTS_ARE_CLOSED = ("Permission denied: '/tests/", "could not get source code", "source code not available")
-"""What Python and `inspect` say to a test that reads the modules of the tests."""
-_READS_TESTS = """
-If tests read the source of tests: write "READABLE": true into tests/tests.json; judged code can read them then, too."""
 
 
 async def check_tasks(
@@ -193,6 +190,7 @@ async def _check(backend: Backend, starts: StartTrees, task: Task, repeats: int)
         memory_mb=_most("verifier_memory_mb", [*reference, *nothing]),
         image_mb=await _image_mb(backend, image) if image else 0.0,
         notes=tuple(f"{path} is judged beside the working directory" for path in task.hidden.graded),
+        watched=not any(verdict.metrics.get(TESTS_UNSEEN) for verdict in reference),
         record=record,
         unverified=unverified(record),
         blind_spots=blind_spots(task, reference, record) if problem is None else (),
@@ -205,6 +203,26 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
     """Judge the reference solution. Returns the task, which may have a record now, the verdict, and what was said."""
+    try:
+        found = await _solve_watched(backend, starts, task, image)
+        if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1:
+            return found
+    except InfraError as error:
+        if error.kind is not Failure.TASK:
+            raise
+        found, unseen = None, error
+    # Its tests may be the agent's own, or run where nothing is seen: then test.sh is believed.
+    alone = with_record(task, "", watched=False)
+    believed, said = await solve(backend, starts, alone, image)
+    if believed.solved:
+        return alone, believed, said
+    if found is None:
+        raise unseen
+    return found
+
+
+async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
+    """Judge the reference solution by what is seen of the tests. Returns as `_solve`."""
     solved, said = await solve(backend, starts, task, image)
     if not solved.solved and has_odd(solved.evidence):
         # Its objects are equal to more than one value, as those of a library of matchers.
@@ -230,8 +248,7 @@ def _stands(result: CheckResult, task: Task, repeats: int) -> bool:
 
 def _problem(reference: Verdict, said: str, untouched: Verdict) -> str | None:
     if not reference.solved:
-        remedy = _READS_TESTS if any(sign in reference.explanation for sign in _TESTS_ARE_CLOSED) else ""
-        return f"the reference is not rewarded. {said}\n{reference.explanation}{remedy}"
+        return f"the reference is not rewarded. {said}\n{reference.explanation}"
     if untouched.solved:
         return f"an untouched tree is rewarded. {untouched.explanation}"
     return None

@@ -19,9 +19,7 @@ from envs.types import BadTask, Hidden, Task
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3
-_RENAMED = {2: {"verifier_s": "judge_s"}}
-"""Fields by the names that an older version, which is read all the same, has for them."""
+VERSION = 4
 NAME = "manifest.json"
 
 
@@ -53,6 +51,7 @@ class CheckResult:
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
     notes: what to know of a task that may be used.
+    watched: whether tests of the reference were seen (`envs.judging.watched`).
     record: what each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare with nothing
     that stands among decoys, so that code which forces them may pass. blind_spots: the classes of cheating that the
     tests could not notice, a line each. attacks: those that were tried since the check.
@@ -70,6 +69,7 @@ class CheckResult:
     memory_mb: float = 0.0
     image_mb: float = 0.0
     notes: tuple[str, ...] = ()
+    watched: bool = True
     record: str = ""
     unverified: tuple[str, ...] = ()
     blind_spots: tuple[str, ...] = ()
@@ -96,28 +96,26 @@ def read_manifest(path: Path) -> dict[str, CheckResult]:
     """Return the results by task. Raises BadTask when the file is none of a version that is known."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        if found["version"] not in (VERSION, *_RENAMED):
+        if found["version"] != VERSION:
             raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check` again")
-        renamed = _RENAMED.get(found["version"], {})
-        results = [_result(row, renamed) for row in found["tasks"].values()]
+        results = [_result(row) for row in found["tasks"].values()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadTask(f"{path} is no manifest of `tasks check` ({error!r}); run it again") from None
     return {result.task_id: result for result in results}
 
 
-def _result(row: Mapping[str, Any], renamed: Mapping[str, str]) -> CheckResult:
-    """Return what one entry says; fields that it lacks, as an older version's do, have their defaults."""
-    named = {field.name: renamed.get(field.name, field.name) for field in fields(CheckResult)}
-    known: dict[str, Any] = {name: row[key] for name, key in named.items() if key in row}
+def _result(row: Mapping[str, Any]) -> CheckResult:
+    """Return what one entry says; fields that it lacks have their defaults."""
+    known: dict[str, Any] = {field.name: row[field.name] for field in fields(CheckResult) if field.name in row}
     known["attacks"] = [Attack(**attack) for attack in row.get("attacks", ())]
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
-def with_record(task: Task, record: str, usual_s: float | None = None) -> Task:
+def with_record(task: Task, record: str, usual_s: float | None = None, watched: bool | None = None) -> Task:
     """Return the task as it is judged once its reference was. Of several steps each has its own part of the record."""
 
     def seen(hidden: Hidden, record: str) -> Hidden:
-        return replace(hidden, record=record, usual_s=usual_s)
+        return replace(hidden, record=record, usual_s=usual_s, watched=watched)
 
     steps = tuple(
         replace(step, hidden=seen(step.hidden, of_step(record, step.name) if record else "")) for step in task.steps
@@ -131,7 +129,11 @@ def usable(tasks: Sequence[Task], results: Mapping[str, CheckResult], where: obj
     where: names the manifest. Raises BadTask when none is left.
     """
     sound = [task for task in tasks if task.id in results and results[task.id].digest == task.digest]
-    chosen = [with_record(task, one.record, one.verifier_s or None) for task in sound if (one := results[task.id]).ok]
+    chosen = [
+        with_record(task, one.record, one.verifier_s or None, one.watched)
+        for task in sound
+        if (one := results[task.id]).ok
+    ]
     if len(chosen) < len(tasks):
         logger.warning(
             "%d of %d tasks are left out by %s: %d failed its check, %d have changed or are new since",

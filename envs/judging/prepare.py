@@ -1,116 +1,209 @@
-"""Prepare the verifier's sandbox: the hidden tests, a directory for the reward, and the wrappers.
+"""Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, what reports the tests.
 
-The tests are uploaded to /tests (root's, readable by root alone). Every Python, pytest and other program that test.sh
-calls is replaced by a wrapper that runs it as nobody and watches it (the folder `inside`, see docs/reward.md), so
-that test.sh alone can write a reward, whatever the judged code does. A task that names another user than root for its
-test.sh gets no wrappers: that user writes the reward, and the judged code can write it too.
+All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.planting` made them; what
+is expected stays in this process. What runs inside is in the folder `inside` (docs/verifier-protocol.md).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import io
+import json
+import tarfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from envs.judging.archives import pack_directories
+from envs.judging.archives import add_file, pack_directories, regular_files
+from envs.judging.decoys.node_ids import is_test_module
+from envs.judging.decoys.planting import Planted, planted
+from envs.judging.seen.demands import Demands
+from envs.judging.seen.watch import Watch
 from envs.judging.specs import verifier_spec
+from envs.judging.watched import speak_of_runners
 from envs.types import Failure, InfraError, Task
-from sandboxes.base import Backend, Sandbox, SandboxError
+from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
 LOGS = "/logs/verifier"
 """Where test.sh leaves its reward."""
-REPORT = "watched.json"
-"""The wrappers' own report, in `LOGS`."""
-HINDERED = "hindered"
-"""What stood in the way of hidden tests, a line each, in `LOGS`."""
-NAMED = "named"
-"""Which of the reward's files the task's own files name, in `LOGS`."""
+HOME = "/verifier"
+"""Where what runs inside lies."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
-_NOBODY = 65534
-# Nobody but root makes files in the directory; a program that is told to write one there finds it made (`hand_over`
-# in `inside/processes.py`). The test.sh of tasks that version 0.1 converted from terminal-bench reads the wrappers'
-# report as judge.json.
-_MAKE = (
-    f"rm -rf /tests /verifier {LOGS} && mkdir -p /tests /verifier {LOGS} && chmod 755 {LOGS} && cd {LOGS} "
-    f"&& touch memory {HINDERED} {REPORT} && chmod 600 {REPORT} {HINDERED} && ln -s {REPORT} judge.json"
+_DOOR = "verifier"
+_STANDINS = "apt apt-get apk dnf yum curl wget pip pip3 uv uvx"
+_MAKE = f"rm -rf {{0}} {HOME} {LOGS} && mkdir -p /tests {HOME}/bin {LOGS} && chmod 777 {LOGS} && tar -xf - -C /"
+_SET_UP = (
+    f"cd {HOME} && for name in {_STANDINS}; do ln standin.sh bin/$name; done && chmod 755 standin.sh sudo.sh "
+    f'&& ln sudo.sh bin/sudo && : > lacking && chmod 666 lacking && sh setup.sh && echo "PATH=$PATH"'
 )
-_MAKE_FOR_USER = f"rm -rf /tests {LOGS} && mkdir -p /tests {LOGS} && chmod 777 {LOGS}"
+_MAX_TEST_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A sandbox in which changes can be judged.
 
-    user: who runs test.sh; None for the image's own.
-    judged_uid: the user id of the code under test.
-    wrappers: whether they are in place.
-    shows_modes: whether what only the agent could read stays so, as the task's files look at modes, or nothing tells.
+    planted: the hidden tests. watch: what is reported of them. demands, record: what is asked of them. watched: whether
+    what is seen of them decides. known: whether the reference's were seen before. path: PATH of test.sh.
     """
 
     sandbox: Sandbox
-    user: str | None
-    judged_uid: int
-    wrappers: bool
-    shows_modes: bool
+    planted: Planted
+    watch: Watch
+    demands: Demands
+    record: Mapping[str, Any]
+    watched: bool
+    known: bool
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Tests:
+    """What /tests is to hold. files: its modules of tests and lists, by path below it. listed: its tests.json.
+    speak_of_runners: whether any of its files names pytest or unittest."""
+
+    folders: Sequence[Path]
+    files: Mapping[str, bytes]
+    listed: Mapping[str, Any]
+    speak_of_runners: bool
+
+    @property
+    def modules(self) -> dict[str, bytes]:
+        """Return the modules of tests, by absolute path."""
+        return {f"/tests/{name}": data for name, data in self.files.items() if name.endswith(".py")}
+
+    @property
+    def in_tree(self) -> list[str]:
+        """Return the modules of tests in the working directory, to which test.patch is applied first."""
+        return [str(name) for name in self.listed.get("IN_TREE", [])]
 
 
 @asynccontextmanager
 async def open_prepared(backend: Backend, task: Task, image: str) -> AsyncIterator[Prepared]:
     """Open a sandbox and prepare it. image: the task's. Raises InfraError when there is none."""
     own = task.hidden.own
+    watch = Watch()
     try:
         judging = image if own is None else await backend.ensure_image(own.image, own.context)
-        async with backend.open(verifier_spec(task, judging)) as sandbox:
-            yield await _prepare(sandbox, task)
+        spec = replace(verifier_spec(task, judging), doors={_DOOR: watch.door})
+        async with backend.open(spec) as sandbox:
+            yield await _prepare(sandbox, task, watch)
     except SandboxError as error:
         raise InfraError(Failure.VERIFIER, f"could not open the verifier's sandbox: {error}") from error
 
 
-async def _prepare(sandbox: Sandbox, task: Task) -> Prepared:
+async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
     own = task.hidden.own
-    tests = [("tests", folder) for folder in (task.hidden.shared_tests, task.hidden.tests) if folder is not None]
-    if own is not None and own.holds_tests:
-        tests = []
-    elif not tests:
+    folders = [folder for folder in (task.hidden.shared_tests, task.hidden.tests) if folder is not None]
+    if not folders and not (own is not None and own.holds_tests):
         raise InfraError(
             Failure.TASK, f"task {task.id} has no tests; give it Hidden.tests, or judge it in its environment"
         )
     try:
-        asked = await sandbox.exec(["id", "-u"], user=task.hidden.user)
-        user = int(asked.output) if asked.ok and asked.output.strip().isdigit() else 0
-        wrappers = task.hidden.user is None or user == 0
-        await _upload(sandbox, tests, wrappers)
-        if wrappers and task.hidden.record:
-            # As the tests are: root's alone.
-            await sandbox.exec("cat > /verifier/record.json", user="root", stdin=task.hidden.record.encode())
-        shows_modes = True
-        if wrappers:
-            seen_by_all = str(int(user == 0 and task.user in (None, "root", "0")))
-            made = await sandbox.exec(["sh", "/verifier/setup.sh", sandbox.workdir, seen_by_all], user="root")
-            if not made.ok:
-                raise InfraError(Failure.VERIFIER, f"could not put the wrappers in place: {made.output[-SHOWN:]}")
-            shows_modes = "modes" in made.output.splitlines()
-    except (SandboxError, OSError) as error:
+        if own is not None and own.holds_tests:
+            tests = await _tests_of_image(sandbox)
+        else:
+            tests = await asyncio.to_thread(_tests_of_task, folders)
+        record = json.loads(task.hidden.record or "{}")
+        record = record[0] if isinstance(record, list) and record else record or {}
+        demands = Demands(tests.listed, record)
+        watched = task.hidden.watched if task.hidden.watched is not None else tests.speak_of_runners
+        modules = tests.modules | await _tests_of_tree(sandbox, tests)
+        # Unwatched tests may run where nothing knows of decoys.
+        made = await asyncio.to_thread(planted, modules if watched else {}, demands.failing())
+        path = await _upload(sandbox, tests, made)
+    except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    return Prepared(sandbox, "root" if wrappers else task.hidden.user, user or _NOBODY, wrappers, shows_modes)
+    return Prepared(sandbox, made, watch, demands, record, watched, task.hidden.watched is not None, path)
 
 
-async def _upload(sandbox: Sandbox, tests: Sequence[tuple[str, Path]], wrappers: bool) -> None:
-    """Make the directories and fill them. tests: none where the image holds them. Raises InfraError, SandboxError and
-    OSError."""
-    archive = await asyncio.to_thread(pack_directories, [*tests, *([("verifier", _INSIDE)] if wrappers else [])])
-    make = _MAKE if wrappers else _MAKE_FOR_USER
-    if not tests:
-        make = make.replace("rm -rf /tests ", "rm -rf ", 1)
-    # By the image's own tar, where it has one: the Docker daemon starts a process for each archive.
-    made = await sandbox.exec(f"{make} && tar -xf - -C /", user="root", stdin=archive)
-    if made.ok:
-        return
-    made = await sandbox.exec(make, user="root")
-    if not made.ok:
-        raise InfraError(Failure.VERIFIER, f"could not make /tests and {LOGS}: {made.output[-SHOWN:]}")
-    await sandbox.upload(archive, "/")
+def _tests_of_task(folders: Sequence[Path]) -> _Tests:
+    """Read what a task keeps on this machine."""
+    files: dict[str, bytes] = {}
+    for folder in folders:
+        found = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size <= _MAX_TEST_BYTES]
+        files |= {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    return _tests(folders, files)
+
+
+async def _tests_of_image(sandbox: Sandbox) -> _Tests:
+    """Read the tests that an image of the verifier's own holds."""
+    archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
+    return _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
+
+
+def _tests(folders: Sequence[Path], files: Mapping[str, bytes]) -> _Tests:
+    listed = _listed(files)
+    read = {name: data for name, data in files.items() if is_test_module(name.rpartition("/")[2], data)}
+    read |= {name: files[name] for name in ("tests.json", "test.patch") if name in files}
+    return _Tests(folders, read, listed, bool(listed) or speak_of_runners(files.values()))
+
+
+def _listed(files: Mapping[str, bytes]) -> Mapping[str, Any]:
+    listed = json.loads(files.get("tests.json", b"{}"))
+    if not isinstance(listed, dict):
+        raise ValueError("/tests/tests.json is not a table")
+    return listed
+
+
+async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
+    """Apply test.patch to the working directory, and return the modules of tests there, by absolute path."""
+    if not tests.in_tree:
+        return {}
+    if "test.patch" in tests.files:
+        command = ["git", "-c", "safe.directory=*", "apply", "-"]
+        applied = await sandbox.exec(command, cwd=sandbox.workdir, user="root", stdin=tests.files["test.patch"])
+        if not applied.ok:
+            raise InfraError(Failure.TASK, f"test.patch does not fit the image's tree: {applied.output[-SHOWN:]}")
+    names = "".join(f"./{name}\0" for name in tests.in_tree).encode()
+    packed = await sandbox.exec(
+        "xargs -0 tar -cf - --ignore-failed-read -- 2>/dev/null || :",
+        cwd=sandbox.workdir,
+        user="root",
+        stdin=names,
+        max_output=_MAX_TEST_BYTES,
+    )
+    found = dict(regular_files(packed.raw, _MAX_TEST_BYTES)) if packed.raw else {}
+    return {f"{sandbox.workdir.rstrip('/')}/{name}": data for name, data in found.items()}
+
+
+async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted) -> str:
+    """Put the tests and what runs inside into the sandbox. Returns the PATH for test.sh. Raises InfraError,
+    SandboxError and OSError."""
+    archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
+    make = _MAKE.format("/tests" if tests.folders else "")
+    done = await sandbox.exec(f"{make} && {_SET_UP}", user="root", stdin=archive)
+    if not done.ok and (await sandbox.exec(make.rpartition(" && ")[0], user="root")).ok:  # an image without tar
+        await sandbox.upload(archive, "/")
+        done = await sandbox.exec(_SET_UP, user="root")
+    if not done.ok:
+        raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {done.output[-SHOWN:]}")
+    return f"{HOME}/bin:{done.output.rpartition('PATH=')[2].strip()}"
+
+
+def _port(sandbox: Sandbox) -> str:
+    """Return the port of loopback at which the tests are reported."""
+    try:
+        return sandbox.door(_DOOR).rpartition(":")[2]
+    except NotSupported:
+        return "1"  # nothing is seen there
+
+
+def _pack(tests: _Tests, made: Planted, port: str) -> bytes:
+    elsewhere = {path.lstrip("/") for path in made.texts} | ({"tests/test.patch"} if tests.in_tree else set())
+
+    def is_kept(name: str) -> bool:
+        return name not in elsewhere
+
+    archive = io.BytesIO(
+        pack_directories([*(("tests", folder) for folder in tests.folders), ("verifier", _INSIDE)], keep=is_kept)
+    )
+    with tarfile.open(fileobj=archive, mode="a", format=tarfile.GNU_FORMAT) as tar:
+        for path, data in made.texts.items():
+            add_file(tar, path.lstrip("/"), data)
+        add_file(tar, "verifier/port", port.encode())
+    return archive.getvalue()

@@ -1,9 +1,9 @@
 """What the reference's tests told, kept so that each later judgement asks for the same.
 
-A record has an entry for each call of a test runner by test.sh. `tests`: of each test that passed in all repeats, the
-sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there). `sets`:
-for each of these, of which of its expected values it told, by their order there. `odd`: sites where something else was
-equal too, which are no evidence. `step`: of which step the call is, in a task of several.
+A record has an entry for each step of the task; of most there is one. `tests`: of each test that passed in all repeats,
+the sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there).
+`sets`: for each of these, of which of its expected values it told, by their order there. `odd`: sites where something
+else was equal too, which are no evidence. `step`: of which step the entry is, in a task of several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REFERENCE = json.dumps({"reference": True})
 
 
 def merged(repeats: Sequence[Sequence[Evidence]]) -> str:
-    """Return the record of the repeats of a reference, each with one entry a call; "" where they can't be compared."""
+    """Return the record of the repeats of a reference, each with one entry a step; "" where they can't be compared."""
     if not repeats or len({len(calls) for calls in repeats}) > 1 or not any(any(call) for call in repeats[0]):
         return ""
     return json.dumps([_merged(calls) for calls in zip(*repeats, strict=True)], separators=(",", ":"))

@@ -1,12 +1,11 @@
 """Read what the hidden tests left behind as a verdict.
 
-`reward.json` (a number, or a flat table of numbers, of which `reward` counts, or else the only one) comes before
-`reward.txt` (one number); where the task's own files name one of the two, the other doesn't count. What the wrappers
-saw goes before both: where a test did not run, or the judged code was seen to cheat, the reward is 0 whatever was
-written.
+`reward.json` (a number, or a flat table of numbers of which `reward` counts) comes before `reward.txt` (one number).
+In a watched task the reward is what was seen of the tests, and test.sh's own figure can only make it less. In an
+unwatched one test.sh's word counts.
 
-The wrappers' own report fills `Verdict.tests`; without one `ctrf.json`, a JUnit file or pytest's `-rA` lines do, which
-explain a reward and never change it: judged code may have printed them.
+`Verdict.tests` is what was seen; where nothing was, `ctrf.json`, a JUnit file or pytest's `-rA` lines explain a reward
+and never change it: the code under test may have printed them.
 """
 
 from __future__ import annotations
@@ -16,116 +15,130 @@ import logging
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 from xml.etree import ElementTree
 
-from envs.judging.prepare import HINDERED, NAMED, REPORT, SHOWN
+from envs.judging.prepare import SHOWN
+from envs.judging.seen.outcome import Outcome
 from envs.types import SIGN, TESTS_UNSEEN, VERIFIER_TIMED_OUT, Failure, InfraError, TestStatus, Verdict
 from sandboxes.base import ExecResult
 
 logger = logging.getLogger(__name__)
 
+WRITTEN = "test_sh_reward"
+"""The metric of what test.sh itself said."""
 _CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
 _PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+)", re.MULTILINE)
+_NAMES = 200
+_SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
 
-def read_verdict(ran: ExecResult, logs: Mapping[str, bytes], problem: str | None = None) -> Verdict:
-    """Return the verdict of a test.sh that ran.
+class SeveralRewards(ValueError):
+    """A reward.json of several numbers, of which none is said to count."""
 
-    logs: the files that it left, not empty, by name. problem: why they could not be read; None where they were.
-    Raises InfraError for several rewards of which none is said to count: that is the task's failure.
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A test.sh that ran.
+
+    logs: the files that it left, not empty, by name. seen: what was seen of the tests; None where none was. problem:
+    why the files could not be read; None where they were. watched: whether what was seen decides. known: whether the
+    reference's tests were seen before. lacking: what it asked for and the image has not.
     """
-    output = ran.output[-SHOWN:] + _said(logs)
-    tests = _tests(logs, ran.output)
-    seen = _signs(logs)
-    metrics = _metrics(ran, logs) | {SIGN + sign: 1.0 for sign in seen}
-    evidence = [run.get("evidence", {}) for run in _watched(logs)]
-    if ran.timed_out:
-        explanation = f"The tests did not end within {ran.duration_s:.0f} s.\n{output}"
-        return Verdict(0.0, explanation, tests, {**metrics, VERIFIER_TIMED_OUT: 1.0}, evidence, seen)
-    try:
-        if problem is not None:
-            raise ValueError(problem)
-        rewards = _rewards(logs)
-    except ValueError as error:
-        return Verdict(
-            0.0, f"No reward: {error} (test.sh ended with {ran.exit_code}).\n{output}", tests, metrics, evidence, seen
-        )
-    if len(rewards) > 1 and "reward" not in rewards and not seen:
-        raise InfraError(
-            Failure.TASK,
-            f"reward.json has {', '.join(sorted(rewards))} and no reward, so nothing says what the work is worth; let "
-            "test.sh write `reward` beside them",
-        )
-    reward = rewards.get("reward", next(iter(rewards.values())))
-    refused = _refused(logs) if reward > 0 else None
-    if refused is not None:
-        return Verdict(
-            0.0, f"Reward 0, not the {reward:g} of test.sh: {refused}.\n{output}", tests, metrics, evidence, seen
-        )
+
+    result: ExecResult
+    logs: Mapping[str, bytes]
+    seen: Outcome | None
+    problem: str | None
+    watched: bool
+    known: bool
+    lacking: str = ""
+
+
+def read_verdict(ran: Ran) -> Verdict:
+    """Return the verdict. Raises InfraError where nothing says whether the task or the code is at fault."""
+    rewards, problem = _written(ran)
+    if ran.watched and ran.seen is None and not ran.known and not ran.result.timed_out and not _reward(rewards):
+        raise InfraError(Failure.TASK, f"test.sh ran no test ({_ended(ran)}); try the task by `tasks check`")
+    reward, said = _decided(ran, rewards, problem)
+    tests = _tests(ran)
     failed = [name for name, status in tests.items() if status is not TestStatus.PASSED]
     named = f"; not passed: {', '.join(failed[:10])}" if failed else ""
-    said = f"Reward {reward:g}; {len(tests) - len(failed)} of {len(tests)} tests passed{named}.\n{output}"
-    extra = {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
-    return Verdict(reward, said, tests, {**metrics, **extra}, evidence, seen)
+    counted = f"; {len(tests) - len(failed)} of {len(tests)} tests passed{named}" if tests else ""
+    wants = "".join(f"\nverifier: {line}" for line in ran.seen.wants) if ran.seen is not None else ""
+    sign = ran.seen.sign if ran.watched and ran.seen is not None and not ran.result.timed_out else None
+    evidence = [ran.seen.evidence] if ran.seen is not None else []
+    return Verdict(
+        reward,
+        f"{said}{counted}.\n{ran.result.output[-SHOWN:]}{wants}",
+        tests,
+        _metrics(ran, rewards) | ({SIGN + sign: 1.0} if sign else {}),
+        evidence,
+        {sign: str(ran.seen.problem)} if sign and ran.seen is not None else {},
+    )
 
 
-def _said(logs: Mapping[str, bytes]) -> str:
-    """Return what the wrappers say to people alone: what was printed, judged code may read."""
-    lines: list[str] = []
-    for run in _watched(logs):
-        if run.get("problem"):
-            lines += [*run.get("wants", ()), run["problem"]]
-    return "".join(f"\nverifier: {line}" for line in lines)
+def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
+    """Return the rewards that test.sh wrote, and why there is none. Raises InfraError where they are unclear."""
+    if ran.problem is not None:
+        return {}, ran.problem
+    try:
+        return _rewards(ran.logs), None
+    except SeveralRewards as error:
+        if ran.known:  # the reference wrote one that counts
+            return {}, str(error)
+        raise InfraError(Failure.TASK, str(error)) from None
+    except ValueError as error:
+        return {}, str(error)
 
 
-def _metrics(ran: ExecResult, logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return what the run took."""
-    metrics = {"verifier_s": ran.duration_s, "verifier_exit_code": float(ran.exit_code)}
-    if any("evidence" in run for run in _watched(logs)):
-        metrics["unverified_tests"] = sum(len(run.get("evidence", {}).get("unverified", ())) for run in _watched(logs))
-    if REPORT not in logs:
+def _reward(rewards: Mapping[str, float]) -> float:
+    return rewards.get("reward", 0.0)
+
+
+def _decided(ran: Ran, rewards: Mapping[str, float], problem: str | None) -> tuple[float, str]:
+    """Return the reward, and why."""
+    if ran.result.timed_out:
+        return 0.0, f"The tests did not end within {ran.result.duration_s:.0f} s"
+    if problem is not None:
+        return 0.0, f"No reward: {problem} ({_ended(ran)})"
+    written = _reward(rewards)
+    if not ran.watched:
+        return written, f"Reward {written:g} by the word of test.sh, since the task is unwatched"
+    seen = ran.seen
+    why = "no test was seen to run" if seen is None else seen.problem
+    if why is None or written <= 0:
+        return written, f"Reward {written:g}"
+    # A task that gives a share of the reward for a share of the tests writes such a share.
+    share = seen.share if seen is not None and seen.sign is None and written < 1 else 0.0
+    reward = min(written, share)
+    blamed = f"the code under test {seen.sign}: " if seen is not None and seen.sign else ""
+    return reward, f"Reward {reward:g}, {f'not the {written:g} of test.sh: ' if reward < written else ''}{blamed}{why}"
+
+
+def _ended(ran: Ran) -> str:
+    lacking = f"; {ran.lacking}" if ran.lacking else ""
+    return f"test.sh ended with {ran.result.exit_code}{lacking}"
+
+
+def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
+    """Return what the run took, and what else test.sh wrote."""
+    metrics = {"verifier_s": ran.result.duration_s, "verifier_exit_code": float(ran.result.exit_code)}
+    if ran.result.timed_out:
+        metrics[VERIFIER_TIMED_OUT] = 1.0
+    if ran.watched and ran.seen is not None:
+        metrics["unverified_tests"] = float(len(ran.seen.evidence.get("unverified", ())))
+    else:
         metrics[TESTS_UNSEEN] = 1.0
-    if logs.get("memory", b"").strip().isdigit():
-        metrics["verifier_memory_mb"] = int(logs["memory"]) / 2**20
-    return metrics
-
-
-def _signs(logs: Mapping[str, bytes]) -> dict[str, str]:
-    """Return the signs of cheating that the wrappers saw, each with what they saw."""
-    found = {run["cheat"]: str(run["problem"]) for run in _watched(logs) if run["cheat"]}
-    if logs.get(HINDERED):
-        found["stood in the way of hidden tests"] = logs[HINDERED].decode("utf-8", "replace").strip()
-    return found
-
-
-def _refused(logs: Mapping[str, bytes]) -> str | None:
-    """Return why what test.sh wrote is not believed: what was seen of the judged code; None where it is."""
-    for sign, what in _signs(logs).items():
-        return f"the judged code {sign}: {what}"
-    seen = _seen(logs)
-    missing = [name for name, what in seen.items() if what == "missing"]
-    if missing:
-        return f"{len(missing)} tests did not run: {', '.join(missing[:5])}"
-    listed = {name for run in _watched(logs) if run.get("listed") for name in run["tests"]}
-    failed = [name for name in listed if seen[name] != "passed"]
-    return f"{len(failed)} listed tests were not seen to pass: {', '.join(failed[:5])}" if failed else None
-
-
-def _seen(logs: Mapping[str, bytes]) -> dict[str, str]:
-    """Return how each test ended that the wrappers saw. A listed test is missing where no call ran it."""
-    seen: dict[str, str] = {}
-    for run in _watched(logs):
-        for name, what in run["tests"].items():
-            if what != "missing" or name not in seen:
-                seen[name] = what
-    return seen
+    if ran.logs.get("memory", b"").strip().isdigit():
+        metrics["verifier_memory_mb"] = int(ran.logs["memory"]) / 2**20
+    metrics[WRITTEN] = _reward(rewards)
+    return metrics | {f"reward/{name}": value for name, value in rewards.items() if name != "reward"}
 
 
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
     """Return the named rewards that test.sh wrote. Raises ValueError when there is none that can be used."""
-    named = logs.get(NAMED, b"").decode().split()
-    if "reward.json" in logs and (not named or "reward.json" in named):
+    if "reward.json" in logs:
         try:
             found = json.loads(logs["reward.json"])
         except (ValueError, RecursionError) as error:
@@ -133,9 +146,14 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
         table = found if isinstance(found, dict) else {"reward": found}
         if not table or not all(type(value) in (int, float) and math.isfinite(value) for value in table.values()):
             raise ValueError(f"reward.json holds {str(found)[:100]}, not finite numbers")
+        if "reward" not in table:
+            if len(table) > 1:
+                names = ", ".join(sorted(map(str, table)))[:_NAMES]
+                raise SeveralRewards(f"reward.json has {names} and no `reward`; write which of them counts")
+            table = dict.fromkeys(["reward"], *table.values())
         return {name: float(value) for name, value in table.items()}
-    if "reward.txt" not in logs or (named and "reward.txt" not in named):
-        raise ValueError("the verifier wrote no reward")
+    if "reward.txt" not in logs:
+        raise ValueError("test.sh wrote no reward")
     text = logs["reward.txt"].decode("utf-8", "replace").strip()
     try:
         reward = float(text)
@@ -146,21 +164,11 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
     return {"reward": reward}
 
 
-def _watched(logs: Mapping[str, bytes]) -> list[dict[str, Any]]:
-    """Return the wrappers' report, which root alone could write: one entry for each call of a test runner."""
-    runs: list[dict[str, Any]] = json.loads(logs.get(REPORT, b"[]"))
-    return runs
-
-
-def _tests(logs: Mapping[str, bytes], output: str) -> dict[str, TestStatus]:
+def _tests(ran: Ran) -> dict[str, TestStatus]:
     """Return the status of each test from whatever report there is; empty when there is none that can be read."""
-    if REPORT in logs:
-        found = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
-        cheated = any(run["cheat"] for run in _watched(logs))  # then no test is known to have passed
-        return {
-            name: TestStatus.FAILED if cheated else found.get(what, TestStatus.FAILED)
-            for name, what in _seen(logs).items()
-        }
+    if ran.seen is not None:
+        return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in ran.seen.statuses.items()}
+    logs, output = ran.logs, ran.result.output
     if "ctrf.json" in logs:
         return _from_ctrf(logs["ctrf.json"])
     for name in sorted(logs):

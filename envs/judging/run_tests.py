@@ -1,8 +1,7 @@
-"""Run the hidden tests on the agent's changes in a prepared sandbox, and fetch what the tests left.
+"""Run the hidden tests on the agent's changes in a prepared sandbox, and read what became of them.
 
-The changes are applied, and `bash /tests/test.sh` runs in the working directory. Then /logs/verifier is read as an
-archive: by root in the sandbox where the wrappers are in place, since judged code can change nothing of root's; else by
-the Docker daemon from outside, after every process was killed.
+The changes are applied, and `bash /tests/test.sh` runs in the working directory as whoever the task says. What the
+runners of tests reported meanwhile comes by the sandbox's door; /logs/verifier is read afterwards.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ import re
 import tarfile
 from dataclasses import replace
 
-from envs.judging.archives import owned_by, readable, regular_files
-from envs.judging.areas import graded_paths
+from envs.judging.archives import regular_files
 from envs.judging.changes import Changes
 from envs.judging.patch import old_files, patch_of
-from envs.judging.prepare import LOGS, REPORT, SHOWN, Prepared
-from envs.judging.results import read_verdict
+from envs.judging.prepare import HOME, LOGS, SHOWN, Prepared
+from envs.judging.results import Ran, read_verdict
+from envs.judging.seen.outcome import outcome_of
 from envs.types import Failure, InfraError, Task, Verdict
-from sandboxes.base import ExecResult, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import ExecResult, Sandbox, SandboxDied, SandboxError, SandboxTimeout
 
 _MAX_REPORT_BYTES = 4 * 2**20
 _MAX_LOGS_BYTES = 64 * 2**20
@@ -36,7 +35,11 @@ _MUCH = 4.0
 """How many times their usual time tests need a processor for at most."""
 _USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
 _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
-"""Tests may look into a repository, which is root's while they are nobody's."""
+"""Tests may look into a repository of another user's."""
+_PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
+_PYVENV = re.compile(r"/pyvenv\.cfg$")
+_KILLED = frozenset((129, 130, 131, 134, 137, 143))
+"""How bash ends by a signal that somebody sent it."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -47,6 +50,13 @@ class DiedInTests(InfraError):
     def __init__(self, message: str, overran: str | None) -> None:
         super().__init__(Failure.VERIFIER, message)
         self.overran = overran
+
+
+class Killed(InfraError):
+    """Somebody ended test.sh by a signal: from outside, or the code under test."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Failure.VERIFIER, message)
 
 
 class Starved(InfraError):
@@ -79,17 +89,22 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s:
 
 async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
     """Read the verdict of a test.sh that ran. Raises InfraError."""
+    calls = await prepared.watch.calls()
+    seen = await asyncio.to_thread(outcome_of, calls, prepared.planted, prepared.demands, prepared.record)
+    files, problem = await _logs(prepared)
+    if ran.exit_code in _KILLED and not ran.timed_out and not {"reward.txt", "reward.json"} & files.keys():
+        raise Killed(f"test.sh was killed (it ended with {ran.exit_code})")
+    lacking = "" if prepared.watched and seen is not None else await _lacking(prepared.sandbox)
+    return read_verdict(Ran(ran, files, seen, problem, prepared.watched, prepared.known, lacking))
+
+
+async def _lacking(sandbox: Sandbox) -> str:
+    """Return what stand-ins said that the image lacks. It explains, and decides nothing."""
     try:
-        logs = await _fetch_logs(prepared)
-        owner = 0 if prepared.wrappers else None
-        files = {name: data for name, data in regular_files(logs, _MAX_REPORT_BYTES, owner) if data}
-        if not prepared.wrappers:
-            files.pop(REPORT, None)  # judged code may have written it
-    except (SandboxError, tarfile.TarError) as error:
-        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
-    except (OSError, ValueError) as error:
-        return read_verdict(ran, {}, f"the verifier's logs could not be read: {error}")
-    return read_verdict(ran, files)
+        said = await sandbox.read_file(f"{HOME}/lacking", max_bytes=SHOWN)
+    except (SandboxError, OSError, ValueError):
+        return ""
+    return said.decode("utf-8", "replace").strip()
 
 
 async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None:
@@ -107,7 +122,7 @@ async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None
 
 async def _change(prepared: Prepared, folder: str, changes: Changes, user: str | None) -> str | None:
     """Make the changes below one folder. user: who removes. Returns and raises as `_apply`."""
-    sandbox, archive = prepared.sandbox, changes.archive
+    sandbox = prepared.sandbox
     going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
     doomed = "".join(f"./{path}\0" for path in going)
     if doomed:
@@ -123,35 +138,29 @@ async def _change(prepared: Prepared, folder: str, changes: Changes, user: str |
         if not removed.ok:  # killed, or out of time: not for what is to be deleted
             raise InfraError(Failure.VERIFIER, f"deleting ended with {removed.exit_code}: {removed.output[-SHOWN:]}")
     if changes.added or changes.changed:
-        if folder != sandbox.workdir:
-            # The owner says of each file that it is judged: root's shell obeys none of his.
-            archive = owned_by(prepared.judged_uid, archive, None)
-        elif prepared.shows_modes:
-            archive = owned_by(prepared.judged_uid, archive, changes.private)
-        else:
-            # Were it judged code's own, it could read and replace what test.sh writes there.
-            archive = readable(archive, changes.private)
-        await sandbox.upload(archive, folder)
+        await sandbox.upload(changes.archive, folder)
+        await _listen_in(sandbox, folder, changes)
     return None
+
+
+async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:
+    """Have the Pythons of virtual environments that the agent made report what they run."""
+    made = [path.rpartition("/")[0] for path in (*changes.added, *changes.changed) if _PYVENV.search(path)]
+    if made:
+        places = [f"{folder.rstrip('/')}/{path}" for path in made]
+        await sandbox.exec(["sh", f"{HOME}/setup.sh", *places], user="root")
 
 
 async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> ExecResult:
     """Run test.sh. Raises DiedInTests and InfraError."""
     sandbox = prepared.sandbox
-    command = ["/bin/sh", "/verifier/run.sh", sandbox.workdir] if prepared.wrappers else ["bash", "/tests/test.sh"]
     try:
         ran = await sandbox.exec(
-            command,
+            ["bash", "/tests/test.sh"],
             timeout=timeout_s,
             cwd=sandbox.workdir,
-            env={
-                **_GIT,
-                **task.hidden.test_env,
-                "JUDGED_UID": str(prepared.judged_uid),
-                "JUDGED_KEPT": "\n".join(task.hidden.protected),
-                "JUDGED_GRADED": "\n".join(graded_paths(task.hidden, sandbox.workdir)),
-            },
-            user=prepared.user,
+            env={**_GIT, "PATH": prepared.path, **task.hidden.test_env},
+            user=task.hidden.user or "root",
             max_output=_MAX_REPORT_BYTES,
         )
     except (SandboxDied, SandboxTimeout) as error:
@@ -171,7 +180,7 @@ async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) ->
     usual_s: what they usually take; who had much more of a processor does not end.
     """
     try:
-        told = await prepared.sandbox.exec(["sh", "-c", _USED], user=prepared.user, env={"PATH": _PATH})
+        told = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": _PATH})
     except SandboxError:
         return
     used_s = _starved(told.output, took_s)
@@ -196,18 +205,29 @@ def _starved(told: str, took_s: float) -> float | None:
     return used_s if fair * _SHARE <= used_s / took_s < _SHARE else None
 
 
-async def _fetch_logs(prepared: Prepared) -> bytes:
-    """Return `LOGS` as a tar archive. Raises SandboxError, or OSError and ValueError as `download`."""
-    if prepared.wrappers:
-        # What nobody's processes may still do changes no file of root's, so there is nothing to stop first.
-        # Its `tar` is not one that they put into a folder of the image's PATH.
-        packed = await prepared.sandbox.exec(
-            ["tar", "-C", LOGS, "-cf", "-", "."], user="root", env={"PATH": _PATH}, max_output=_MAX_REPORT_BYTES
-        )
-        if packed.ok and packed.raw and not packed.truncated:
-            return packed.raw
-    await prepared.sandbox.stop()
-    return await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)
+async def _logs(prepared: Prepared) -> tuple[dict[str, bytes], str | None]:
+    """Return the files that test.sh left, and why they can't be read; None where they can. Raises InfraError."""
+    # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
+    command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
+    try:
+        packed = await prepared.sandbox.exec(command, user="root", env={"PATH": _PATH}, max_output=_MAX_REPORT_BYTES)
+        if packed.ok and not packed.truncated:
+            return _files(packed.raw), None
+    except tarfile.TarError:
+        pass  # whatever is called tar there
+    except SandboxError as error:
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
+    try:
+        await prepared.sandbox.stop()
+        return _files(await prepared.sandbox.download(LOGS, max_bytes=_MAX_LOGS_BYTES)), None
+    except (SandboxError, tarfile.TarError) as error:
+        raise InfraError(Failure.VERIFIER, f"could not read the verifier's logs: {error}") from error
+    except (OSError, ValueError) as error:
+        return {}, f"the verifier's logs could not be read: {error}"
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    return {name: data for name, data in regular_files(archive, _MAX_REPORT_BYTES) if data}
 
 
 def _ends(output: str) -> str:

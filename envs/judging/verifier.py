@@ -9,30 +9,33 @@
 A judgement goes through three modules: `prepare` puts the tests into the sandbox, `run_tests` applies the changes, runs
 the tests and fetches what they left, `results` reads that as a `Verdict`.
 
-Who failed decides what becomes of it. The judged code can make `test.sh` hang, crash or end before it
-writes a reward, and can make it write nonsense; each of these is a reward of 0 with its explanation, as is a
-sandbox that the code brought down twice by what it took of it (`Sandbox.overran`). A sandbox that died otherwise
-proves nothing against the code: whoever reaches the Docker daemon can kill it. Nor does time that passed while others
-had the processors (`Starved`): such tests run once more, with more of it. Harbor calls a missing reward an error of the
-grader; here a task's reference was seen to be rewarded (`tasks check`), so the code is at fault. What the judged code
-can't cause (the Docker daemon, the sandbox before the tests run) raises `InfraError`.
+Who failed decides what becomes of it. The code under test can make `test.sh` hang, crash or end before it writes a
+reward, and can make it write nonsense; each of these is a reward of 0 with its explanation, as is a sandbox that the
+code brought down twice by what it took of it (`Sandbox.overran`), and a test.sh that is killed in three sandboxes. A
+sandbox that died otherwise, or a test.sh that was killed once, proves nothing against the code: whoever reaches the
+Docker daemon can do that. Nor does time that passed while others had the processors (`Starved`): such tests run once
+more, with more of it. The code can't cause what remains (the Docker daemon, the sandbox before the tests run): that
+raises `InfraError`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from envs.judging.changes import Changes
 from envs.judging.prepare import Prepared, open_prepared
-from envs.judging.run_tests import DiedInTests, Starved, run_tests
-from envs.types import InfraError, Task, Verdict
+from envs.judging.run_tests import DiedInTests, Killed, Starved, run_tests
+from envs.types import Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend
 
 logger = logging.getLogger(__name__)
 
+_TWICE = 2
+_KILLS = 3
+"""In how many sandboxes test.sh must end by a signal before the code under test is blamed: others can send one."""
 _PATIENCE = 4.0
 """How many times as long tests may take that are run again because the machine was busy."""
 
@@ -55,23 +58,40 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
     async def verify(changes: Changes) -> Verdict:
         if changes.problem is not None:
             return Verdict(0.0, f"Nothing could be judged: {changes.problem}.")
-        try:
-            return await run_tests(await ahead.prepared(), task, changes)
-        except InfraError as error:
-            logger.info("Task %s is judged once more in another sandbox, because %s", task.id, error)
-            first = error
-        timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(first, Starved) else None
-        try:
-            async with open_prepared(backend, task, image) as prepared:
-                return await run_tests(prepared, task, changes, timeout_s)
-        except DiedInTests as error:
-            if isinstance(first, DiedInTests) and first.overran and error.overran:
-                what = f"at the limit of its {error.overran} ({error})"
-                return Verdict(0.0, f"The tests brought down their sandbox, twice, {what}.")
-            raise
+        failures: list[InfraError] = []
+        while True:
+            try:
+                if not failures:
+                    return await run_tests(await ahead.prepared(), task, changes)
+                timeout_s = _PATIENCE * task.hidden.timeout_s if isinstance(failures[-1], Starved) else None
+                async with open_prepared(backend, task, image) as prepared:
+                    return await run_tests(prepared, task, changes, timeout_s)
+            except InfraError as error:
+                if error.kind is Failure.TASK:
+                    raise
+                failures.append(error)
+            verdict = _proven(failures)
+            if verdict is not None:
+                return verdict
+            logger.info("Task %s is judged once more in another sandbox, because %s", task.id, failures[-1])
 
     async with _Ahead(open_prepared(backend, task, image), task.id) as ahead:
         yield verify
+
+
+def _proven(failures: Sequence[InfraError]) -> Verdict | None:
+    """Return the verdict that failures of the same kind prove; None where another sandbox may tell more. Raises the
+    last failure where they prove nothing."""
+    died = [error for error in failures if isinstance(error, DiedInTests) and error.overran]
+    if len(died) == _TWICE:
+        what = f"at the limit of its {died[-1].overran} ({died[-1]})"
+        return Verdict(0.0, f"The tests brought down their sandbox, twice, {what}.")
+    killed = [error for error in failures if isinstance(error, Killed)]
+    if len(killed) == _KILLS:
+        return Verdict(0.0, f"test.sh was killed in {_KILLS} sandboxes, one after the other: {killed[-1]}.")
+    if len(failures) >= _TWICE and len(killed) < len(failures):
+        raise failures[-1]
+    return None
 
 
 class _Ahead:

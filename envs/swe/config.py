@@ -25,6 +25,11 @@ class SWEEnvConfig(AgentEnvConfig):
     bad_tasks: Literal["skip", "refuse"] = Field(
         default="skip", description="What becomes of tasks that can't be used: left out and listed, or the run ends"
     )
+    unwatched: Literal["use", "refuse"] = Field(
+        default="use",
+        description="What becomes of tasks whose tests neither pytest nor unittest runs, so that the word of their "
+        "test.sh is the reward (docs/reward.md)",
+    )
     manifest: Path | None = Field(
         default=None,
         description="Manifest of `tasks check`: tasks that failed it or have changed since are not used; "

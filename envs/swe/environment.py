@@ -27,6 +27,7 @@ from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, joined, work_in_steps
 from envs.judging.stored import packed
 from envs.judging.verifier import open_verifier
+from envs.judging.watched import select
 from envs.rewards import shaped
 from envs.running.telemetry import traced
 from envs.swe import STARTER
@@ -64,7 +65,8 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         others = load_source(config.eval_tasks, None, config.bad_tasks) if config.eval_tasks else tasks
         if config.eval_share and not config.eval_tasks:
             tasks, others = split(tasks, config.eval_share, config.seed)
-        train = shard(tagged(tasks, config.tags, "--env.tags", without=config.skip_tags), config.shard, config.seed)
+        chosen = tagged(tasks, config.tags, "--env.tags", without=config.skip_tags)
+        train = shard(select(chosen, config.unwatched), config.shard, config.seed)
         evaluate = tagged(others, config.eval_tags, "--env.eval_tags", without=config.skip_tags)
         evaluate = shard(evaluate, config.shard, config.seed, least=0)
         if config.difficulty_from:

@@ -31,11 +31,3 @@ def test_the_executor_is_as_committed(tmp_path: Path) -> None:
         pytest.skip(f"musl for arm64 can't be fetched: {done.stderr}")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "executor-arm64").read_bytes() == (folder / "executor-arm64").read_bytes()
-
-
-def test_the_preload_library_is_as_committed(tmp_path: Path) -> None:
-    folder = ROOT / "envs/judging/inside"
-    done = build(folder / "preload/build.sh", tmp_path, "gcc", "aarch64-linux-gnu-gcc")
-    assert done.returncode == 0, done.stderr
-    for name in ("preload-amd64.so", "preload-arm64.so"):
-        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()

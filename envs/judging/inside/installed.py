@@ -1,6 +1,7 @@
-"""Tell whether the image's Python has all packages that a call of pip or uv asks for: `installed.py install NAME...`.
+"""Print which packages that a call of pip or uv asks for this Python lacks: `installed.py install NAME...`.
 
-Versions are not compared: offline there is no other. What writes pytest's reports is always there (see `reports`).
+Versions are not compared: without a network there is no other. Ends with 1 where something else than packages is asked
+for: a path, an address.
 """
 
 import os
@@ -33,7 +34,8 @@ _VALUED = frozenset(
     }
 )
 _VERBS = frozenset({"pip", "add", "tool", "install"})
-_OURS = frozenset({"pytest-json-ctrf", "pytest-json-report", "uv", "pip", "setuptools", "wheel"})
+_OURS = frozenset({"uv", "pip", "setuptools", "wheel", "pytest-json-ctrf", "pytest-json-report"})
+"""What stands in for itself: see `standin.sh` and `reports`."""
 
 
 def plain(name):
@@ -87,4 +89,6 @@ def installed():
 
 if __name__ == "__main__":
     names = wanted(sys.argv[1:])
-    sys.exit(names is None or not set(names) <= installed() | _OURS)
+    if names is None:
+        sys.exit(1)
+    print(" ".join(sorted(set(names) - installed() - _OURS)))

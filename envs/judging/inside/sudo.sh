@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sourced by wrapper.sh: `sudo` of what is root already. The verifier's sandbox lets no program gain rights.
+# `sudo` of what is root already: no program gains rights in the verifier's sandbox.
 user=
 while :; do
     case $1 in
@@ -12,9 +12,7 @@ while :; do
         *) break ;;
     esac
 done
-unset VERIFIER_OWN_CALL
-case $user:$1 in
-    :*=* | root:*=* | 0:*=*) exec env "$@" ;;
-    :* | root:* | 0:*) exec "$@" ;;
+case $user in
+    "" | root | 0) exec env "$@" ;;
     *) exec runuser -u "$user" -- env "$@" ;;
 esac

@@ -9,13 +9,12 @@
 | `log_parser`, `parser`, also in `install_config` | a key of `PARSERS`, or Python source of a function `parser(log)` |
 | `repo`, `version` | where the row has no command or parser: the key in the lists of the package `swebench` (4.x) |
 
-The commands run as nobody, in one bash. What they print is bounded, read by root, and each listed test must be seen
+The commands run in one bash. What they print is bounded, and each listed test must be seen
 there to pass: failed, skipped and missing ones count as failed, as does one that is printed with two statuses, and one
 that is printed twice where the runner's names tell tests apart (in Go: within a package, in Rust: within a program). A
 command that was killed, was not found or ran out of time fails all; so does one that ended in failure and printed none.
 
-Durations in names are left out, in the lists as in what is printed. A dataset's own parser runs as nobody too, by the
-image's Python.
+Durations in names are left out, in the lists as in what is printed. A dataset's own parser runs by the image's Python.
 """
 
 from __future__ import annotations

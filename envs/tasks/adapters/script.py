@@ -26,6 +26,7 @@ def pytest_verifier(
     functions: bool = False,
     exact: Mapping[str, str] | None = None,
     exports: Sequence[str] = (),
+    in_tree: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return `tests/test.sh` and `tests/tests.json`, by path in the task directory.
 
@@ -36,6 +37,7 @@ def pytest_verifier(
     exact: tests that must not pass, each with how it must end ("failed" or "error"); then no test beside the listed
         ones may pass or fail either.
     exports: shell commands that set what the tests' own environment is.
+    in_tree: modules of tests in the working directory, to which the verifier applies `tests/test.patch` first.
     """
     environment = "" if plugins else " PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
     environment += "".join(f"\n{line}" for line in exports)
@@ -47,6 +49,8 @@ def pytest_verifier(
     }
     if exact is not None:
         lists["EXACT"] = exact
+    if in_tree:
+        lists["IN_TREE"] = [*in_tree]
     return {
         "tests/test.sh": _script(workdir, f"{_PYTEST} {options} {shlex.join(files)}", prepare, path, environment),
         "tests/tests.json": json.dumps(lists, indent=1) + "\n",
@@ -62,13 +66,17 @@ def unittest_verifier(
     workdir: str,
     prepare: str = "",
     exports: Sequence[str] = (),
+    in_tree: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return `tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
 
     fail_to_pass, pass_to_pass: node ids as pytest's, titles (the first line of a docstring), or names of functions.
     files: where the tests are. command: runs a Python script that runs them by unittest; absent: `unittests.py`.
+    in_tree: as `pytest_verifier` takes it.
     """
     lists = {"FAIL_TO_PASS": [*fail_to_pass], "PASS_TO_PASS": [*pass_to_pass], "UNITTEST": [*files]}
+    if in_tree:
+        lists["IN_TREE"] = [*in_tree]
     tree = {"tests/tests.json": json.dumps(lists, indent=1) + "\n"}
     if not command:
         command = f"python3 /tests/unittests.py {shlex.join(files)}"

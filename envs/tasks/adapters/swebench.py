@@ -6,7 +6,7 @@
 | `problem_statement` | the instruction |
 | `image`, `docker_image`, `image_name`, `image_url` | the image; absent: the family's naming rule, see `FAMILIES` |
 | `patch` | the reference; SWE-smith: the BUG, applied to the image, whose reverse is the reference |
-| `test_patch` | applied over restored test files before the tests run |
+| `test_patch` | applied by the verifier to the image's tree, before the agent's changes |
 | `FAIL_TO_PASS`, `PASS_TO_PASS`, also in lower case, lists or JSON | what must be seen to pass |
 | `eval_script` | what it exports, and its conda environment, hold when the tests run |
 | `test_cmds`, `log_parser`, `install_config`, ... | see `printed`; else not used |
@@ -23,7 +23,7 @@ Judged by pytest's or unittest's report, never by what the tests print. Django's
 first line of a docstring, which its runner prints) and sympy's (a function's name) are looked for in the files that
 `test_patch` changes; the image needs no pytest for them. Rows of other languages are refused, unless
 `printed_results` allows their tests to be judged by what they print, see `printed.py`; such tasks have the
-tag `printed-results`, and an image whose files below /testbed and its home any user may change. An id that SWE-bench
+tag `printed-results`. An id that SWE-bench
 cut at a blank (`test[a` of `test[a b]`) stands for all tests that begin so: each must pass. Expected failures, which
 SWE-bench lists as passing, count as passed where the test's own mark has no condition. SWE-smith's failing tests stay
 visible to the agent, since the rows don't carry them.
@@ -52,11 +52,7 @@ FAMILIES: dict[str, Callable[[str], str]] = {
 }
 """How each set names the image of an instance whose row does not."""
 
-# An interpreter that uv installed is below /root, where the judged code, which is nobody's, must get through.
-MOVE_OUT = (
-    "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv "
-    '&& at=$(readlink -f /opt/venv/bin/python) && while [ "$at" ]; do chmod a+x "$at"; at=${at%/*}; done; fi'
-)
+MOVE_OUT = "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv; fi"
 """Shell commands that take an interpreter out of the source tree, to where the agent can't replace the verifier's."""
 PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
 """The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
@@ -66,8 +62,7 @@ SQUASH = (
     "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
 )
 """Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
-_OPEN = 'chmod -R a+rwX . "$HOME"'
-_PATCH = "GIT_CONFIG_GLOBAL=/dev/null git -c safe.directory='*' apply /tests/test.patch || exit 1"
+_PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
 
@@ -131,10 +126,9 @@ class _Instance:
         """Return the paths that the tests' patch touches."""
         return self.test_patch.paths
 
-    @property
-    def prepare(self) -> str:
-        """Return what is done before the tests run."""
-        return _PATCH if self.test_patch.text else ""
+    def in_tree(self, files: Sequence[str]) -> list[str]:
+        """Return the modules of tests in the tree. files: those of the listed tests."""
+        return sorted({*files, *filter(_is_python_test, self.patched)})
 
     @property
     def exports(self) -> list[str]:
@@ -178,7 +172,7 @@ def _instance(row: Row, family: str) -> _Instance:
 
 def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
     """Choose by the tests' ids who runs them. Raises BadTask for ids that can't be found."""
-    wanted, workdir, prepare = instance.wanted, instance.workdir, instance.prepare
+    wanted, workdir = instance.wanted, instance.workdir
     if any(map(_NODE_ID.fullmatch, wanted)):
         for test in instance.listed:
             if not _NODE_ID.fullmatch(test):
@@ -191,9 +185,9 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             files=files,
             workdir=workdir,
             options=options,
-            prepare=prepare,
             plugins=True,
             exports=instance.exports,
+            in_tree=instance.in_tree(files),
         )
         return _Verifier(files, tree)
     if not _prints(instance):
@@ -203,6 +197,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
             f"FAIL_TO_PASS: {wanted[0]!r} is neither pytest's nor unittest's, and other runners only print results, "
             "as what they test could do too; --printed-results takes them for true"
         )
+    prepare = _PATCH if instance.test_patch.text else ""
     tree = printed_verifier(instance.row, instance.listed, workdir=workdir, prepare=prepare)
     return _Verifier([*instance.patched], tree, printed=True)
 
@@ -230,8 +225,8 @@ def _by_unittest(instance: _Instance) -> _Verifier:
         files=everything if command else files,
         command=command,
         workdir=instance.workdir,
-        prepare=instance.prepare,
         exports=instance.exports,
+        in_tree=instance.in_tree(everything),
     )
     return _Verifier(everything, tree)
 
@@ -249,7 +244,7 @@ def _dockerfile(instance: _Instance, printed: bool, smith: bool) -> str:
     planted = "git apply /tmp/bug.patch && rm -rf /tmp/bug.patch build/lib* && " if smith else ""  # built unbroken
     conda = conda_environment(instance.row.text("eval_script", default="")) or "testbed"
     path = PATH.replace("/testbed/", f"/{conda}/")
-    layer = [f"RUN {planted}{_OPEN} && {SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", path]
+    layer = [f"RUN {planted}{SQUASH}"] if printed else [f"RUN {planted}{MOVE_OUT} && {SQUASH}", path]
     copy = ["COPY bug.patch /tmp/bug.patch"] if smith else []
     return "\n".join([f"FROM {instance.image}", f"WORKDIR {instance.workdir}", *copy, *layer]) + "\n"
 

@@ -7,12 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from planted_modules import Judged, judge_modules
 from task_formats import FORMATS
 
 from envs.judging.changes import collect_changes
+from envs.judging.manifest import with_record
+from envs.judging.record import REFERENCE
+from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
+from envs.judging.watched import is_watched
 from envs.types import Task, Verdict
 from sandboxes.docker import DockerBackend
 
@@ -20,7 +25,9 @@ AT_ONCE = 4
 
 
 async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
-    """The verdict on what a shell script, run as an agent would, makes of a task."""
+    """The verdict on what a shell script, run as an agent would, makes of a task whose reference was seen to work."""
+    if task.hidden.watched is None:
+        task = with_record(task, task.hidden.record, watched=is_watched(task))
     image = await backend.ensure_image(task.image, task.context)
     start = await StartTrees(backend).get(task, image)
     async with open_verifier(backend, task, image) as verifier:
@@ -30,19 +37,29 @@ async def attempt(backend: DockerBackend, task: Task, script: str) -> Verdict:
         return await verifier(changes)
 
 
+async def checked(backend: DockerBackend, task: Task, script: str) -> Verdict:
+    """The verdict on honest work, after `tasks check` has seen it as a reference (`envs.judging.check`)."""
+    verdict = await attempt(backend, task, script)
+    if not verdict.solved and verdict.tests:
+        verdict = await attempt(backend, with_record(task, REFERENCE, watched=True), script)
+    if not verdict.solved and verdict.metrics.get(WRITTEN, 0.0) >= 1:
+        verdict = await attempt(backend, with_record(task, "", watched=False), script)
+    return verdict
+
+
 async def attempts(backend: DockerBackend, task: Task, scripts: Mapping[str, str]) -> dict[str, Verdict]:
     """The verdict on each script, a few at a time."""
     found = await attempts_at(backend, [(task, script) for script in scripts.values()])
     return dict(zip(scripts, found, strict=True))
 
 
-async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
+async def attempts_at(backend: DockerBackend, tasks: Sequence[tuple[Task, str]], judge=attempt) -> list[Verdict]:
     """The verdict on each script for its task, a few at a time."""
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(task: Task, script: str) -> Verdict:
         async with turn:
-            return await attempt(backend, task, script)
+            return await judge(backend, task, script)
 
     return await asyncio.gather(*(one(task, script) for task, script in tasks))
 
@@ -67,8 +84,28 @@ def judge_tasks(docker_backend):
     return run
 
 
+@pytest.fixture
+def check_tasks(docker_backend):
+    """Judges honest work as `tasks check` does, on tasks of each its own."""
+
+    async def run(tasks: Sequence[tuple[Task, str]]) -> list[Verdict]:
+        return await attempts_at(docker_backend, tasks, checked)
+
+    return run
+
+
 @pytest.fixture(params=FORMATS)
 def sample(request, tmp_path) -> Task:
     """The problem in each format, with little time for what hangs."""
     task = FORMATS[request.param](tmp_path)
     return replace(task, hidden=replace(task.hidden, timeout_s=min(60.0, task.hidden.timeout_s)))
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """Judges modules of tests with a solution as they are in the sandbox, but for the sandbox."""
+
+    async def run(files: Mapping[str, str | bytes], *command: str, **how: object) -> Judged:
+        return await judge_modules(tmp_path, files, *command, **how)
+
+    return run

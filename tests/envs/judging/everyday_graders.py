@@ -436,8 +436,4 @@ EVERYDAY: dict[str, Grader] = {
         },
         image="RUN mkdir /app && echo 7 > /app/.work.py && chmod a-w /app/.work.py",
     ),
-    "a folder of test.sh's in the folder in /tmp that a program is run in": Grader(
-        f"mkdir -p /tmp/work/made/deep; cd /tmp/work; judged python3 /app/main.py; grep -qx 42 made/deep/out.txt; {BY_STATUS}",
-        planted("main.py", "open('made/deep/out.txt', 'w').write('42\\n')"),
-    ),
 }

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
+
+import turns
 
 from envs.tasks.adapters import plain_folder, python_functions, swebench, terminal_bench
 from envs.tasks.harbor import load_task
@@ -156,7 +157,7 @@ FORMATS: dict[str, Callable[[Path], Task]] = {
 
 
 def share(scripts: dict[str, str], number: int, most: int) -> dict[str, str]:
-    """Return the scripts that are tried today in the format of that number; `-m slow` tries all in all formats."""
-    names = list(scripts)[number :: len(FORMATS)]
-    first = datetime.date.today().toordinal() * most % len(names)
+    """Return the scripts that are tried in the format of that number; `-m slow` tries all in all formats."""
+    names = list(scripts)[(number + turns.seed()) % len(FORMATS) :: len(FORMATS)]
+    first = turns.seed() * most % len(names)
     return {name: scripts[name] for name in [*names[first:], *names[:first]][:most]}

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from envs.judging.blind_spots import blind_spots
 from envs.types import TESTS_UNSEEN, Hidden, Task, TestStatus, Verdict
 
@@ -30,24 +28,6 @@ def test_tests_that_compare_with_nothing_are_counted(tmp_path):
     assert blind_spots(task, [SEEN], "")[0].startswith("forced tests: repeats called")
 
 
-@pytest.mark.parametrize(
-    "files, found",
-    [
-        ({"grade.py": "open('/logs/verifier/reward.txt', 'w').write('1')"}, ["grader as root"]),
-        ({"test.sh": "python3 - << 'E'\nopen('/logs/verifier/reward.txt', 'w')\nE\n"}, ["grader as root"]),
-        ({"test.sh": "python3 -c \"open('/logs/verifier/reward.txt', 'w')\""}, ["grader as root"]),
-        ({"test.sh": "python3 -s -X utf8 -Ic \"open('/logs/verifier/reward.txt', 'w')\""}, ["grader as root"]),
-        ({"test.sh": "python3 -m pytest -c /dev/null - && echo 1 > /logs/verifier/reward.txt"}, []),
-        ({"test.sh": "python3 /tests/a.py -c x && echo 1 > /logs/verifier/reward.txt"}, []),
-        ({"tests.json": '{"READABLE": true}'}, ["readable tests"]),
-        ({"helper.py": "x = 1"}, []),
-    ],
-)
-def test_what_the_tests_files_say_counts(tmp_path, files, found):
-    assert classes(tmp_path, {**GOOD, **files}) == found
-
-
 def test_what_nobody_watches_is_said(tmp_path):
     assert classes(tmp_path, verdict=UNSEEN) == ["unwatched"]
     assert classes(tmp_path, verdict=UNSEEN, tags=("printed-results",)) == ["printed results"]
-    assert classes(tmp_path, user="tester") == ["own user"]

@@ -5,6 +5,7 @@ from cheats import CHEATS
 from forcing_cheats import FORCING, GUESSES
 from graders import CHEATS as GRADERS
 from interpreter_cheats import LOOKED_UP, ODD
+from suite_cheats import SUITE_CHEATS
 from task_formats import FORMATS, share
 
 ALL = {**CHEATS, **FORCING, **ODD}
@@ -37,4 +38,4 @@ async def test_a_guess_is_not_rewarded_twice(sample, judge_scripts):
 
 
 def test_there_are_cheats_enough():
-    assert len(ALL) + len(GRADERS) + len(BY_CHANCE) >= 200
+    assert len(ALL) + len(GRADERS) + len(SUITE_CHEATS) + len(BY_CHANCE) >= 250

@@ -1,23 +1,22 @@
-"""Whatever test.sh is, root obeys nothing that the agent made, and honest work is rewarded."""
+"""Whatever test.sh is: cheats are not rewarded where tests are watched, and honest work is."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
+import turns
 from everyday_graders import EVERYDAY
+from graders import BELIEVED, Grader
 from graders import CHEATS as GRADER_CHEATS
-from graders import Grader
-from handed_cheats import HANDED_CHEATS
 from honest_graders import HONEST
-from root_cheats import ROOT_CHEATS
 from suite_cheats import SUITE_CHEATS
 from task_formats import write
 
-from envs.types import Hidden, Task, Verdict
+from envs.judging.watched import is_watched
+from envs.types import TESTS_UNSEEN, Hidden, Task, Verdict
 
-CHEATS = {**GRADER_CHEATS, **ROOT_CHEATS, **SUITE_CHEATS, **HANDED_CHEATS}
+CHEATS = {**GRADER_CHEATS, **SUITE_CHEATS}
 ALL_HONEST = {**HONEST, **EVERYDAY}
 SHARE = 5
 """How many of each table every run tries; `-m slow` tries all."""
@@ -35,46 +34,64 @@ def sample(root: Path, grader: Grader) -> Task:
 
 
 def share(table: dict[str, Grader]) -> dict[str, Grader]:
-    return dict(itertools.islice(table.items(), 0, None, max(1, len(table) // SHARE)))
+    names = list(table)
+    step = max(1, len(names) // SHARE)
+    return {name: table[name] for name in names[turns.turn(step) :: step][:SHARE]}
 
 
-async def judged(judge_tasks, root: Path, table: dict[str, Grader]) -> dict[str, Verdict]:
-    tasks = [(sample(root / str(n), grader), grader.agent) for n, grader in enumerate(table.values())]
-    return dict(zip(table, await judge_tasks(tasks), strict=True))
+def samples(tmp_path: Path, table: dict[str, Grader]) -> list[tuple[Task, str]]:
+    return [(sample(tmp_path / str(i), grader), grader.agent) for i, grader in enumerate(table.values())]
 
 
-def wrong(table: dict[str, Grader], verdicts: dict[str, Verdict], reward: float) -> dict[str, object]:
+def wrong(table: dict[str, Grader], verdicts: list[Verdict], reward: float) -> dict[str, object]:
     """What was judged otherwise than it should be."""
-    found: dict[str, object] = {n: verdict.explanation for n, verdict in verdicts.items() if verdict.reward != reward}
-    for name, verdict in verdicts.items():
-        if table[name].sign and table[name].sign not in verdict.signs:
-            found.setdefault(name, verdict.signs)
+    found: dict[str, object] = {}
+    for (name, grader), verdict in zip(table.items(), verdicts, strict=True):
+        if verdict.reward != reward:
+            found[name] = verdict.explanation
+        elif grader.sign and grader.sign not in verdict.signs:
+            found[name] = verdict.signs
     return found
+
+
+def test_what_is_watched_and_what_is_believed_is_told_apart(tmp_path):
+    assert all(is_watched(task) for task, _ in samples(tmp_path / "watched", CHEATS))
+    assert not any(is_watched(task) for task, _ in samples(tmp_path / "believed", BELIEVED))
 
 
 @pytest.mark.docker
 @pytest.mark.long(12)
 async def test_graders_give_a_share_of_the_cheats_nothing(judge_tasks, tmp_path):
     table = share(CHEATS)
-    assert wrong(table, await judged(judge_tasks, tmp_path, table), 0.0) == {}
+    assert wrong(table, await judge_tasks(samples(tmp_path, table)), 0.0) == {}
 
 
 @pytest.mark.docker
 @pytest.mark.long(12)
-async def test_graders_reward_a_share_of_honest_work(judge_tasks, tmp_path):
+async def test_graders_reward_a_share_of_honest_work(check_tasks, tmp_path):
     table = share(ALL_HONEST)
-    assert wrong(table, await judged(judge_tasks, tmp_path, table), 1.0) == {}
+    assert wrong(table, await check_tasks(samples(tmp_path, table)), 1.0) == {}
+
+
+@pytest.mark.docker
+@pytest.mark.long(12)
+async def test_what_nothing_watches_is_believed_and_marked(judge_tasks, tmp_path):
+    verdicts = await judge_tasks(samples(tmp_path, BELIEVED))
+    assert wrong(BELIEVED, verdicts, 1.0) == {}
+    for verdict in verdicts:
+        assert verdict.metrics[TESTS_UNSEEN] == 1.0
+        assert "by the word of test.sh, since the task is unwatched" in verdict.explanation
 
 
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
 async def test_no_grader_rewards_a_cheat(judge_tasks, tmp_path):
-    assert wrong(CHEATS, await judged(judge_tasks, tmp_path, CHEATS), 0.0) == {}
+    assert wrong(CHEATS, await judge_tasks(samples(tmp_path, CHEATS)), 0.0) == {}
 
 
 @pytest.mark.slow
 @pytest.mark.docker
 @pytest.mark.timeout(1800)
-async def test_all_graders_reward_honest_work(judge_tasks, tmp_path):
-    assert wrong(ALL_HONEST, await judged(judge_tasks, tmp_path, ALL_HONEST), 1.0) == {}
+async def test_all_graders_reward_honest_work(check_tasks, tmp_path):
+    assert wrong(ALL_HONEST, await check_tasks(samples(tmp_path, ALL_HONEST)), 1.0) == {}

@@ -40,14 +40,6 @@ def test_fields_that_an_older_manifest_lacks_have_their_defaults(tmp_path):
     assert read_manifest(path) == {"good": GOOD}
 
 
-def test_a_manifest_of_version_0_1_is_read(tmp_path):
-    path = tmp_path / "manifest.json"
-    write_manifest(path, [GOOD])
-    old = json.loads(path.read_text().replace("verifier_s", "judge_s")) | {"version": 2}
-    path.write_text(json.dumps(old))
-    assert read_manifest(path) == {"good": GOOD}
-
-
 def test_only_tasks_that_were_seen_to_be_sound_are_used(tmp_path, caplog):
     write_manifest(tmp_path / "manifest.json", [GOOD, BAD, FLAKY])
     with caplog.at_level(logging.WARNING):
@@ -62,19 +54,26 @@ def test_a_task_is_told_how_long_its_tests_took(told, usual):
     assert task.hidden.usual_s == usual
 
 
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_task_is_watched_where_its_reference_was(watched):
+    (task,) = usable(TASKS[:1], {"good": replace(GOOD, watched=watched)}, "manifest.json")
+    assert task.hidden.watched is watched
+
+
 def test_a_task_that_has_changed_since_its_check_is_not_used():
     with pytest.raises(BadTask, match="run `tasks check` on the folder again"):
         usable([Task("good", "", digest="other")], {"good": GOOD}, "manifest.json")
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 3}', '{"version": 3, "tasks": {"a": {}}}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 4}', '{"version": 4, "tasks": {"a": {}}}'])
 def test_a_file_that_is_no_manifest_is_refused(tmp_path, text):
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(BadTask, match="is no manifest"):
         read_manifest(tmp_path / "manifest.json")
 
 
-def test_a_manifest_of_another_version_is_refused(tmp_path):
-    (tmp_path / "manifest.json").write_text('{"version": 1, "tasks": {}}')
-    with pytest.raises(BadTask, match="of version 1, not 3"):
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_manifest_of_another_version_is_refused_by_name(tmp_path, version):
+    (tmp_path / "manifest.json").write_text(f'{{"version": {version}, "tasks": {{}}}}')
+    with pytest.raises(BadTask, match=f"of version {version}, not 4"):
         read_manifest(tmp_path / "manifest.json")

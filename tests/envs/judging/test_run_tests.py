@@ -3,7 +3,15 @@
 from contextlib import nullcontext
 
 import pytest
-from verifier_samples import REWARD, FailingBackend, FailingSandbox, task, verdict_after
+from verifier_samples import (
+    REWARD,
+    AnsweringSandbox,
+    FailingBackend,
+    FailingSandbox,
+    rewards,
+    task,
+    verdict_after,
+)
 
 from envs.judging.changes import Changes
 from envs.judging.verifier import judge
@@ -51,17 +59,6 @@ async def test_a_process_that_is_left_behind_cannot_change_the_reward(docker_bac
 
 
 @pytest.mark.docker
-async def test_test_sh_may_run_code_as_nobody_who_cannot_write_the_reward(docker_backend, base_image, tmp_path):
-    script = (
-        "setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs sh -c '"
-        "id -u; echo 9 > /logs/verifier/reward.txt; echo x > /tests/test.sh; kill -9 $PPID'\n" + REWARD.format(0.5)
-    )
-    verdict = await judge(docker_backend, task(tmp_path, script), base_image, Changes())
-    assert verdict.reward == 0.5
-    assert "65534" in verdict.explanation
-
-
-@pytest.mark.docker
 async def test_the_tests_get_their_environment_and_user(docker_backend, base_image, tmp_path):
     sample = task(tmp_path, "id -u; pwd; echo $WHO; " + REWARD.format(1), user="65534", test_env={"WHO": "verifier"})
     verdict = await judge(docker_backend, sample, base_image, Changes())
@@ -69,12 +66,21 @@ async def test_the_tests_get_their_environment_and_user(docker_backend, base_ima
     assert verdict.solved
 
 
-@pytest.mark.docker
-async def test_a_report_that_judged_code_could_have_written_is_not_read(docker_backend, base_image, tmp_path):
-    planted = 'echo \'[{"tests": {"a": "passed"}, "cheat": null}]\' > /logs/verifier/watched.json; '
-    sample = task(tmp_path, planted + REWARD.format(0.5), user="65534")
-    verdict = await judge(docker_backend, sample, base_image, Changes())
-    assert (verdict.reward, verdict.tests) == (0.5, {})
+@pytest.mark.parametrize(("times", "reward"), [(1, 1.0), (3, 0.0)])
+async def test_a_test_sh_that_is_killed_runs_in_another_sandbox(tmp_path, times, reward):
+    def killed():
+        return AnsweringSandbox(lambda timeout: ExecResult(137, b""), logs={})
+
+    backend = FailingBackend(*(killed() for _ in range(times)), rewards())
+    verdict = await judge(backend, task(tmp_path, ""), "image", Changes())
+    assert verdict.reward == reward
+    assert backend.opened == min(times + 1, 3)
+    assert ("test.sh was killed in 3 sandboxes" in verdict.explanation) is (reward == 0)
+
+
+async def test_a_test_sh_that_ends_by_a_signal_with_its_reward_written_has_ended(tmp_path):
+    backend = FailingBackend(AnsweringSandbox(lambda timeout: ExecResult(143, b"")))
+    assert (await judge(backend, task(tmp_path, ""), "image", Changes())).reward == 1.0
 
 
 @pytest.mark.parametrize(("status", "ours"), [(123, False), (124, True), (137, True), (1, True)])
@@ -93,7 +99,7 @@ async def test_deletions_that_end_otherwise_than_refused_are_ours(tmp_path, stat
 async def test_tests_that_are_ended_long_after_their_time_stood_still(tmp_path, late_s, limit, ours):
     class Late(FailingSandbox):
         async def exec(self, command, **options):
-            ended = "/verifier/run.sh" in command
+            ended = "/tests/test.sh" in command
             return ExecResult(124 if ended else 0, b"", timed_out=ended, duration_s=30.0 + late_s)
 
     backend = FailingBackend(Late(None, limit), Late(None, limit))

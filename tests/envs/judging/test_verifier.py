@@ -1,7 +1,6 @@
 """Judging: what becomes of the agent's work, and of sandboxes that fail."""
 
 import asyncio
-import json
 import os
 import subprocess
 from contextlib import asynccontextmanager
@@ -24,7 +23,7 @@ from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.specs import agent_spec
 from envs.judging.verifier import judge, open_verifier
-from envs.types import Hidden, InfraError, Task
+from envs.types import InfraError
 from sandboxes.base import DaemonUnavailable, Limits, SandboxError
 from sandboxes.docker import DockerBackend
 from sandboxes.local import LocalBackend
@@ -44,7 +43,7 @@ async def test_what_the_agent_made_is_judged_in_another_sandbox(docker_backend, 
     command = "touch /tmp/mark; mkdir a; echo hi > a/new; echo x > run; chmod +x run; ln -s run l; printf '\\377' > bin"
     verdict = await verdict_after(docker_backend, base_image, sample, command)
     assert verdict.solved
-    assert verdict.explanation.startswith("Reward 1; 0 of 0 tests passed.\nhi\nrun\n")
+    assert verdict.explanation.split("\n", 1)[1] == "hi\nrun\n"
 
 
 @pytest.mark.docker
@@ -206,21 +205,6 @@ async def test_what_an_agent_made_on_the_local_backend_is_collected(tmp_path):
         changes = await collect_changes(sandbox, Start({}))
     assert changes.added == ("a", "b")
     assert "out" in changes.dropped
-
-
-@pytest.mark.docker
-async def test_tests_read_themselves_where_the_list_says_so(docker_backend, base_image, tmp_path):
-    (tmp_path / "tests").mkdir()
-    reads = "def test_it():\n    with open(__file__) as file:\n        assert file.read()\n"
-    (tmp_path / "tests/test_it.py").write_text(reads)
-    run = "python3 -m pytest -p no:cacheprovider /tests/test_it.py && "
-    (tmp_path / "tests/test.sh").write_text(f"mkdir -p /app; {run}echo 1 > /logs/verifier/reward.txt\n")
-    sample = Task("t", "Do it.", Hidden(tmp_path / "tests"), workdir="/app")
-    for readable in (True, False):
-        listed = {"FAIL_TO_PASS": ["test_it.py::test_it"], "READABLE": readable}
-        (tmp_path / "tests/tests.json").write_text(json.dumps(listed))
-        verdict = await judge(docker_backend, sample, base_image, Changes())
-        assert verdict.solved is readable, verdict.explanation
 
 
 @pytest.mark.slow

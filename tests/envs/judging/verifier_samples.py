@@ -10,7 +10,7 @@ from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
 from envs.types import Hidden, Task
-from sandboxes.base import ExecResult, SandboxDied
+from sandboxes.base import ExecResult, NotSupported, SandboxDied
 
 REWARD = "mkdir -p /logs/verifier; echo {} > /logs/verifier/reward.txt"
 
@@ -64,8 +64,14 @@ class FailingSandbox:
     async def upload(self, archive, path):
         pass
 
+    def door(self, name):
+        raise NotSupported("it has none")
+
     async def stop(self):
         pass
+
+    async def read_file(self, path, *, max_bytes=0):
+        raise FileNotFoundError(path)
 
     async def download(self, path, *, max_bytes=0):
         raise FileNotFoundError(path)
@@ -88,7 +94,7 @@ class FailingBackend:
 
 
 def dies_in_tests(limit=None):
-    return FailingSandbox(lambda command: "/verifier/run.sh" in command, limit)
+    return FailingSandbox(lambda command: "/tests/test.sh" in command, limit)
 
 
 def dies_before_the_tests():
@@ -114,18 +120,19 @@ def times_out(cpu_s, running=8):
 class AnsweringSandbox(FailingSandbox):
     """Answers test.sh as `ran` says, whose argument is the time limit, and who asks for the load with `told`."""
 
-    def __init__(self, ran, told=""):
+    def __init__(self, ran, told="", logs=None):
         super().__init__(lambda command: False)
         self._ran = ran
         self._told = told
+        self._logs = {"reward.txt": b"1"} if logs is None else logs
 
     async def exec(self, command, **options):
-        if "/verifier/run.sh" in command:
+        if "/tests/test.sh" in command:
             return self._ran(options["timeout"])
         if "/proc/loadavg" in command[-1]:
             return ExecResult(0, self._told.encode())
-        if command[0] == "tar":
-            return ExecResult(0, packed({"reward.txt": b"1"}))
+        if "tar -C /logs/verifier" in command:
+            return ExecResult(0, packed(self._logs))
         return await super().exec(command, **options)
 
 

@@ -1,0 +1,66 @@
+"""The key: where the sites of the tests are, and what is expected there. It never enters a sandbox."""
+
+from __future__ import annotations
+
+import ast
+import collections
+
+from envs.judging.decoys.sets import Choice
+
+Place = tuple[str, int, int, int]
+"""A site as it is in each run: file, line, column, how many are before it there."""
+
+
+class Key:
+    """The sites of all modules.
+
+    sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test comes
+    to, {(path, test): numbers}. asked: the sites that compare with decoys, {site: the numbers of their sets}, with None
+    among them where it may be with a value that has none. branches: the sites that other right code may not come to.
+    """
+
+    def __init__(self) -> None:
+        self.sites: list[tuple[str, int, int]] = []
+        self.answers: list[Choice] = []
+        self.must: dict[tuple[str, str], set[int]] = {}
+        self.asked: dict[int, list[int | None]] = {}
+        self.branches: set[int] = set()
+        self._numbers: dict[int, int] = {}
+
+    def site(self, path: str, node: ast.stmt | ast.expr) -> int:
+        """Return the number of a new site."""
+        self.sites.append((path, node.lineno, node.col_offset))
+        return len(self.sites) - 1
+
+    def forget(self, path: str) -> None:
+        """Ask for nothing of a module: it stays as it is."""
+        self.asked = {site: numbers for site, numbers in self.asked.items() if self.sites[site][0] != path}
+        self.must = {test: numbers for test, numbers in self.must.items() if test[0] != path}
+
+    def names(self) -> list[Place]:
+        """Return the places of all sites."""
+        seen: collections.Counter[tuple[str, int, int]] = collections.Counter()
+        names = []
+        for site in self.sites:
+            names.append((*site, seen[site]))
+            seen[site] += 1
+        return names
+
+    def answer(self, choice: Choice) -> int:
+        """Return the number of a set; the same for the same one."""
+        if id(choice) not in self._numbers:
+            self.answers.append(choice)
+            self._numbers[id(choice)] = len(self.answers) - 1
+        return self._numbers[id(choice)]
+
+
+_ESCAPES = {i: f"\\x{i:02x}" for i in range(128) if not 32 <= i < 127}
+_ESCAPES.update({ord("\t"): "\\t", ord("\r"): "\\r", ord("\n"): "\\n"})
+"""How pytest writes bytes that can't be printed."""
+
+
+def id_of(value: object) -> str:
+    """Return what pytest writes for a literal in the id of a test."""
+    if isinstance(value, bytes):
+        return value.decode("ascii", "backslashreplace").translate(_ESCAPES)
+    return value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else str(value)

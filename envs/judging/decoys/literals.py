@@ -1,0 +1,321 @@
+"""Literals as they are written: what they are worth, of which parts, and what may be called with them."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import copy
+import datetime
+import decimal
+import fractions
+import operator
+import pathlib
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+LARGE = 2000
+"""Literals with more characters or parts are large."""
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+}
+_CONTAINERS: dict[str, Callable[..., Any]] = {
+    "builtins.set": set,
+    "builtins.frozenset": frozenset,
+    "builtins.list": list,
+    "builtins.tuple": tuple,
+    "builtins.dict": dict,
+    "builtins.bytes": bytes,
+    "builtins.bytearray": bytearray,
+    "collections.OrderedDict": collections.OrderedDict,
+    "collections.Counter": collections.Counter,
+    "collections.deque": collections.deque,
+}
+PURE: dict[str, Callable[..., Any]] = {
+    **_CONTAINERS,
+    "builtins.range": range,
+    "builtins.int": int,
+    "builtins.float": float,
+    "builtins.str": str,
+    "builtins.complex": complex,
+    "decimal.Decimal": decimal.Decimal,
+    "fractions.Fraction": fractions.Fraction,
+    "datetime.date": datetime.date,
+    "datetime.time": datetime.time,
+    "datetime.datetime": datetime.datetime,
+    "datetime.timedelta": datetime.timedelta,
+    "pathlib.Path": pathlib.PurePath,
+    "pathlib.PosixPath": pathlib.PurePath,
+    "pathlib.PurePath": pathlib.PurePath,
+    "pathlib.PurePosixPath": pathlib.PurePath,
+    "uuid.UUID": uuid.UUID,
+}
+"""What may be called with other literals, by its full name."""
+_KNOWN = {"datetime.timezone.utc": datetime.UTC, "datetime.UTC": datetime.UTC}
+"""Names of which the value is known wherever they are imported."""
+APPROX = "pytest.approx"
+_TOLERANCE = 0.05
+_DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+
+Path = tuple[tuple[str, int | None], ...]
+"""The way down to a node: the fields, and the places in those that are lists."""
+
+
+class Leaf(NamedTuple):
+    """A literal in an expected value."""
+
+    path: Path
+    value: Any
+
+
+_ENDS = frozenset((ast.Name, ast.Constant, ast.alias, ast.Pass))
+"""Syntax that has no other below it."""
+_LEAVES: frozenset[type] = frozenset((int, str, type(None), float, complex, bytes, bool, tuple, type(Ellipsis)))
+_LEAVES |= {ast.Load, ast.Store, ast.Del}
+"""What stands in syntax and is none, or is passed over."""
+
+
+def walk(node: ast.AST) -> list[ast.AST]:
+    """Return a node and all below it, in no order; not what says whether a name is read or written."""
+    found = [node]
+    for one in found:
+        if type(one) not in _ENDS:
+            found += children(one)
+    return found
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below one, but what says whether a name is read or written."""
+    found: list[ast.AST] = []
+    for field in node._fields:
+        child: Any = getattr(node, field, None)
+        kind = type(child)
+        if kind is list:
+            found += [other for other in child if type(other) not in _LEAVES]
+        elif kind not in _LEAVES:
+            found.append(child)
+    return found
+
+
+def constant(node: ast.AST | None) -> tuple[Any, ...]:
+    """Return (its value,) for a literal that is no container, or for an operation on such; () for other syntax."""
+    if isinstance(node, ast.Constant):
+        return () if node.value is Ellipsis else (node.value,)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        value = constant(node.operand)
+        if value and type(value[0]) in (int, float, complex):
+            return (-value[0] if isinstance(node.op, ast.USub) else value[0],)
+    if isinstance(node, ast.BinOp):
+        return _operation(node)
+    return ()
+
+
+def _operation(node: ast.BinOp) -> tuple[Any, ...]:
+    operate, left, right = _OPERATORS.get(type(node.op)), constant(node.left), constant(node.right)
+    if operate is None or not left or not right:
+        return ()
+    a, b = left[0], right[0]
+    numbers = all(type(value) in (int, float, complex) and abs(value) < 1e9 for value in (a, b))
+    texts = all(type(value) in (str, bytes) and len(value) < LARGE for value in (a, b))
+    repeated = isinstance(node.op, ast.Mult) and type(a) in (str, bytes) and type(b) is int and len(a) * b < LARGE
+    if not (numbers or repeated or (texts and isinstance(node.op, ast.Add))):
+        return ()
+    if isinstance(node.op, ast.Pow | ast.LShift) and (abs(b) > 64 or abs(a) > 1e6):
+        return ()
+    try:
+        return (operate(a, b),)
+    except (ArithmeticError, TypeError, ValueError):
+        return ()
+
+
+def literal(value: Any) -> ast.expr | None:
+    """Return the syntax of a value; None where it has none."""
+    if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
+        return ast.Constant(value)
+    try:
+        node = ast.parse(repr(value), mode="eval").body
+    except SyntaxError:
+        return None
+    return node if constant(node) else None
+
+
+def alterable(node: ast.AST, names: Names) -> bool:
+    """Return whether a value is written as a literal that has others of its kind."""
+    leaves = list(leaves_of(node, (), names))
+    known = [leaf for leaf in leaves if leaf is not None]
+    return len(known) == len(leaves) and (is_empty(node) or any(leaf.value is not None for leaf in known))
+
+
+def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
+    """Yield the literals of an expected value, by their place; None for what may not be evaluated several times."""
+    value = constant(node)
+    if value:
+        yield Leaf(path, value[0])
+        return
+    fields = _fields(node, names)
+    if fields is None:
+        yield None
+        return
+    for field in fields:
+        inner = getattr(node, field)
+        for i, child in enumerate(inner) if isinstance(inner, list) else [(None, inner)]:
+            if child is None or isinstance(child, ast.Starred):
+                yield None
+                return
+            yield from leaves_of(child, (*path, (field, i)), names)
+
+
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.List: ("elts",),
+    ast.Tuple: ("elts",),
+    ast.Set: ("elts",),
+    ast.Dict: ("values", "keys"),
+    ast.keyword: ("value",),
+    ast.Name: (),
+    ast.FormattedValue: (),
+}
+"""Where literals are in syntax that may be evaluated several times."""
+
+
+def _fields(node: ast.AST, names: Names) -> tuple[str, ...] | None:
+    """Return the fields of a node that hold literals; None where it may not be evaluated several times."""
+    if isinstance(node, ast.Call):
+        if not _is_pure(node, names):
+            return None
+        return ("args",) if names.full(node.func) == APPROX else ("args", "keywords")
+    if isinstance(node, ast.JoinedStr):
+        shown = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return ("values",) if all(isinstance(one, ast.Name) for one in shown) else None
+    if isinstance(node, ast.Attribute):
+        return None if dotted(node) is None else ()
+    return _FIELDS.get(type(node))
+
+
+def _is_pure(call: ast.Call, names: Names) -> bool:
+    name = names.full(call.func)
+    if name == APPROX:
+        limits = [constant(one) for one in [*(keyword.value for keyword in call.keywords), *call.args[1:]]]
+        return len(call.args) >= 1 and all(
+            limit and type(limit[0]) in (int, float) and abs(limit[0]) <= _TOLERANCE for limit in limits
+        )
+    if name in _CONTAINERS:
+        return all(isinstance(one, _DISPLAYS) or _is_text(constant(one)) for one in call.args)
+    return name in PURE and not _is_given_unknown(call, names)
+
+
+def _is_text(value: tuple[Any, ...]) -> bool:
+    return bool(value) and type(value[0]) in (str, bytes)
+
+
+def _is_given_unknown(call: ast.Call, names: Names) -> bool:
+    """Return whether a call takes what only the module can tell: other literals beside it might be refused."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    inside = [one for arg in given for one in walk(arg)]
+    heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
+    heads |= {id(one.value) for one in inside if isinstance(one, ast.Attribute)}
+    read = [one for one in inside if isinstance(one, ast.Name | ast.Attribute) and id(one) not in heads]
+    return any(names.full(one) not in _KNOWN for one in read)
+
+
+def dotted(node: ast.AST) -> str | None:
+    """Return the text of a name with its attributes; None for other syntax."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = dotted(node.value)
+        return inner and f"{inner}.{node.attr}"
+    return None
+
+
+def last_name(node: ast.AST) -> str:
+    """Return the last part of the name of a decorator, called or not; "?" for other syntax."""
+    return (dotted(getattr(node, "func", node)) or "?").split(".")[-1]
+
+
+def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
+    """Yield the absolute tolerances with which an expected value compares."""
+    for call in walk(node):
+        if isinstance(call, ast.Call) and names.full(call.func) == APPROX:
+            yield 1e-12
+            for limit in call.args[2:] + [keyword.value for keyword in call.keywords if keyword.arg == "abs"]:
+                yield float((constant(limit) or (0,))[0])
+
+
+def replaced(node: ast.expr, path: Path, new: ast.expr) -> ast.expr:
+    """Return a copy of a tree with another node at a path; what is not on the path is shared."""
+    if not path:
+        return ast.copy_location(new, node)
+    (field, i), rest = path[0], path[1:]
+    other = copy.copy(node)
+    if i is None:
+        setattr(other, field, replaced(getattr(node, field), rest, new))
+    else:
+        inner = list(getattr(node, field))
+        inner[i] = replaced(inner[i], rest, new)
+        setattr(other, field, inner)
+    return other
+
+
+class Names:
+    """What the names of a module stand for, as far as its imports say. bound: names that it binds itself."""
+
+    def __init__(self, imported: Mapping[str, str], bound: Collection[str]) -> None:
+        self._imported, self._bound = imported, bound
+
+    def full(self, node: ast.AST) -> str | None:
+        """Return the full name of what is called, `decimal.Decimal`; None where it isn't known."""
+        head, _, rest = (dotted(node) or "").partition(".")
+        if head in self._bound or not head:
+            return None
+        whole = self._imported.get(head, f"builtins.{head}")
+        return f"{whole}.{rest}" if rest else whole
+
+
+class Unknown(Exception):
+    """A value that only the module itself can tell."""
+
+
+def evaluated(node: ast.expr, names: Names) -> tuple[Any, ...] | None:
+    """Return (value,); () where it is the module's to tell, None where it has none, as the 31st of February."""
+    try:
+        return (_value(node, names),)
+    except Unknown:
+        return ()
+    except Exception:  # whatever the types of PURE raise
+        return None
+
+
+def _value(node: ast.expr | None, names: Names) -> Any:
+    value = constant(node)
+    if value:
+        return value[0]
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        kind = list if isinstance(node, ast.List) else tuple if isinstance(node, ast.Tuple) else set
+        return kind([_value(one, names) for one in node.elts])
+    if isinstance(node, ast.Dict):
+        return {_value(key, names): _value(one, names) for key, one in zip(node.keys, node.values, strict=True)}
+    if isinstance(node, ast.Name | ast.Attribute):
+        name = names.full(node)
+        if name in _KNOWN:
+            return _KNOWN[name]
+    if isinstance(node, ast.Call):
+        name = names.full(node.func)
+        if name in PURE:
+            options: dict[Any, Any] = {one.arg: _value(one.value, names) for one in node.keywords}
+            return PURE[name](*[_value(one, names) for one in node.args], **options)
+    raise Unknown
+
+
+def is_empty(node: ast.AST) -> bool:
+    """Return whether a node is an empty text, list, tuple or dict."""
+    value = constant(node)
+    if value:
+        return value[0] in ("", b"")
+    return (isinstance(node, ast.List | ast.Tuple) and not node.elts) or (isinstance(node, ast.Dict) and not node.keys)

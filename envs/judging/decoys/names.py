@@ -1,0 +1,282 @@
+"""The names of a module of tests: what they stand for, what catches a failing assert, the rows of `parametrize`."""
+
+from __future__ import annotations
+
+import ast
+import collections
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from envs.judging.decoys.literals import Names, alterable, constant, dotted, last_name, walk
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
+"""Names of what expects a test to fail, or tries it again."""
+ONCE = frozenset(
+    (
+        *("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "activate"),
+        *("skip", "skipIf", "skipUnless", "staticmethod", "override_settings"),
+    )
+)
+"""Decorators that run a test as it is, if at all. Marks do so too."""
+_KNOWN_MARKS = frozenset(
+    ("parametrize", "asyncio", "skip", "skipif", "usefixtures", "filterwarnings", "timeout", "slow", "anyio")
+)
+_SUPPRESSING = re.compile("suppress|ignor|swallow|expect|attempt|retry|eventually|catch|fail", re.I)
+_RAISING = re.compile("raises", re.I)
+_ANY_ERROR = ("AssertionError", "Exception", "BaseException", "failureException", "Failed", "exception")
+_KNOWN_ERRORS = ("Error", "Warning", "Exception", "Exit", "Interrupt", "Iteration")
+_BY_NAME = frozenset(("locals", "vars", "globals", "eval", "exec", "getfixturevalue"))
+_NODE_NAMES = re.compile("snapshot|regression|request|datadir|vcr|cassette|record|golden|benchmark")
+_DISPLAYS = (ast.List, ast.Tuple)
+_CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "next"))
+
+
+class Bindings:
+    """The names of a module.
+
+    names: what they stand for, as far as its imports say. quiet: functions that may be handed on, or are called where a
+    failing assert is caught. bends_equality: whether to compare here may be more than to ask `==` of two values, as
+    often as one likes. parameters: by the id of each node that reads a parameter of a test, what `parametrize` writes
+    for it.
+    """
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._imported: dict[str, str] = {}
+        self._bound: set[str] = set()
+        self._functions: dict[str, list[Function]] = collections.defaultdict(list)
+        self._called: dict[str | None, list[ast.Call]] = collections.defaultdict(list)
+        self._loads: dict[str, list[ast.expr]] = collections.defaultdict(list)
+        for node in walk(tree):
+            self._note(node)
+        self.names = Names(self._imported, self._bound)
+        eq_methods = self._functions.get("__eq__", ())
+        self.bends_equality = "addTypeEqualityFunc" in self._called or any(map(_changes, eq_methods))
+        self._lenient = set(_lenient(tree))
+        self.quiet = self._quiet(tree)
+        self.parameters: dict[int, list[ast.expr]] = {}
+        for function in outermost(tree):
+            self._parameters(function)
+
+    def defines(self, name: str) -> bool:
+        """Return whether the module has a function of that name."""
+        return name in self._functions
+
+    def catches(self, node: ast.stmt) -> bool:
+        """Return whether what fails in the body of a `try` or a `with` may go on behind it."""
+        return catches_asserts(node, self._lenient)
+
+    def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
+        """Return (ids of the nodes of parameters that are compared and used in no other way, what is written for them).
+
+        compared: ids of the nodes that are compared."""
+        by_rows: dict[int, list[int]] = collections.defaultdict(list)
+        rows: dict[int, list[ast.expr]] = {}
+        for load, values in self.parameters.items():
+            by_rows[id(values)].append(load)
+            rows[id(values)] = values
+        good = [one for one, loads in by_rows.items() if compared.issuperset(loads)]
+        return {load for one in good for load in by_rows[one]}, [value for one in good for value in rows[one]]
+
+    def _note(self, node: ast.AST) -> None:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            relative = isinstance(node, ast.ImportFrom) and (node.level or not node.module)
+            home = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                whole = home + (alias.name if alias.asname or home else name)
+                if relative or self._imported.setdefault(name, whole) != whole:
+                    self._bound.add(name)
+        elif isinstance(node, FUNCTIONS):
+            self._functions[node.name].append(node)
+            self._bound.add(node.name)
+        elif isinstance(node, ast.Call):
+            self._called[_called(node)].append(node)
+        elif isinstance(node, ast.Attribute):
+            self._loads[node.attr].append(node)
+        elif isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                self._loads[node.id].append(node)
+            else:
+                self._bound.add(node.id)
+        elif isinstance(node, ast.arg):
+            self._bound.add(node.arg)
+        elif isinstance(node, ast.ClassDef | ast.ExceptHandler) and node.name:
+            self._bound.add(node.name)
+
+    def _quiet(self, tree: ast.Module) -> set[str]:
+        quiet: set[str | None] = set()
+        inner: dict[str, set[str | None]] = {}
+        called = {id(call.func) for calls in self._called.values() for call in calls}
+        for name in self._functions:
+            if any(id(load) not in called for load in self._loads[name]):
+                quiet.add(name)
+        for node in walk(tree):
+            if isinstance(node, ast.stmt) and self.catches(node):
+                quiet.update(_calls(getattr(node, "body", [])))
+            elif isinstance(node, FUNCTIONS):
+                inner.setdefault(node.name, set()).update(_calls([node]))
+        found = {name for name in quiet if name in self._functions}
+        fresh = found
+        while fresh:
+            called_there = {name for one in fresh for name in inner[one] if name is not None}
+            fresh = called_there & self._functions.keys() - found
+            found |= fresh
+        return {name for name in found if not name.startswith("test")}
+
+    def _parameters(self, function: Function) -> None:
+        """Note what `parametrize` writes for a function's parameters, where its rows are literals."""
+        inside = list(walk(function))
+        words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
+        arguments = _arguments(function)
+        odd = [one for one in function.decorator_list if last_name(one) not in _KNOWN_MARKS | ONCE]
+        if words & _BY_NAME or odd or any(_NODE_NAMES.search(name) for name in arguments):
+            return
+        for mark in function.decorator_list:
+            if not isinstance(mark, ast.Call) or last_name(mark) != "parametrize" or len(mark.args) != 2:
+                continue
+            rows = _rows(mark.args[1])
+            ids = [one.value for one in mark.keywords if one.arg == "ids"]
+            if rows is None or len(ids) < len(mark.keywords) or not all(isinstance(one, _DISPLAYS) for one in ids):
+                continue
+            names = _named(mark)
+            for i, name in enumerate(names):
+                values = _column(rows, i if len(names) > 1 else None)
+                alone = name in arguments and not self._is_taken(name) and not _is_bound(name, inside)
+                if alone and any(alterable(value, self.names) for value in values):
+                    loads = [one for one in inside if isinstance(one, ast.Name) and one.id == name]
+                    self.parameters.update((id(one), values) for one in loads)
+
+    def _is_taken(self, name: str) -> bool:
+        """Return whether a fixture may take a parameter of that name."""
+        fixtures = [one for found in self._functions.values() for one in found if is_fixture(one)]
+        return any(name in _arguments(one) for one in fixtures)
+
+
+def _is_bound(name: str, inside: Iterable[ast.AST]) -> bool:
+    stores = [one for one in inside if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
+    taken = [one for one in inside if isinstance(one, ast.arg) and one.arg == name]
+    return bool(stores) or len(taken) > 1
+
+
+def _rows(node: ast.expr) -> list[ast.expr | list[ast.expr]] | None:
+    """Return the rows of a table that is written out in place."""
+    if not isinstance(node, ast.List | ast.Tuple) or any(isinstance(row, ast.Starred) for row in node.elts):
+        return None
+    return [list(row.args) if isinstance(row, ast.Call) and last_name(row) == "param" else row for row in node.elts]
+
+
+def _column(rows: Sequence[ast.expr | list[ast.expr]], i: int | None) -> list[ast.expr]:
+    """Return what the rows have at a place; as a whole where i is None."""
+    found: list[ast.expr] = []
+    for row in rows:
+        if i is None:
+            found += row[:1] if isinstance(row, list) else [row]
+            continue
+        cells = row if isinstance(row, list) else getattr(row, "elts", [])
+        found += cells[i : i + 1]
+    return found
+
+
+def _named(mark: ast.Call) -> list[str]:
+    """Return the names that a call of `parametrize` gives."""
+    named = constant(mark.args[0]) if mark.args else ()
+    if named and isinstance(named[0], str):
+        return [name.strip() for name in named[0].split(",") if name.strip()]
+    return [str((constant(one) or ("",))[0]) for one in getattr(mark.args[0], "elts", ())] if mark.args else []
+
+
+def outermost(tree: ast.Module | ast.ClassDef) -> Iterator[Function]:
+    """Yield the functions of a module and of its classes."""
+    for node in tree.body:
+        if isinstance(node, FUNCTIONS):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from outermost(node)
+
+
+def is_fixture(function: Function) -> bool:
+    """Return whether a function is a fixture of pytest."""
+    return any("fixture" in last_name(one) for one in function.decorator_list)
+
+
+def stored(node: ast.AST) -> Iterable[str]:
+    """Return the names that a node itself binds, or speaks of as another scope's."""
+    if isinstance(node, ast.Name):
+        return () if isinstance(node.ctx, ast.Load) else (node.id,)
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return node.names
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.split(".")[0] for alias in node.names]
+    name = getattr(node, "arg", None) if isinstance(node, ast.arg) else getattr(node, "name", None)
+    return (name,) if isinstance(name, str) else ()
+
+
+def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
+    """Return whether what fails in the body of a `try` or a `with` may go on behind it. lenient: the module's own
+    contexts that may see to that."""
+    if isinstance(node, ast.With | ast.AsyncWith):
+        return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in lenient for item in node.items)
+    for handler in getattr(node, "handlers", ()):
+        kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+        for kind in kinds:
+            name = (dotted(kind) or "?").split(".")[-1] if kind is not None else "?"
+            if name in _ANY_ERROR or not name.endswith(_KNOWN_ERRORS):
+                return True
+    return False
+
+
+def _lenient(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a module's own contexts in which an assert may fail: generators that catch what is thrown into
+    them, and classes, whose `__exit__` may say that all is well."""
+    for node in walk(tree):
+        if isinstance(node, ast.ClassDef):
+            ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
+            said = [one.value for end in ends for one in walk(end) if isinstance(one, ast.Return) and one.value]
+            if any(constant(value) not in ((None,), (False,)) for value in said):
+                yield node.name
+        elif isinstance(node, FUNCTIONS) and node.decorator_list:
+            tried = [one for one in walk(node) if isinstance(one, ast.Try) and catches_asserts(one)]
+            if any(isinstance(one, ast.Yield | ast.YieldFrom) for each in tried for one in walk(each)):
+                yield node.name
+
+
+def _lets_fail(context: ast.expr) -> bool:
+    named = [one for one in walk(context) if isinstance(one, ast.Name | ast.Attribute)]
+    words = " ".join(one.attr if isinstance(one, ast.Attribute) else one.id for one in named)
+    if _RAISING.search(words):
+        kinds = context.args[:1] if isinstance(context, ast.Call) else []
+        kinds = kinds[0].elts if kinds and isinstance(kinds[0], ast.Tuple) else kinds
+        names = [(dotted(kind) or "?").split(".")[-1] for kind in kinds]
+        return not names or any(name in _ANY_ERROR or name == "?" for name in names)
+    return bool(_SUPPRESSING.search(words) or AGAIN.search(words))
+
+
+def is_raising(node: ast.With | ast.AsyncWith) -> bool:
+    """Return whether a `with` expects its body to end by an error, or may let it."""
+    contexts = [item.context_expr for item in node.items]
+    return any(_RAISING.search(ast.dump(one)) or last_name(one) == "ExitStack" or _lets_fail(one) for one in contexts)
+
+
+def _changes(function: ast.AST) -> bool:
+    """Return whether a function changes what it didn't make, as far as can be seen."""
+    for node in walk(function):
+        if isinstance(node, ast.AugAssign | ast.Global | ast.Nonlocal):
+            return True
+        if isinstance(node, ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            return True
+    return bool(_calls([function]) & _CHANGING)
+
+
+def _called(call: ast.Call) -> str | None:
+    return getattr(call.func, "attr", getattr(call.func, "id", None))
+
+
+def _calls(nodes: Iterable[ast.AST]) -> set[str | None]:
+    return {_called(one) for node in nodes for one in walk(node) if isinstance(one, ast.Call)}
+
+
+def _arguments(function: Function) -> list[str]:
+    args = function.args
+    return [one.arg for one in args.posonlyargs + args.args + args.kwonlyargs]

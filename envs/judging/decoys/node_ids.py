@@ -1,0 +1,36 @@
+"""Tests by their node ids, files and decorators."""
+
+import ast
+import re
+
+_A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
+
+
+def expects_failure(decorator: ast.expr) -> bool:
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects, or
+    `unittest.expectedFailure`."""
+    if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
+        return True
+    if isinstance(decorator, ast.Call):
+        if decorator.args or any(keyword.arg not in ("reason", "run", "strict") for keyword in decorator.keywords):
+            return False
+        decorator = decorator.func
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "xfail"
+
+
+def failing_rows(decorator: ast.expr) -> int:
+    """Return how many rows of a `parametrize` have a mark that expects them to fail, as `expects_failure` has it."""
+    found = 0
+    for node in ast.walk(decorator):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", "")) == "param":
+            marks = [keyword.value for keyword in node.keywords if keyword.arg == "marks"]
+            marks = [one for mark in marks for one in getattr(mark, "elts", [mark])]
+            found += any(expects_failure(mark) for mark in marks)
+    return found
+
+
+def is_test_module(name: str, data: bytes = b"") -> bool:
+    """Return whether a file is named as modules of tests are, or is Python that holds tests. data: what is in it."""
+    if not name.endswith(".py"):
+        return False
+    return name.startswith("test") or name.endswith(("_test.py", "_tests.py")) or _A_TEST.search(data) is not None

@@ -1,0 +1,75 @@
+"""The hidden tests as the sandbox gets them: their own text, with decoys beside what they expect."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import logging
+import random
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from envs.judging.decoys.key import Key
+from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
+from envs.judging.decoys.sites import plant
+from envs.judging.decoys.text import Text, Unplantable
+from envs.judging.decoys.written import Written
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """Modules of tests among decoys.
+
+    texts: what is in each, by path; of one that can't be read as this Python's, what was there. key: what is expected.
+    written: the tests as they were written.
+    """
+
+    texts: Mapping[str, bytes]
+    key: Key
+    written: Written
+
+
+def planted(modules: Mapping[str, bytes], failing: frozenset[str] = frozenset()) -> Planted:
+    """Put what tests expect among decoys, the same each time for the same tests.
+
+    modules: the sources, by absolute path in the sandbox. failing: ids of tests that must not pass, and so stay as
+    they are.
+    """
+    return _planted(tuple(sorted(modules.items())), failing)
+
+
+@functools.lru_cache(maxsize=256)
+def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) -> Planted:
+    # What is common to two draws of a set would tell which of its values is expected: there is one draw in a process.
+    texts, found, key = {}, dict(modules), Key()
+    for path, data in modules:
+        try:
+            texts[path] = Text(data, path)
+        except Unplantable as error:
+            logger.debug("no decoys in %s: %s", path, error)
+    written = Written({path: text.tree for path, text in texts.items()}, found)
+    trees = [text.tree for text in texts.values()]
+    decoys = Decoys(random.SystemRandom(), vocabulary(trees), looked_for(trees))
+    spared: dict[str, set[str]] = {path: set() for path in texts}
+    for where, name in (one for test in failing for one in written.of(test)):
+        spared[where].add(name)
+    for path, text in texts.items():
+        try:
+            plant(path, text, key, decoys, spared[path])
+            found[path] = text.edited()
+            _check(found[path], path)
+        except Exception as error:  # ours: the tests are judged as they are
+            logger.warning("no decoys in %s: %r", path, error)
+            key.forget(path)
+            found[path] = dict(modules)[path]
+    return Planted(found, key, written)
+
+
+def _check(source: bytes, path: str) -> None:
+    """Raise SyntaxError where what was put into a module broke it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ast.parse(source, path)

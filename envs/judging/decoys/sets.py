@@ -1,0 +1,360 @@
+"""Decoys: other literals of the same kind, among which an expected one can't be told.
+
+The literals of one set are drawn from a class that is the same whichever of them is the expected one (ints with as
+many digits, zeros where it has zeros; texts with other words of the tests, letters or digits in the same places;
+containers that differ in one or two of their literals), so the set tells nothing but itself. Equal expected values
+have equal sets, in all of a run: what is common to two sets is no hint.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+import itertools
+import math
+import random
+import re
+import string
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from envs.judging.decoys.literals import (
+    LARGE,
+    Leaf,
+    Names,
+    constant,
+    evaluated,
+    is_empty,
+    leaves_of,
+    literal,
+    replaced,
+    tolerances,
+    walk,
+)
+
+WAYS, WAYS_OF_LARGE = 8, 4
+"""How many literals stand at a site, and at one whose literal is large."""
+
+_NOTHING = (None, True, False)
+
+_T = TypeVar("_T")
+_EMPTY: dict[type[ast.AST], str] = {ast.List: "[]", ast.Tuple: "()", ast.Dict: "{}"}
+
+Mix = Mapping[int, Any]
+"""What literals of a node are replaced by, by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A set of literals. nodes: their syntax. truth: which is the expected one. rare: how hardly an honest
+    wrong value would be another of them: 0, 1, or 2, where that alone says that it was looked up."""
+
+    nodes: list[ast.expr]
+    truth: int
+    rare: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """A literal of a node and others of its kind. number: of the literal. rare: how hardly chance hits one."""
+
+    number: int
+    members: list[Any]
+    rare: int
+
+
+def vocabulary(trees: Iterable[ast.AST]) -> dict[str, list[str]]:
+    """Return the words and numbers in the literals of the tests: {style: sorted words}."""
+    words: dict[str, set[str]] = collections.defaultdict(set)
+    for tree in trees:
+        for node in walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < LARGE:
+                for word in re.findall("[A-Za-z]{3,}", node.value):
+                    words[style(word)].add(word)
+    return {kind: sorted(found) for kind, found in words.items()}
+
+
+def style(word: str) -> str:
+    """Return how a word is written."""
+    return "lower" if word.islower() else "upper" if word.isupper() else "title" if word.istitle() else "mixed"
+
+
+def looked_for(trees: Iterable[ast.AST]) -> set[str]:
+    """Return the texts that the tests look for in others. All sets of such a text are of the same kind, so that it is
+    not what two sets have in common."""
+    found = set()
+    for tree in trees:
+        for node in walk(tree):
+            value: tuple[Any, ...] = ()
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In):
+                value = constant(node.left)
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "assertIn" and node.args:
+                value = constant(node.args[0])
+            if value and isinstance(value[0], str):
+                found.add(value[0])
+    return found
+
+
+class Decoys:
+    """What makes the sets of one run. words: as `vocabulary` returns them. sought: as `looked_for` does."""
+
+    def __init__(self, chance: random.Random, words: Mapping[str, Sequence[str]], sought: Collection[str] = ()) -> None:
+        self._chance, self._words, self._sought = chance, words, frozenset(sought)
+        self._chosen: dict[tuple[str, bool, bool], Choice | None] = {}
+        self._families: dict[tuple[type, str], tuple[list[Any], int]] = {}
+        self._mixes: dict[object, tuple[list[Mix], int]] = {}
+
+    def choose(self, node: ast.expr, names: Names, tolerance: float = 0.0, within: bool = False) -> Choice | None:
+        """Return the Choice for an expected value; None where no other is certain to differ.
+
+        names: the module's Names. tolerance: with which numbers are compared. within: the text is looked for in
+        another, so others must not be in there either.
+        """
+        tolerance = max([tolerance, *tolerances(node, names)])
+        known = (ast.dump(node), tolerance > 0, within)
+        if known not in self._chosen:
+            self._chosen[known] = self._choose(node, names, tolerance, within)
+        return self._chosen[known]
+
+    def singletons(self, value: bool | None) -> Choice:
+        """Return the Choice for what `is` compares with."""
+        values = self._chance.sample(_NOTHING, len(_NOTHING))
+        return Choice([ast.Constant(one) for one in values], values.index(value), 0)
+
+    def _choose(self, node: ast.expr, names: Names, tolerance: float, within: bool) -> Choice | None:
+        leaves: list[Leaf] = []
+        for leaf in leaves_of(node, (), names):
+            if leaf is None:
+                return None
+            leaves.append(leaf)
+        if within and not (leaves and leaves[0].value in self._sought and _is_alone(leaves[0].value)):
+            return None
+        large = len(leaves) > LARGE or any(len(str(leaf.value)) > LARGE for leaf in leaves[:LARGE])
+        ways = WAYS_OF_LARGE if large else WAYS
+        if is_empty(node) and not tolerance:
+            return self._beside_nothing(node, ways)
+        near = frozenset(i for i, leaf in enumerate(leaves) if tolerance and _is_within(leaf.value, 100 * tolerance))
+        signature = tuple((type(leaf.value), repr(leaf.value)) for leaf in leaves), near
+        if signature not in self._mixes:
+            self._mixes[signature] = self._mixed(node, names, leaves, near, ways)
+        mixes, rare = self._mixes[signature]
+        nodes = [other for _, other in _distinct(node, names, leaves, mixes, ways)]
+        if len(nodes) < 2:
+            return None
+        if len(nodes) == ways and not tolerance and not within and self._chance.random() < 0.25:
+            nodes[-1] = _empty(node) or nodes[-1]
+        return self._shuffled(nodes, rare)
+
+    def _mixed(
+        self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int], ways: int
+    ) -> tuple[list[Mix], int]:
+        """Return what the literals of a node are replaced by: (mixes, rare), the expected ones first. They are the same
+        wherever these literals stand together: in a list, a tuple, in `approx`."""
+        families = []
+        for i in self._chance.sample(range(len(leaves)), min(len(leaves), 40)):
+            family = _Family(i, *self._family(leaves[i].value))
+            if len(family.members) > 1 and i not in near:
+                families.append(family)
+        # Those of which there are many first: a bool has one other. Keys only where values have none: what is equal to
+        # dicts by some of their keys may be equal without one.
+        families.sort(key=lambda one: len(one.members) < WAYS)
+        many = [one for one in families if len(one.members) >= WAYS]
+        values = [one for one in many if all(field != "keys" for field, _ in leaves[one.number].path)]
+        families = (values or many)[:2] or families[:6]
+        expected = {one.number: one.members[0] for one in families}
+        mixes = itertools.chain([expected], self._drawn(families, (100 if ways == WAYS else 20) * ways))
+        found = [mix for mix, _ in _distinct(node, names, leaves, mixes, ways)]
+        return found, max((one.rare for one in families), default=0)
+
+    def _drawn(self, families: Sequence[_Family], most: int) -> Iterator[Mix]:
+        """Yield mixes of families, in random order: each once where there are few, else `most` of them."""
+        members = [one.members for one in families]
+        mixes: Iterable[Sequence[Any]]
+        if math.prod(map(len, members)) <= most:
+            mixes = products = list(itertools.product(*members)) if members else []
+            self._chance.shuffle(products)
+        else:
+            mixes = ([self._chance.choice(family) for family in members] for _ in range(most))
+        for mix in mixes:
+            yield {one.number: value for one, value in zip(families, mix, strict=True)}
+
+    def _family(self, value: Any) -> tuple[list[Any], int]:
+        """Return (a literal and others of its kind, how hardly chance hits one). In a run they are always the same."""
+        if isinstance(value, bytes):
+            texts, rare = self._family(value.decode("latin-1"))
+            return [text.encode("latin-1") for text in texts if max(text, default="") < "\u0100"], rare
+        number = _number_in(value)
+        if number is not None and value not in self._sought:
+            numbers, rare = self._family(number)
+            return [repr(one) for one in numbers], rare
+        known = type(value), repr(value)
+        if known not in self._families:
+            draw, rare = self._variation(value)
+            found, signs = [value], {_signs(value)}
+            for _ in range(20 * WAYS):
+                if draw is None or len(found) == WAYS:
+                    break
+                other = draw()
+                if _signs(other) not in signs:
+                    found.append(other)
+                    signs.add(_signs(other))
+            self._families[known] = found, rare
+        return self._families[known]
+
+    def _shuffled(self, nodes: Sequence[ast.expr], rare: int) -> Choice:
+        """Return the Choice of nodes of which the first is the expected one."""
+        order = list(range(len(nodes)))
+        self._chance.shuffle(order)
+        return Choice([nodes[i] for i in order], order.index(0), rare)
+
+    def _beside_nothing(self, node: ast.expr, ways: int) -> Choice:
+        """Return a set for an empty text or container: of words, or with one thing in it."""
+        known = {*self._words.get("lower", ()), "value", "item", "name", "key", "data", "text", "other", "first"}
+        words = self._chance.sample(sorted(known), ways - 1)
+        numbers = self._chance.sample(range(10), ways - 1)
+        value = constant(node)
+        others: list[Any]
+        if value:
+            others = [word if value[0] == "" else word.encode() for word in words]
+        elif isinstance(node, ast.Dict):
+            others = [{word: number} for word, number in zip(words, numbers, strict=True)]
+        else:
+            kind = tuple if isinstance(node, ast.Tuple) else list
+            others = [kind([self._chance.choice(pair)]) for pair in zip(words, numbers, strict=True)]
+        return self._shuffled([node, *(ast.parse(repr(one), mode="eval").body for one in others)], 0)
+
+    # One literal
+
+    def _variation(self, value: Any) -> tuple[Callable[[], Any] | None, int]:
+        """Return (a function that draws from a value's class or None, how rarely chance hits one)."""
+        kind = type(value)
+        if kind is bool or value is None:
+            return (lambda: self._chance.choice(_NOTHING if value is None else (True, False))), 0
+        if kind is int and 10 <= value <= 31:  # it may be a day
+            return (lambda: self._chance.randrange(10 + value % 2, 32, 2)), 0
+        if kind in (int, float, complex):
+            return self._of_number(repr(value))
+        if kind is str:
+            return self._of_text(value, value in self._sought)
+        return None, 0
+
+    def _of_number(self, text: str) -> tuple[Callable[[], Any] | None, int]:
+        """Draw other first digits, so that no tolerance makes two numbers the same."""
+        mantissa = text.partition("e")[0]
+        if re.match(r"\d(\.0)?$", text):
+            places, digits = [0], "0123456789"
+        else:
+            places, digits = [i for i, sign in enumerate(mantissa) if sign in "123456789"], "123456789"
+        if not places:
+            return None, 0
+        return self._redrawn(text, {places[0]: digits}, ast.literal_eval), int(len(places) > 3)
+
+    def _of_text(self, text: str, letters_alone: bool) -> tuple[Callable[[], str] | None, int]:
+        """Draw other words of the tests, or other letters and digits, in the same places."""
+        found = re.finditer("[A-Za-z]{3,}", text)
+        words = [match for match in found if len(self._words.get(style(match.group()), ())) > 2 * WAYS]
+        digits = [i for i, sign in enumerate(text) if sign in string.digits]
+        if words and not letters_alone and (not digits or self._chance.random() < 0.5):
+            word = self._chance.choice(words)
+            known = self._words[style(word.group())]
+            return (lambda: text[: word.start()] + self._chance.choice(known) + text[word.end() :]), 0
+        if digits and not letters_alone:
+            chosen = self._chance.sample(digits, min(2, len(digits)))
+            return self._redrawn(text, dict.fromkeys(chosen, string.digits), str), int(len(digits) > 3)
+        for signs in (string.ascii_lowercase, string.ascii_uppercase, string.digits, string.punctuation):
+            places = [i for i, sign in enumerate(text) if sign in signs]
+            if places:
+                chosen = self._chance.sample(places, min(3, len(places)))
+                return self._redrawn(text, dict.fromkeys(chosen, signs), str), 2 * (len(chosen) == 3)
+        if text:
+            place = self._chance.randrange(len(text))
+            start = ord(text[place]) // 16 * 16
+            signs = " \t\n" if text[place].isspace() else "".join(map(chr, range(start, start + 16)))
+            if text[place] in signs and signs.isprintable() == text[place].isprintable():
+                return self._redrawn(text, {place: signs}, str), 0
+        return None, 0
+
+    def _redrawn(self, text: str, signs: Mapping[int, str], read: Callable[[str], _T]) -> Callable[[], _T]:
+        def draw() -> _T:
+            return read("".join(self._chance.choice(signs[i]) if i in signs else sign for i, sign in enumerate(text)))
+
+        return draw
+
+
+def _number_in(value: object) -> int | float | None:
+    """Return the number that a text is, written as it would be; None for others."""
+    if not isinstance(value, str) or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
+        return None
+    number: int | float = ast.literal_eval(value)
+    return number if repr(number) == value else None
+
+
+def _is_alone(text: str) -> bool:
+    """Return whether others of a text's kind are hardly in what holds it: lists of dates hold any digits."""
+    return len(text) > 4 and sum(map(str.isalpha, text)) > 2
+
+
+def _is_within(value: Any, limit: float) -> bool:
+    """Return whether a value is a number so small that what it is compared with may be any of its kind."""
+    return type(value) in (int, float, complex) and bool(abs(value) < limit)
+
+
+def _distinct(
+    node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix], ways: int
+) -> list[tuple[Mix, ast.expr]]:
+    """Return (mix, the literal that it makes of a node) for mixes whose literals can be told apart, `ways` at most;
+    none where the first mix, of what is expected, has no value."""
+    found: list[tuple[Mix, ast.expr]] = []
+    nodes: list[ast.expr] = []
+    values: list[tuple[Any, ...]] = []
+    for mix in mixes:
+        if len(found) == ways:
+            break
+        other = _mixture(node, leaves, mix)
+        value = None if other is None else evaluated(other, names)
+        if other is not None and value is not None and _differs(other, value, nodes, values):
+            found.append((mix, other))
+            nodes.append(other)
+            values.append(value)
+        elif not found:
+            break
+    return found
+
+
+def _mixture(node: ast.expr, leaves: Sequence[Leaf], mix: Mix) -> ast.expr | None:
+    """Return a copy of a tree with other literals; None where one can't be written."""
+    for i, value in mix.items():
+        new = literal(value)
+        if new is None:
+            return None
+        node = replaced(node, leaves[i].path, new)
+    return node
+
+
+def _differs(
+    node: ast.expr, value: tuple[Any, ...], nodes: Sequence[ast.expr], values: Sequence[tuple[Any, ...]]
+) -> bool:
+    """Return whether a literal can be told from all others, also where order and case don't matter."""
+    if not value:
+        return ast.dump(node) not in [ast.dump(other) for other in nodes]
+    signs = _signs(value[0])
+    return all(
+        type(value[0]) is type(other[0]) and value[0] != other[0] and signs != _signs(other[0])
+        for other in values
+        if other
+    )
+
+
+def _signs(value: object) -> str:
+    """Return what is left of a value without order and case."""
+    return "".join(sorted(repr(value).casefold()))
+
+
+def _empty(node: ast.expr) -> ast.expr | None:
+    """Return the empty literal of a node's type; None where it has none."""
+    value = constant(node)
+    if value and isinstance(value[0], str | bytes):
+        return literal(type(value[0])())
+    text = _EMPTY.get(type(node))
+    return None if text is None else ast.copy_location(ast.parse(text, mode="eval").body, node)

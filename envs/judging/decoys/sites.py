@@ -1,0 +1,265 @@
+"""Sites: where tests compare with what they expect. Here their literals are put among decoys.
+
+`assert f(x) == 3` compares with 3 among decoys then, and so do unittest's methods (see `comparing`). So do the values
+of `parametrize` that a test compares and uses in no other way. What runs the test can't know which value is the
+expected one: this process alone does, which keeps the `Key`.
+
+For code that is right a test does what it did: some value of the set is equal where the expected one was. So nothing
+is changed where a failing assert is part of the test: in `try` with a handler for it, in `raises`, in what expects to
+fail or is tried again.
+"""
+
+from __future__ import annotations
+
+import ast
+import collections
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from envs.judging.decoys.comparing import PROBE, Comparisons
+from envs.judging.decoys.key import Key
+from envs.judging.decoys.literals import dotted, last_name, walk
+from envs.judging.decoys.names import AGAIN, FUNCTIONS, ONCE, Bindings, Function, is_fixture, is_raising
+from envs.judging.decoys.sets import Decoys
+from envs.judging.decoys.text import Text
+from envs.judging.decoys.written import is_test, tests
+
+_MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "items", "str", "len"))
+"""What makes of written values others to loop over."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a walk is.
+
+    owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
+    may be part of the test. must: where the sites are noted that are come to for certain; None where it is not certain.
+    returns: whether the function may return before its end. branch: whether right code comes here at times.
+    """
+
+    owner: tuple[str, ...] = ()
+    depth: int = 0
+    quiet: bool = False
+    must: set[int] | None = None
+    returns: bool = False
+    branch: bool = False
+
+
+def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[str] = ()) -> None:
+    """Put a module's expected values among decoys, as edits of its text.
+
+    spared: tests that stay as they are, since they must fail.
+    """
+    bindings = Bindings(text.tree)
+    survey = Comparisons(text, key, decoys, bindings)
+    _Planter(path, text, key, bindings, spared, survey).visit(text.tree)
+    accepted, values = bindings.accept(survey.compared)
+    comparisons = Comparisons(text, key, decoys, bindings, accepted)
+    for value in values:
+        comparisons.cell(value)
+    planter = _Planter(path, text, key, bindings, spared, comparisons)
+    planter.visit(text.tree)
+    for name, test in tests(text.tree):
+        if id(test) in planter.must:  # also as another class has it of its base
+            key.must.setdefault((path, name), planter.must[id(test)])
+
+
+class _Planter(ast.NodeVisitor):
+    """One walk through a module. comparisons: what is done at each site. must: where the sites of tests are noted, by
+    the ids of their nodes."""
+
+    def __init__(
+        self,
+        path: str,
+        text: Text,
+        key: Key,
+        bindings: Bindings,
+        spared: Collection[str],
+        comparisons: Comparisons,
+    ) -> None:
+        self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
+        self.comparisons, self.planting = comparisons, comparisons.planting
+        self.must: dict[int, set[int]] = {}
+        self._at = _Place()
+        self._owner: ast.Module | ast.ClassDef = text.tree
+
+    def visit(self, node: ast.AST) -> None:
+        if not isinstance(node, ast.expr):  # no statements are in there
+            ast.NodeVisitor.visit(self, node)
+
+    # Where we are
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        before, owner = self._at, self._owner
+        again = any(AGAIN.search(ast.dump(one)) for one in node.decorator_list)
+        self._at = replace(before, owner=(*before.owner, node.name), quiet=before.quiet or again)
+        self._owner = node
+        self.generic_visit(node)
+        self._at, self._owner = before, owner
+
+    def visit_FunctionDef(self, node: Function) -> None:
+        before = self._at
+        words = {getattr(one, "attr", getattr(one, "id", "")) for one in walk(node)} | {node.name}
+        again = any(map(AGAIN.search, words)) or bool(node.decorator_list and before.depth)
+        again = again or "::".join((*before.owner, node.name)) in self.spared
+        quiet = before.quiet or again or node.name in self.bindings.quiet or _is_odd_helper(node)
+        must = self._sites_of(node) if self.planting and not before.depth and not quiet else None
+        returns = any(isinstance(one, ast.Return) for one in walk(node))
+        branch = not is_test(node)
+        self._at = replace(before, quiet=quiet, must=must, returns=returns, branch=branch, depth=before.depth + 1)
+        self._block(node.body)
+        if self._at.must is not None and is_test(node):
+            self._end(node)
+        self._at = before
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _sites_of(self, node: Function) -> set[int] | None:
+        """Return where the sites are noted that a test comes to whenever it passes; None where none is certain."""
+        marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
+        once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
+        plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
+        named = [one for one in self._owner.body if getattr(one, "name", None) == node.name]
+        if not is_test(node) or not once or not plain or _yields(node) or len(named) > 1:
+            return None
+        self.must[id(node)] = set()
+        return self.must[id(node)]
+
+    def _is_awaited(self) -> bool:
+        """Return whether async tests here are awaited where they are run at all."""
+        bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
+        return all("Async" in base or base == "object" for base in bases)
+
+    def _end(self, node: Function) -> None:
+        """Have a test tell that it came to its end, where there is room to."""
+        last = node.body[-1]
+        if last.lineno == node.lineno:  # all on one line
+            return
+        if isinstance(last, ast.Expr | ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Delete | ast.Pass):
+            self.text.append(last, self._reached(node))
+        elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
+            site = self._site(node)
+            if not self.text.fill(last, f"{PROBE}.reached({site})") and self._at.must is not None:
+                self._at.must.discard(site)
+
+    def _block(self, statements: Sequence[ast.stmt]) -> None:
+        for statement in statements:
+            self.visit(statement)
+            if self._at.returns and any(isinstance(one, ast.Return) for one in _own(statement)):
+                self._at = replace(self._at, must=None, branch=True)
+
+    def _inside(
+        self, block: Sequence[ast.stmt], *, quiet: bool = False, must: bool = False, branch: bool = False
+    ) -> None:
+        """Visit a block of a statement. must: whether it is come to for certain. branch: whether only at times."""
+        before = self._at
+        self._at = replace(
+            before,
+            quiet=before.quiet or quiet,
+            must=before.must if must else None,
+            branch=before.branch or branch,
+        )
+        self._block(block)
+        self._at = before
+
+    def visit_If(self, node: ast.If | ast.While) -> None:
+        self._inside(node.body, branch=True)
+        self._inside(node.orelse, branch=True)
+
+    visit_While = visit_If
+
+    def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
+        written = isinstance(node.iter, ast.List | ast.Tuple) and bool(node.iter.elts)
+        leaves = any(isinstance(one, ast.Break | ast.Continue | ast.Starred) for one in walk(node))
+        self._inside(node.body, must=written and not leaves, branch=not _is_written(node.iter))
+        self._inside(node.orelse)
+
+    visit_AsyncFor = visit_For
+
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
+        named = not all(isinstance(item.context_expr, ast.Call) for item in node.items)
+        raising = is_raising(node) or named
+        self._inside(node.body, quiet=self.bindings.catches(node), must=not raising, branch=raising)
+
+    visit_AsyncWith = visit_With
+
+    def visit_Try(self, node: ast.Try) -> None:
+        tried = bool(node.handlers)
+        self._inside(node.body, quiet=self.bindings.catches(node), must=not tried, branch=tried)
+        for handler in node.handlers:
+            self._inside(handler.body, branch=True)
+        self._inside(node.orelse, branch=True)
+        self._inside(node.finalbody)
+
+    visit_TryStar = visit_Try  # type: ignore[assignment]  # they have the same fields
+
+    def visit_Match(self, node: ast.Match) -> None:
+        for case in node.cases:
+            self._inside(case.body, branch=True)
+
+    # What we come to
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        if not self._at.depth or self._at.quiet:
+            return
+        site = self._site(node)
+        asked = self.comparisons.asked(node.test, site)
+        if asked is not None:
+            said = "" if node.msg is None else f",lambda:{self.comparisons.message(node.msg, asked.expected)}"
+            self.text.replace(node, self.comparisons.call("check", site, asked, said))
+            return
+        self.comparisons.condition(node.test, site)
+        if self.planting:
+            self.text.append(node, f"{PROBE}.reached({site})")
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        call = node.value
+        name = call.func.attr if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else ""
+        if not name.startswith("assert") or not isinstance(call, ast.Call) or not self._at.depth or self._at.quiet:
+            return
+        site = self._site(node)
+        changed = self.comparisons.method(call, name, site)
+        if changed is not None:
+            self.text.replace(node, changed)
+        elif self.planting:
+            self.text.append(node, f"{PROBE}.reached({site})")
+
+    def _reached(self, node: ast.stmt) -> str:
+        return f"{PROBE}.reached({self._site(node)})"
+
+    def _site(self, node: ast.stmt) -> int:
+        if not self.planting:
+            return 0
+        site = self.key.site(self.path, node)
+        if self._at.must is not None:
+            self._at.must.add(site)
+        if self._at.branch:
+            self.key.branches.add(site)
+        return site
+
+
+def _is_odd_helper(node: Function) -> bool:
+    """Return whether a function may be run in other ways than by its calls."""
+    known = ("staticmethod", "classmethod", "contextmanager", "setter", "asynccontextmanager")
+    odd = any(last_name(one) not in known for one in node.decorator_list)
+    return odd and not node.name.startswith("test") and not is_fixture(node)
+
+
+def _is_written(node: ast.expr) -> bool:
+    """Return whether what a loop goes through is written in place: other right code may leave nothing elsewhere."""
+    named = [one for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
+    return all(getattr(one, "attr", getattr(one, "id", "")) in _MAKING for one in named)
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs where a statement does: not what is in functions that it makes."""
+    found = collections.deque([node])
+    while found:
+        one = found.popleft()
+        yield one
+        if not isinstance(one, (*FUNCTIONS, ast.Lambda, ast.ClassDef)):
+            found.extend(ast.iter_child_nodes(one))
+
+
+def _yields(function: Function) -> bool:
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for child in function.body for one in _own(child))

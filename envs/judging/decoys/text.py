@@ -1,0 +1,88 @@
+"""The text of a module, into which decoys are put without moving a line."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+
+
+class Unplantable(ValueError):
+    """A module that can't be read as text of this Python's."""
+
+
+class Text:
+    """A module's source and its syntax. Raises Unplantable.
+
+    Edits are noted by their places in the source and made by `edited`; they must not overlap.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        try:
+            self._encoding = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+            text = data.decode(self._encoding)
+            if "\r" in text.replace("\r\n", ""):
+                raise ValueError("it has line ends of its own kind")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self.tree = ast.parse(text, path)
+            self._data = _without_comments(text).encode()
+        except (SyntaxError, ValueError, LookupError, RecursionError, tokenize.TokenError) as error:
+            raise Unplantable(str(error)) from None
+        self._starts = [0]
+        for line in self._data.split(b"\n"):
+            self._starts.append(self._starts[-1] + len(line) + 1)
+        self._edits: list[tuple[int, int, bytes]] = []
+
+    def segment(self, node: ast.expr | ast.stmt | ast.keyword) -> str:
+        """Return the source of a node."""
+        start, end = self._span(node)
+        return self._data[start:end].decode()
+
+    def replace(self, node: ast.expr | ast.stmt, text: str) -> None:
+        """Put text in place of a node: of a call, so that the lines which it lacks fit in front of its last bracket."""
+        start, end = self._span(node)
+        lines = self._data[start:end].count(b"\n") - text.count("\n")
+        self._edits.append((start, end, (text[:-1] + "\n" * lines + text[-1]).encode()))
+
+    def append(self, node: ast.stmt, text: str) -> None:
+        """Put a statement behind a simple one, on its last line."""
+        _, end = self._span(node)
+        self._edits.append((end, end, f"; {text}".encode()))
+
+    def fill(self, node: ast.stmt, text: str) -> bool:
+        """Put a statement on the empty line behind another one. Returns False where there is none."""
+        line, after = node.lineno - 1, node.end_lineno or node.lineno
+        if after + 1 >= len(self._starts):
+            return False
+        indent = self._data[self._starts[line] : self._starts[line] + node.col_offset]
+        start, end = self._starts[after], self._starts[after + 1] - 1
+        if self._data[start:end].strip() or indent.strip():
+            return False
+        self._edits.append((start, start, indent + text.encode()))
+        return True
+
+    def edited(self) -> bytes:
+        """Return the source with all edits, in its own encoding."""
+        parts, at = [], 0
+        for start, end, text in sorted(self._edits, key=lambda edit: edit[:2]):
+            parts += [self._data[at:start], text]
+            at = end
+        return b"".join([*parts, self._data[at:]]).decode().encode(self._encoding)
+
+    def _span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return self._starts[node.lineno - 1] + node.col_offset, self._starts[end_line - 1] + end_column
+
+
+def _without_comments(text: str) -> str:
+    """Return a source with blanks in place of its comments, which may say what is expected."""
+    lines = text.split("\n")
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and token.start[0] > 2:  # the first two may name the encoding
+            (row, column), (_, end) = token.start, token.end
+            line = lines[row - 1]
+            blank = " " * len(line[column:end].encode())
+            lines[row - 1] = line[:column] + blank + line[end:]
+    return "\n".join(lines)

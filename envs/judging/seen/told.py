@@ -1,0 +1,55 @@
+"""What the calls of a judgement told of its tests."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+
+from envs.judging.decoys.written import Written
+from envs.judging.seen.watch import Message
+
+
+class Told:
+    """What was told of each test.
+
+    outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
+    tests that failed outside of their function. skipped: tests that may skip themselves, and did. statuses: how each
+    call ended by its runner's word, None where that ended without one. tampered: what code under test has replaced of
+    what tests rely on.
+    """
+
+    def __init__(self, calls: Sequence[Sequence[Message]], written: Written) -> None:
+        self.outcomes: dict[str, str] = {}
+        self.titles: dict[str, set[str]] = collections.defaultdict(set)
+        self.errors: set[str] = set()
+        self.skipped: set[str] = set()
+        self.statuses: list[int | None] = []
+        self.tampered: list[str] = []
+        for call in calls:
+            self._read(call, written)
+
+    def _read(self, call: Sequence[Message], written: Written) -> None:
+        status: int | None = None
+        started = False
+        seen: dict[str, str] = {}
+        for message in call:
+            kind = message.get("kind")
+            if kind == "start":
+                started = True
+            elif kind == "test":
+                name, outcome = str(message.get("id")), str(message.get("outcome"))
+                # unittest may have several tests of one name, as `load_tests` makes them.
+                seen[name] = outcome if seen.get(name, "passed") == "passed" or "title" not in message else seen[name]
+                if "title" in message:
+                    self.titles[str(message["title"])].add(name)
+                (self.errors.add if message.get("error") else self.errors.discard)(name)
+                may = outcome == "skipped" and written.may_skip(name, message.get("where"))
+                (self.skipped.add if may else self.skipped.discard)(name)
+            elif kind == "finish" and isinstance(message.get("status"), int):
+                status = message["status"]
+                names = message.get("tampered")
+                names = [str(name) for name in names] if isinstance(names, list) else []
+                self.tampered += [name for name in names if not written.replaces(name)]
+        if started or status is not None:
+            self.statuses.append(status)
+        self.outcomes.update(seen)

@@ -1,0 +1,67 @@
+"""Which tasks are watched: those whose tests pytest or unittest run, so that it is seen how they end.
+
+In the others test.sh's own word is the reward. Which a task is says `tasks check`, of its reference; without its word,
+a task is watched whose files speak of pytest or unittest. What a rollout does never decides it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from envs.types import BadTask, Hidden, Task
+
+logger = logging.getLogger(__name__)
+
+_RUNNERS = re.compile(rb"\bpytest\b|\bpy\.test\b|\bunittest\b(?!\.mock| import mock)")
+_MAX_BYTES = 4 * 2**20
+_NAMED = 10
+
+
+def speak_of_runners(texts: Iterable[bytes]) -> bool:
+    """Return whether files of tests name pytest or unittest."""
+    return any(_RUNNERS.search(text) for text in texts)
+
+
+def is_watched(task: Task) -> bool:
+    """Return whether it is seen how the tests of a task, or of all of its steps, end."""
+    return all(_is_watched(hidden) for hidden in [step.hidden for step in task.steps] or [task.hidden])
+
+
+def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
+    """Return the tasks that a run uses, and name those that are not watched, once.
+
+    unwatched: "use" them, or "refuse" them. Raises BadTask where none is left."""
+    others = [task for task in tasks if not is_watched(task)]
+    if not others:
+        return list(tasks)
+    names = ", ".join(task.id for task in others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
+    count = f"{len(others)} of {len(tasks)} tasks"
+    if unwatched == "use":
+        logger.warning(
+            "%s are unwatched, so the word of their test.sh is the reward (docs/reward.md): %s", count, names
+        )
+        return list(tasks)
+    left = [task for task in tasks if task not in others]
+    if not left:
+        raise BadTask(f"--env.unwatched refuse: {count} are unwatched (docs/reward.md), so none is left: {names}")
+    logger.warning("%s are left out, since they are unwatched (--env.unwatched): %s", count, names)
+    return left
+
+
+def _is_watched(hidden: Hidden) -> bool:
+    if hidden.watched is not None:
+        return hidden.watched
+    folders = [folder for folder in (hidden.shared_tests, hidden.tests) if folder is not None]
+    return not folders or speak_of_runners(_texts(folders))
+
+
+def _texts(folders: Iterable[Path]) -> Iterable[bytes]:
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if path.name == "tests.json":
+                yield b"pytest"
+            elif path.is_file() and path.stat().st_size <= _MAX_BYTES:
+                yield path.read_bytes()

@@ -1,0 +1,351 @@
+"""Tests among decoys: for right code each does what it did, for wrong code it fails."""
+
+import unittest
+
+import pytest
+from planted_modules import REPORTER, EqualToAll, Run, text_of
+
+from envs.judging.seen.evidence import FORCED
+
+BODIES = [
+    "assert f(3) == 6",
+    "assert 6 == f(3)",
+    "assert f(3) == 6, f'not {f(3)}'",
+    "twice = 6\n    assert f(3) == twice",
+    "twice = [2, 2]\n    assert twice == f([2])",
+    "assert f(3) == 6 and f('a') == 'aa'",
+    "assert f([1]) == [1, 1]",
+    "assert f('hello') == 'hellohello'",
+    "assert len(f('ab')) == 4",
+    "assert (f(3) == 6) is True",
+    "assert f(0.5) == 1.0",
+    "assert f(0.1) == pytest.approx(0.2)",
+    "assert 'hellohello' in f('hello')",
+    "case.assertEqual(f(3), 6)",
+    "case.assertEqual(6, f(3), 'said')",
+    "case.assertEqual(first=f(3), second=6)",
+    "case.assertAlmostEqual(f(0.5), 1.0, places=3)",
+    "case.assertListEqual(f([1]), [1, 1])",
+    "case.assertCountEqual(f([1, 2]), [1, 1, 2, 2])",
+    "case.assertIs(f(3) == 6, True)",
+    "case.assertTrue(f(3) == 6)",
+    "case.assertIn('hellohello', f('hello'))",
+    "for x, twice in [(1, 2), (2, 4)]:\n        assert f(x) == twice",
+    "for x, twice in {1: 2, 2: 4}.items():\n        assert f(x) == twice",
+    "with pytest.raises(TypeError):\n        f(None)\n    assert f(3) == 6",
+    "with case.subTest(x=3):\n        assert f(3) == 6",
+    "check(f(3), 6)\n    check(f(4), twice=8)",
+    "assert f(4) == EIGHT",
+    "try:\n        assert f(3) == 6\n    finally:\n        f(4)",
+    "def inner():\n        assert f(3) == 6\n    inner()",
+    "if f(3) != 6:\n        raise AssertionError\n    assert f(1) == 2",
+    "assert f(3) == 6 == f(3)",
+    "assert all(f(x) == x * 2 for x in [1, 2])",
+    "assert f(3) > 5",
+    "assert f(3) != 3",
+    "while True:\n        assert f(3) == 6\n        break",
+    "assert 'hellohello' in (f(x) for x in ['a', 'hello', 'b'])",
+    "case.assertIn('hellohello', iter([f('a'), f('hello')]))",
+    "case.assertCountEqual((f(x) for x in [1, 2]), [4, 2])",
+    "six = 6\n    case.assertEqual(f(3), six, 'not %d' % six)",
+    "six = 6\n    case.assertEqual(f(3), six, msg=f'not {six:d}')",
+    "assert (f(3)) == (6)",
+    "assert f(\n        3\n    ) == (\n        6\n    ), (\n        'a text'\n    )",
+    "assert \\\n        f(3) \\\n        == 6",
+    "assert (got := f(3)) == 6 and got == 6",
+    "assert f(3) == 6; assert f(1) == 2",
+    "assert f'{f(3)}' == '6'",
+    "assert (lambda x: f(x))(3) == 6",
+    "assert f(Decimal('1.50')) == Decimal('3.0')",
+    "assert f(Fraction(1, 3)) == Fraction(2, 3)",
+    "assert f(dt.timedelta(1)) == dt.timedelta(days=2)",
+    "assert dt.date(2020, 1, f(14)) == dt.date(2020, 1, 28)",
+    "assert Path('a') / f('bc') == Path('a/bcbc')",
+]
+SPARED = [
+    "try:\n        assert f(3) == 7\n    except AssertionError:\n        pass",
+    "try:\n        assert f(3) == 7\n    except Exception:\n        pass",
+    "with pytest.raises(AssertionError):\n        assert f(3) == 7",
+    "with contextlib.suppress(AssertionError):\n        assert f(3) == 7",
+    "with case.assertRaises(AssertionError):\n        check(f(3), 7)",
+    "for n in range(9):\n        try:\n            check(n, 5)\n        except AssertionError:\n            pass",
+    "def again():\n        assert next(numbers) == 8\n    eventually(again)",
+    "@eventually\n    def again():\n        assert next(numbers) == 8",
+    "with must_fail():\n        assert f(3) == 7",
+    "with MustFail():\n        assert f(3) == 7",
+]
+MODULE = """
+import contextlib, pytest, unittest
+import datetime as dt
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+case = unittest.TestCase()
+EIGHT = 8
+numbers = iter(range(1, 9))
+
+def eventually(function):
+    for _ in range(9):
+        try:
+            return function()
+        except AssertionError:
+            pass
+    raise AssertionError
+
+def check(got, twice):
+    assert got == twice
+
+@contextlib.contextmanager
+def must_fail():
+    try:
+        yield
+    except AssertionError:
+        return
+    raise RuntimeError
+
+class MustFail:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *error):
+        return error[0] is AssertionError
+
+def test_f():
+    %s
+"""
+COMPARED_WITH_LITERALS = [
+    *BODIES[:3],
+    *BODIES[5:8],
+    *BODIES[12:15],
+    *BODIES[16:18],
+    "assert f(3) == pytest.approx(6)",
+    "assert f(3) == pytest.approx([6, 12])",
+    "assert f(3) == Decimal('6.25')",
+    "assert f(3) == Fraction(6, 7)",
+    "assert f(3) == dt.date(2020, 1, 28)",
+    "assert f(3) == Path('a/bcd')",
+    "assert f(3) == {'a': Decimal('6.25'), 'b': [dt.timedelta(days=12)]}",
+    "case.assertEqual(f(3), Decimal('6.25'))",
+]
+
+
+@pytest.mark.parametrize("body", BODIES + SPARED)
+def test_right_code_passes_as_before(body):
+    for seed in range(4):
+        run = Run(MODULE % body, seed=seed)
+        assert run.failed is None
+        assert run.verdict() == ("passed", [])
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_wrong_code_fails_as_before(body):
+    for seed in range(4):
+        run = Run(MODULE % body, lambda x: x, seed=seed)
+        assert isinstance(run.failed, AssertionError) or run.verdict()[0] == "failed"
+
+
+@pytest.mark.parametrize("body", [body for body in BODIES if "pytest.raises" in body])
+def test_what_raises_still_does(body):
+    assert isinstance(Run(MODULE % body, lambda x: x * 2 if x else 0).failed, pytest.fail.Exception)
+
+
+@pytest.mark.parametrize("body", COMPARED_WITH_LITERALS)
+def test_an_object_that_is_equal_to_everything_has_not_passed(body):
+    run = Run(MODULE % body, lambda x: EqualToAll())
+    assert run.verdict("passed") == ("failed", [FORCED])
+
+
+def test_an_object_that_is_equal_to_some_has_not_passed():
+    class Half(EqualToAll):
+        __hash__ = None
+
+        def __eq__(self, other):
+            return other in (6, 1, 2, 3)
+
+    assert all(Run(MODULE % BODIES[0], lambda x: Half(), seed).verdict()[0] == "failed" for seed in range(8))
+
+
+def test_a_value_that_stands_only_among_decoys_has_not_passed():
+    for seed in range(20):
+        run = Run(MODULE % "assert f(3) == 6", lambda x: 5, seed)
+        assert run.verdict()[0] == "failed"
+
+
+def test_values_that_chance_hardly_hits_are_a_sign_of_a_look_at_the_candidates():
+    def reads(x):
+        import sys
+
+        want = [const for const in sys._getframe(1).f_code.co_consts if isinstance(const, tuple) and len(const) == 8]
+        return want[0][0]
+
+    signs = [Run(MODULE % "assert f(3) == 'qwzxv'", reads, seed).verdict() for seed in range(60)]
+    passed = sum(status == "passed" for status, _ in signs)
+    assert passed < 20
+    assert sum(bool(found) for status, found in signs if status == "failed") == 60 - passed
+
+
+def test_a_test_that_is_said_to_pass_without_its_sites_has_not():
+    run = Run(MODULE % "assert f(3) == 6")
+    del run.messages[1:]
+    assert run.verdict("passed") == ("failed", [FORCED])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if f(3):\n        return\n    assert f(3) == 6",
+        "for x in []:\n        assert f(3) == 6",
+        "for x in [1]:\n        break\n        assert f(3) == 6",
+        "if f(0):\n        assert f(3) == 6",
+        "with pytest.raises(TypeError):\n        f(None)\n        assert f(3) == 6",
+        "try:\n        f(None)\n        assert f(3) == 6\n    except TypeError:\n        pass",
+    ],
+)
+def test_sites_that_a_run_may_miss_need_not_tell(body):
+    assert Run(MODULE % body).verdict() == ("passed", [])
+
+
+def test_what_the_reference_told_of_must_be_told_again():
+    run = Run(MODULE % "for x in range(3, 4):\n        assert f(x) == 6")
+    record = run.record()
+    assert run.verdict(record=record) == ("passed", [])
+    run.messages[:] = [message for message in run.messages if message.get("set") in (None, -1)]
+    assert run.verdict("passed") == ("passed", [])
+    assert run.verdict("passed", record) == ("failed", [FORCED])
+
+
+@pytest.mark.parametrize(
+    ("body", "other"),
+    [
+        ("for part in f('ab'):\n        assert part == 'a' or part in 'b'", lambda x: ""),
+        ("for part in sorted(f([1])):\n        assert part == 1", lambda x: []),
+        ("got = f(3)\n    if got == 6:\n        same(got, 6)\n    else:\n        same(got, 7)", lambda x: 7),
+    ],
+)
+def test_other_right_code_need_not_tell_what_the_reference_did(body, other):
+    module = "def same(got, want):\n    assert got == want\n\n" + MODULE % body
+    record = Run(module).record()
+    assert Run(module).verdict(record=record) == ("passed", [])
+    assert Run(module, other).verdict(record=record) == ("passed", [])
+
+
+def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
+    run = Run(MODULE % "assert f(3) == 6", lambda x: EqualToAll())
+    record = run.evidence().report({})
+    assert run.verdict(record={**record, "tests": {}}) == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"kind": "site"},
+        {"kind": "site", "site": 99, "set": 0, "equal": ""},
+        {"kind": "site", "site": -1, "set": 0, "equal": ""},
+        {"kind": "site", "site": 0, "set": 99, "equal": "1"},
+        {"kind": "site", "site": 0, "set": 0, "equal": "2"},
+        {"kind": "site", "site": 0, "set": 0, "equal": ["1"]},
+        {"kind": "site", "site": True, "set": 0, "equal": ""},
+        {"kind": "site", "site": "0", "set": 0, "equal": "1"},
+        {"kind": "start", "id": ["x"]},
+    ],
+)
+def test_nonsense_is_passed_over(message):
+    run = Run(MODULE % "assert f(3) == 6")
+    run.messages.append(message)
+    assert run.verdict() == ("passed", [])
+
+
+PARAMETRIZED = """
+import pytest
+
+@pytest.mark.parametrize("x, twice", [(4, 8), (0.5, 1.0), pytest.param("a", "aa", id="text")])
+def test_f(x, twice):
+    assert f(x) == twice
+
+@pytest.mark.parametrize("x, twice", [(4, 8)])
+def test_used(x, twice):
+    assert f(x) == twice
+    assert twice % 2 == 0
+
+@pytest.mark.parametrize("x, twice", [(4, 8)], indirect=["x"])
+def test_indirect(x, twice):
+    assert f(x) == twice
+"""
+
+
+def test_parameters_that_are_compared_alone_stand_among_decoys():
+    run = Run(PARAMETRIZED, test="test_f", x=4, twice=8)
+    rows = run.names["test_f"].pytestmark[0].args[1]
+    assert [type(value) for row in rows[:2] for value in row] == [int, REPORTER.Want, float, REPORTER.Want]
+    assert type(rows[2].values[1]) is REPORTER.Want
+    assert (rows[0][1].shown, rows[1][1].shown) == ("8", "1.0")
+    assert 8 in rows[0][1].values
+    assert [run.names[name].pytestmark[0].args[1] for name in ("test_used", "test_indirect")] == [[(4, 8)]] * 2
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@pytest.mark.parametrize('x, twice', [(4, 8)])\n@used\ndef test_f(x, twice):\n    assert f(x) == twice\n",
+        "class TestA:\n    def encode(self, x, twice):\n        assert f(x) == twice\n\n"
+        "    def test_f(self):\n        self.encode(4, 8)\n        assert codec.encode('ab', 16)\n",
+    ],
+)
+def test_what_others_are_given_stands_as_it_is(source):
+    text, _ = text_of("import pytest\n" + source)
+    assert b".want" not in text and b".row" not in text
+
+
+def test_a_row_that_is_to_raise_need_not_come_to_an_assert():
+    run = Run(
+        "import pytest\nfrom contextlib import nullcontext\n"
+        "@pytest.mark.parametrize('x, twice, end', [(4, 8, nullcontext()), (None, 8, pytest.raises(TypeError))])\n"
+        "def test_f(x, twice, end):\n    with end:\n        assert f(x) == twice\n",
+        x=None,
+        twice=8,
+        end=pytest.raises(TypeError),
+    )
+    assert run.verdict() == ("passed", [])
+
+
+def test_unittests_that_are_methods_are_planted_too():
+    source = "import unittest\nclass T(unittest.TestCase):\n    def test_f(self):\n        self.assertEqual(f(3), 6)\n"
+    assert Run(source, test="T::test_f").verdict() == ("passed", [])
+    assert Run(source, lambda x: 4, test="T::test_f").verdict() == ("failed", [])
+    assert Run(source, lambda x: EqualToAll(), test="T::test_f").verdict() == ("failed", [FORCED])
+
+
+def test_a_failed_method_of_unittests_fails_as_it_did():
+    run = Run(MODULE % "case.assertEqual(f(3), 6)", lambda x: "x")
+    assert isinstance(run.failed, unittest.TestCase.failureException)
+
+
+def test_each_comparison_of_an_assert_has_its_sets():
+    run = Run("def test_f():\n    assert f(3) == 6 and f(1) == 2 and f(2) > 3\n")
+    assert run.failed is None
+    ((site, numbers),) = run.key.asked.items()
+    told = {message["set"] for message in run.messages if message.get("site") == site}
+    assert len(numbers) == 2 and set(numbers) <= told
+    assert run.verdict() == ("passed", [])
+
+
+@pytest.mark.parametrize(
+    ("source", "asked"),
+    [
+        ("async def test_f():\n    assert f(3) == 6\n", {"test_f"}),
+        ("class TestA:\n    async def test_f(self):\n        assert f(3) == 6\n", {"TestA::test_f"}),
+        ("class A(IsolatedAsyncioTestCase):\n    async def test_f(self):\n        assert f(3) == 6\n", {"A::test_f"}),
+        ("class A(TestCase):\n    async def test_f(self):\n        assert f(3) == 6\n", set()),
+        (
+            "class TestA:\n    def test_f(self):\n        assert f(3) == 6\n"
+            "class TestB:\n    def test_f(self):\n        assert f(3) == 6\n",
+            {"TestA::test_f", "TestB::test_f"},
+        ),
+        ("class A:\n    def test_f(self):\n        assert f(3) == 6\n    def test_f(self):\n        pass\n", set()),
+        ("async def check():\n    assert f(3) == 6\ndef test_f():\n    check()\n    assert f(3)\n", {"test_f"}),
+    ],
+)
+def test_each_test_that_is_run_as_it_is_written_is_asked_for_its_sites(source, asked):
+    _, key = text_of(source)
+    assert {test for _, test in key.must} == asked
+    assert all(key.must.values())

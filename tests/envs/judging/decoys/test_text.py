@@ -1,0 +1,103 @@
+"""The text of a module: no line moves, and what is said of the expected values in it is gone."""
+
+import ast
+import inspect
+import linecache
+
+import pytest
+from planted_modules import text_of
+
+from envs.judging.decoys.text import Text, Unplantable
+
+SOURCES = {
+    "one line": "def test_f(): assert f(3) == 6\n",
+    "semicolons": "def test_f():\n    x = 3; assert f(x) == 6; assert f(1) == 2\n    y = 1;\n",
+    "backslashes": "def test_f():\n    assert f(3) \\\n        == \\\n        6\n    z = 1\n",
+    "brackets over lines": "def test_f():\n    assert (f(\n        3,\n    ) == (\n        6\n    ))\n    z = 1\n",
+    "a list over lines": "def test_f():\n    assert f([1]) == [\n        1,\n    ], (\n        'n'\n    )\n    z = 1\n",
+    "nested brackets": "def test_f():\n    assert ((f(((3)))) == ((6)))\n",
+    "a walrus": "def test_f():\n    assert (x := f(3)) == 6\n    assert x == 6\n",
+    "f-strings": "def test_f():\n    assert f'{f(3)}!' == '6!', f'{f(3)!r:>5}'\n",
+    "texts over lines": 'def test_f():\n    assert f("""a\nb""") == """a\nba\nb"""\n    z = 1\n',
+    "tabs": "def test_f():\n\tif 1:\n\t\tassert f(3) == 6\n\tassert f(1) == 2\n",
+    "a form feed": "import os\n\x0c\ndef test_f():\n    assert f(3) == 6\n\x0c\ndef test_g():\n    pass\n",
+    "CRLF": "def test_f():\r\n    assert f(3) == 6\r\n    assert f(\r\n        1) == 2\r\n",
+    "a byte order mark": "\ufeffdef test_f():\n    assert f('\u00e9') == '\u00e9\u00e9'\n",
+    "latin-1": "# coding: latin-1\ndef test_f():\n    assert f('\u00e9') == '\u00e9\u00e9'\n",
+    "wide letters": "def test_f():\n    \u00e9 = '\u65e5'; assert f(\u00e9) == '\u65e5\u65e5'; z = 1\n",
+    "no end of line": "def test_f():\n    assert f(3) == 6",
+    "a decorator and rows": "import pytest\n@pytest.mark.parametrize('x, want', [\n    (1, 2),\n    (3, 6),\n])\n"
+    "def test_f(x, want):\n    assert f(x) == want\n",
+    "methods over lines": "class A(T):\n    def test_f(self):\n        self.assertEqual(\n            f(3),\n"
+    "            6,\n            msg='no',\n        )\n        z = 1\n",
+    "a loop at the end": "def test_f():\n    for x in f([1]):\n        assert x == [1]\n\n\ndef test_g():\n    pass\n",
+}
+
+
+def encoded(name: str) -> bytes:
+    return SOURCES[name].encode("latin-1" if name == "latin-1" else "utf-8")
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_no_line_moves(name):
+    before = encoded(name)
+    after, _ = text_of(before)
+    assert after.count(b"\n") == before.count(b"\n") and after.count(b"\r\n") == before.count(b"\r\n")
+    assert after[:3] == before[:3]
+    old, new = ast.parse(before), ast.parse(after)
+    kept = (ast.FunctionDef, ast.ClassDef, ast.For, ast.If, ast.Assign)
+
+    def lines(tree):
+        return [(type(node), node.lineno) for node in ast.walk(tree) if isinstance(node, kept)]
+
+    assert lines(old) == lines(new)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_expected_value_stands_among_others(name):
+    data, key = text_of(encoded(name))
+    assert b"__verifier__" in data
+    assert key.answers
+
+
+def test_the_source_of_a_test_and_its_lines_are_found(tmp_path):
+    source = "def test_f():\n    x = 1\n    assert (\n        f(3)==6\n    )\n    return\n\n\ndef test_g():\n    pass\n"
+    data, _ = text_of(source)
+    path = tmp_path / "test_a.py"
+    path.write_bytes(data)
+    linecache.checkcache()
+    names = {"f": lambda x: 6}
+    exec(compile(data, str(path), "exec"), names)
+    lines, first = inspect.getsourcelines(names["test_f"])
+    assert (first, len(lines)) == (1, 6)
+    assert inspect.getsource(names["test_g"]).startswith("def test_g():\n    pass; ")
+    assert names["test_g"].__code__.co_firstlineno == 9
+
+
+def test_comments_are_blank_but_for_those_that_may_name_the_encoding():
+    source = (
+        "#!/usr/bin/python3\n# coding: utf-8\n# it is 6\ndef test_f():  # or 6\n    if '# 6':  # \u00e9\n        y\n"
+    )
+    data, _ = text_of(source)
+    assert data.decode().splitlines()[:5] == [
+        "#!/usr/bin/python3",
+        "# coding: utf-8",
+        " " * len("# it is 6"),
+        "def test_f():  " + " " * len("# or 6"),
+        "    if '# 6':  " + " " * len("# \u00e9".encode()),
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"def test_f(:\n",
+        b"\xff\xfe\x00",
+        b"# coding: no-such\nx = 1\n",
+        b"x = 1\rdef test_f(): pass\r",
+        b"x = '\x00'\n",
+    ],
+)
+def test_what_is_no_text_of_this_pythons_is_told_apart(data):
+    with pytest.raises(Unplantable):
+        Text(data, "test_a.py")

@@ -1,0 +1,133 @@
+"""What pytest and unittest are seen to run, however they are called."""
+
+import json
+import re
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+SOLUTION = {"solution.py": "def f(x):\n    return x + x\n"}
+TEST = "from solution import f\n\ndef test_it():\n    assert f(3) == 6\n"
+CASE = (
+    "import unittest\nfrom solution import f\nclass Cases(unittest.TestCase):\n    def test_it(self):\n"
+    '        """It doubles."""\n        self.assertEqual(f(3), 6)\n    def test_sub(self):\n'
+    "        for x in (1, 2):\n            with self.subTest(x=x):\n                self.assertEqual(f(x), x * 2)\n"
+    "    @unittest.skip('no')\n    def test_skip(self): pass\n    @unittest.expectedFailure\n"
+    "    def test_expected(self): self.fail()\nif __name__ == '__main__':\n    unittest.main()\n"
+)
+ROWS = """\
+import pytest
+
+@pytest.mark.parametrize("x, twice", [(4, 8), (0.5, 1.0), ("a", "aa"), (1, 2), (1, 2), ([1], [1, 1]), (b"a", b"aa"),
+    pytest.param("\\n\\u20ac", "\\n\\u20ac" * 2), pytest.param(7, 14, id="seven"), (None, None)])
+def test_f(x, twice):
+    assert (x and x * 2) == twice
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "-m pytest -q",
+        "-m pytest -q tests",
+        "-m pytest tests/test_a.py::test_it",
+        "-X utf8 -mpytest -q --import-mode=importlib",
+        "run.py",
+        "start.py",
+        "-m coverage run -m pytest -q tests",
+    ],
+)
+async def test_however_pytest_is_called_its_tests_are_seen(judged, command):
+    pytest.importorskip("coverage") if "coverage" in command else None
+    run = "import sys, pytest\nsys.exit(pytest.main(['tests', '-q']))\n"
+    start = "import subprocess, sys\nsys.exit(subprocess.call([sys.executable, '-m', 'pytest', 'tests']))\n"
+    files = {**SOLUTION, "tests/test_a.py": TEST, "run.py": run, "start.py": start}
+    seen = await judged(files, command)
+    assert (seen.status, seen.problem) == (0, None), seen.output
+    assert [name.rpartition("/")[2] for name in seen.tests] == ["test_a.py::test_it"]
+    assert set(seen.tests.values()) == {"passed"}
+    assert seen.outcome.evidence["unverified"] == []
+
+
+@pytest.mark.parametrize("command", ["-m unittest -v test_a", "-m unittest discover", "test_a.py", "-m pytest -q"])
+async def test_however_unittest_is_called_its_tests_are_seen(judged, command):
+    seen = await judged({**SOLUTION, "test_a.py": CASE}, command, record={"reference": True})
+    assert (seen.status, seen.problem) == (0, None), seen.output
+    assert {name.rpartition("::")[2]: what for name, what in seen.tests.items()} == {
+        "test_it": "passed",
+        "test_sub": "passed",
+        "test_skip": "skipped",
+        "test_expected": "skipped",
+    }
+    wrong = await judged({"solution.py": "def f(x):\n    return x\n", "test_a.py": CASE}, command)
+    assert (wrong.status, set(wrong.tests.values())) == (1, {"failed", "skipped"})
+
+
+async def test_ids_reports_and_names_are_the_authors_own(judged, tmp_path):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/test_a.py").write_text(ROWS)
+    command = "-m pytest -q -rA -p no:cacheprovider --junitxml=r.xml"
+    seen = await judged({"here/test_a.py": ROWS}, f"{command} here")
+    cases = ElementTree.parse(tmp_path / "r.xml").getroot().iter("testcase")
+    reported = [case.get("name") for case in cases]
+    printed = re.findall(r"^PASSED here/(.*)$", seen.output, re.MULTILINE)
+    plain = await judged({}, f"{command} plain")
+    assert re.findall(r"^PASSED plain/(.*)$", plain.output, re.MULTILINE) == printed
+    assert [name.removeprefix("here/") for name in seen.tests] == printed
+    assert reported == [case.get("name") for case in ElementTree.parse(tmp_path / "r.xml").getroot().iter("testcase")]
+    assert seen.problem is None
+
+
+async def test_ctrf_and_json_reports_are_written_where_their_plugins_are_not(judged, tmp_path):
+    files = {**SOLUTION, "test_a.py": TEST + "def test_b():\n    assert f(1) == [3]\n"}
+    await judged(files, "-m pytest --ctrf out/c.json --json-report --json-report-file=r.json test_a.py")
+    summary = json.loads((tmp_path / "out/c.json").read_text())["results"]["summary"]
+    assert (summary["tests"], summary["passed"], summary["failed"]) == (2, 1, 1)
+    report = json.loads((tmp_path / "r.json").read_text())
+    assert (report["exitcode"], report["summary"]) == (1, {"passed": 1, "failed": 1, "total": 2, "collected": 2})
+    assert [test["nodeid"] for test in report["tests"]] == ["test_a.py::test_it", "test_a.py::test_b"]
+
+
+@pytest.mark.parametrize(
+    ("solution", "sign"),
+    [
+        ("import os\nos._exit(0)\n", "ended its tests early"),
+        ("import time\ntime.time = lambda: 0.0\ndef f(x): return x + x\n", "changed what tests rely on"),
+        ("import _pytest.python as p\np.Function.runtest = lambda self: None\nf = abs\n", "changed what tests rely on"),
+    ],
+)
+async def test_what_ends_tests_or_changes_what_they_rely_on_is_seen(judged, solution, sign):
+    test = "def test_a():\n    assert 1\n\ndef test_it():\n    from solution import f\n    assert f(3) == 6\n"
+    seen = await judged({"solution.py": solution, "test_a.py": test})
+    assert seen.sign == sign
+
+
+async def test_output_arguments_input_and_descriptors_are_the_callers_own(judged):
+    test = (
+        "import os, sys\ndef test_it():\n    assert os.environ['PYTHONPATH'].endswith(':.')\n"
+        "    assert len(os.listdir('/proc/self/fd')) < 20\n    assert sys.argv[1:] == ['-q', '-s', 'test_a.py']\n"
+        "    print('said by the test')\n"
+    )
+    seen = await judged({"test_a.py": test}, "-m pytest -q -s test_a.py")
+    assert seen.problem is None, seen.output
+    assert "said by the test" in seen.output and "verifier" not in seen.output
+
+
+@pytest.mark.parametrize("run", ["import solution\n", "import json, unittest.mock, contextlib\n"])
+async def test_a_process_that_runs_no_tests_tells_nothing(judged, run):
+    seen = await judged({**SOLUTION, "run.py": run}, "run.py")
+    assert (seen.status, seen.calls, seen.outcome) == (0, [], None)
+
+
+async def test_without_a_door_tests_run_all_the_same(judged, tmp_path):
+    run = f"import os, subprocess\nopen('{tmp_path}/.hook/port', 'w').write('1')\n"
+    run += f"raise SystemExit(subprocess.call(['{sys.executable}', '-m', 'pytest', '-q', 'test_a.py']))\n"
+    seen = await judged({**SOLUTION, "test_a.py": TEST, "run.py": run}, "run.py")
+    assert (seen.status, seen.outcome) == (0, None)
+
+
+async def test_a_failed_test_shows_its_line_and_what_it_compared(judged):
+    seen = await judged({"solution.py": "def f(x):\n    return 5\n", "test_a.py": TEST})
+    assert "test_a.py:4: AssertionError" in seen.output
+    assert "assert 5 == one of " in seen.output

@@ -1,0 +1,221 @@
+"""Modules of tests among decoys, run in this process or by a pytest of their own whose reports come through a door."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib.util
+import json
+import os
+import random
+import shutil
+import sys
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import envs.judging
+from envs.judging.decoys.key import Key
+from envs.judging.decoys.node_ids import is_test_module
+from envs.judging.decoys.planting import Planted, planted
+from envs.judging.decoys.sets import Decoys, looked_for, vocabulary
+from envs.judging.decoys.sites import plant
+from envs.judging.decoys.text import Text
+from envs.judging.decoys.written import Written
+from envs.judging.seen.demands import Demands
+from envs.judging.seen.evidence import Evidence
+from envs.judging.seen.outcome import Outcome, outcome_of
+from envs.judging.seen.watch import Message, Watch
+
+INSIDE = Path(envs.judging.__file__).parent / "inside"
+PATH = "/tests/test_a.py"
+
+
+def inside(name: str) -> types.ModuleType:
+    """A module of those that run in the sandbox, loaded in this process; it listens to nothing here."""
+    stub = types.ModuleType("verifier_hook")
+    stub.loaded = inside  # type: ignore[attr-defined]
+    spec = importlib.util.spec_from_file_location(f"verifier_{name}", INSIDE / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["verifier_hook"] = stub
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        del sys.modules["verifier_hook"]
+    return module
+
+
+REPORTER = inside("reporter")
+
+
+class Line:
+    """The way to the judge, of which only the end is there. messages: what came."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def write(self, line: str) -> None:
+        self.messages.append(json.loads(line))
+
+
+def planted_with(source: str | bytes, seed: int = 0) -> Planted:
+    """A module with its decoys, drawn as a seed says."""
+    data = source if isinstance(source, bytes) else source.encode()
+    text, key, chance = Text(data, PATH), Key(), random.Random(seed)
+    plant(PATH, text, key, Decoys(chance, vocabulary([text.tree]), looked_for([text.tree])))
+    return Planted({PATH: text.edited()}, key, Written({PATH: text.tree}, {PATH: data}))
+
+
+def text_of(source: str | bytes, seed: int = 0) -> tuple[bytes, Key]:
+    """A module with its decoys, and their key."""
+    made = planted_with(source, seed)
+    return made.texts[PATH], made.key
+
+
+def double(x: Any) -> Any:
+    return x * 2 if x is not None else None + 1  # type: ignore[operator]
+
+
+class Run:
+    """One test of a module, planted and run in this process. failed: what it raised."""
+
+    def __init__(
+        self, source: str, function: Callable[..., Any] = double, seed: int = 0, test: str = "test_f", **given: Any
+    ) -> None:
+        self.planted = planted_with(source, seed)
+        self.key = self.planted.key
+        line = Line()
+        self.probe = REPORTER.Probe(line)
+        self.names: dict[str, Any] = {"__verifier__": self.probe, "f": function, "__name__": "test_a"}
+        self.failed: BaseException | None = None
+        self.id = f"test_a.py::{test}"
+        self.messages = line.messages
+        self.messages.append({"kind": "start", "id": self.id})
+        try:
+            exec(compile(self.planted.texts[PATH], "test_a.py", "exec"), self.names)
+            holder, _, method = test.partition("::")
+            run = getattr(self.names[holder](method), method) if method else self.names[holder]
+            run(**given)
+        except (Exception, pytest.fail.Exception) as error:
+            self.failed = error
+
+    def evidence(self, record: Mapping[str, Any] | None = None) -> Evidence:
+        seen = Evidence(self.planted, record or {})
+        seen.read(self.messages)
+        return seen
+
+    def verdict(self, status: str = "", record: Mapping[str, Any] | None = None) -> tuple[str, list[str]]:
+        """How the test ended by what its sites told, and the signs of cheating in that."""
+        ended = status or ("failed" if self.failed else "passed")
+        found, signs = self.evidence(record).judge({self.id: ended}, lambda test: True)
+        return found[self.id], signs
+
+    def record(self) -> Mapping[str, Any]:
+        """What is recorded of the reference."""
+        return self.evidence().report({self.id: "passed"})
+
+
+class EqualToAll:
+    """An object that is equal to everything, and has it all in it."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __contains__(self, other: object) -> bool:
+        return True
+
+    def __round__(self, places: object = None) -> int:
+        return 0
+
+    def __sub__(self, *other: object) -> EqualToAll:
+        return self
+
+    __rsub__ = __getitem__ = __abs__ = __sub__
+
+    def __len__(self) -> int:
+        return 4
+
+    def __iter__(self) -> Any:
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What followed from a run of pytest or unittest: its status, what it printed, and what was seen of it."""
+
+    status: int
+    output: str
+    outcome: Outcome | None
+    planted: Planted
+    calls: list[Any]
+
+    @property
+    def problem(self) -> str | None:
+        return "nothing was seen" if self.outcome is None else self.outcome.problem
+
+    @property
+    def sign(self) -> str | None:
+        return None if self.outcome is None else self.outcome.sign
+
+    @property
+    def tests(self) -> Mapping[str, str]:
+        return {} if self.outcome is None else self.outcome.statuses
+
+
+async def judge_modules(
+    root: Path,
+    files: Mapping[str, str | bytes],
+    command: str = "-m pytest -q -p no:cacheprovider",
+    record: Mapping[str, Any] | None = None,
+    **listed: Any,
+) -> Judged:
+    """Run modules of tests as they are run in the sandbox: planted, in a Python that loads the hook, with a door."""
+    made, watch = await asyncio.to_thread(_laid_out, root, files), Watch()
+    server = await asyncio.get_running_loop().create_server(watch.door, "127.0.0.1", 0)
+    async with server:
+        env = await asyncio.to_thread(_hooked, root / ".hook", server.sockets[0].getsockname()[1])
+        running = await asyncio.create_subprocess_exec(
+            sys.executable, *command.split(), cwd=root, env=env, stdout=-1, stderr=asyncio.subprocess.STDOUT
+        )
+        output, _ = await running.communicate()
+        calls = await watch.calls()
+    outcome = outcome_of(calls, made, Demands(listed, record or {}), record or {})
+    return Judged(running.returncode or 0, output.decode(), outcome, made, calls)
+
+
+def _laid_out(root: Path, files: Mapping[str, str | bytes]) -> Planted:
+    """Write files, with decoys in the modules of tests."""
+    modules = {}
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data if isinstance(data, bytes) else data.encode())
+        if is_test_module(Path(name).name):
+            modules[f"{root}/{name}"] = (root / name).read_bytes()
+    (root / "pytest.ini").write_text("[pytest]\naddopts = -p no:xdist -p no:randomly -W default\n")
+    made = planted(modules)
+    for path, data in made.texts.items():
+        Path(path).write_bytes(data)
+    return made
+
+
+def _hooked(home: Path, port: int) -> dict[str, str]:
+    """The environment of a Python that loads the hook, with its files in a folder of the test's."""
+    home.mkdir(exist_ok=True)
+    for path in INSIDE.glob("*.py"):
+        shutil.copyfile(path, home / path.name)
+        (home / path.name).write_text(path.read_text().replace('"/verifier', f'"{home}'))
+    (home / "port").write_text(str(port))
+    (home / "sitecustomize.py").write_text("import verifier_hook\n")
+    known = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+    return {**known, "PYTHONPATH": f"{home}:.", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def parsed(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
