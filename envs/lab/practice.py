@@ -7,11 +7,10 @@ folder with the files of all of them, so that few images are built.
 from __future__ import annotations
 
 import hashlib
-import json
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from envs.lab.synthetic import Example
@@ -48,32 +47,27 @@ memory_mb = 512
 
 _TEST = """\
 #!/bin/sh
-# Compares /app with what the reference leaves. It starts nothing of the agent's, so the process that
-# tests may write the reward as well.
+# Compares /app with what the reference leaves. It starts nothing of the agent's.
+cd /tests && python3 -m unittest -q test_state && reward=1 || reward=0
 mkdir -p /logs/verifier
-/usr/bin/python3 -I - <<'END'
-import json, pathlib
+echo "$reward" > /logs/verifier/reward.txt
+"""
 
-def lines(text):
-    return [line.strip().removeprefix("./") for line in text.strip().splitlines()]
+_MODULE = """\
+import pathlib
+import unittest
 
-def holds(name, wanted):
-    path = pathlib.Path("/app", name)
-    if wanted is None:
-        return not path.exists()
-    if wanted["kind"] == "link":
-        return path.is_symlink() and path.resolve() == (path.parent / wanted["target"]).resolve()
-    if wanted["kind"] == "directory":
-        return path.is_dir()
-    if not path.is_file() or (wanted["executable"] and not path.stat().st_mode & 0o111):
-        return False
-    return lines(path.read_text(errors="replace")) == lines(wanted["text"])
 
-wanted = json.loads(pathlib.Path("/tests/expected.json").read_text())
-wrong = [name for name, state in wanted.items() if not holds(name, state)]
-print("\\n".join("not as it should be: " + name for name in wrong))
-pathlib.Path("/logs/verifier/reward.txt").write_text("0" if wrong else "1")
-END
+def at(name):
+    return pathlib.Path("/app", name)
+
+
+def lines(name):
+    text = at(name).read_text(errors="replace").strip()
+    return [line.strip().removeprefix("./") for line in text.splitlines()]
+
+
+class State(unittest.TestCase):
 """
 
 
@@ -128,13 +122,35 @@ def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
             "instruction.md": example.instruction,
             "environment/Dockerfile": _DOCKERFILE,
             "tests/test.sh": _TEST,
-            "tests/expected.json": json.dumps(expected, indent=1, sort_keys=True),
+            "tests/test_state.py": _MODULE + "\n".join(_tests(expected)),
             "solution/solve.sh": f"#!/bin/sh\nset -e\ncd /app\n{example.command}\n",
         }.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
         folders.append(folder)
     return folders
+
+
+def _tests(expected: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a test of each path, with what is to be there as literals."""
+    for number, (name, state) in enumerate(sorted(expected.items())):
+        yield f"    def test_{number}(self):\n" + "".join(f"        {line}\n" for line in _asserts(name, state))
+
+
+def _asserts(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
+    if state is None:
+        yield f"self.assertIs(at({name!r}).exists(), False)"
+    elif state["kind"] == "link":
+        yield f"self.assertIs(at({name!r}).is_symlink(), True)"
+        target = str(PurePosixPath("/app", name).parent / state["target"])
+        yield f"self.assertEqual(str(at({name!r}).resolve()), str(pathlib.Path({target!r}).resolve()))"
+    elif state["kind"] == "directory":
+        yield f"self.assertIs(at({name!r}).is_dir(), True)"
+    else:
+        if state["executable"]:
+            yield f"self.assertNotEqual(at({name!r}).stat().st_mode & 0o111, 0)"
+        wanted = [line.strip().removeprefix("./") for line in state["text"].strip().splitlines()]
+        yield f"self.assertEqual(lines({name!r}), {wanted!r})"
 
 
 def _fill(place: Path, files: Mapping[str, str]) -> None:
