@@ -11,10 +11,9 @@ from envs.types import Hidden, InfraError, Task
 @pytest.mark.docker
 @pytest.mark.parametrize("python", [True, False], ids=["python", "no python"])
 async def test_what_test_sh_may_run_runs_as_ever(docker_backend, tmp_path, python):
-    folder = image_of(tmp_path, python, "RUN mkdir -p .venv/bin && echo exit 9 > .venv/bin/activate")
+    folder = image_of(tmp_path, python)
     image = await docker_backend.ensure_image(None, folder)
     script = f"""set -e
-    source .venv/bin/activate && test "$VIRTUAL_ENV" = "$PWD/.venv"
     printf 'A=5\\n' > /tmp/settings && . /tmp/settings && test $A = 5
     test "$(timeout 5 id -u)-$(env B=1 nice id -u)-$(echo id -u | xargs env)" = 0-0-0
     ended=0; timeout 0.5 ./loop > /tmp/said || ended=$?; test $ended = 124
@@ -51,18 +50,18 @@ async def test_tests_lie_among_decoys_with_their_data_and_what_is_no_python_as_i
     (tmp_path / "tests/data").mkdir()
     (tmp_path / "tests/data/want.txt").write_text("wanted\n")
     (tmp_path / "tests/test_old.py").write_text("print 'x'\n")
-    (tmp_path / "tests/test_a.py").write_text("def test_a():  # pytest runs it\n    assert f(3) == 7431\n")
+    (tmp_path / "tests/test_a.py").write_text("import pytest\n\ndef test_a():  # 7431\n    assert f(3) == 7431\n")
     image = await docker_backend.ensure_image(None, image_of(tmp_path, True))
     verdict = await judge(docker_backend, sample, image, Changes())
     shown = verdict.explanation
     assert "wanted\nprint 'x'\n" in shown
-    assert '__verifier__.check(0,"equal",(f(3)),__verifier__.want(0,(' in shown and "# pytest" not in shown
+    assert '__verifier__.check(0,"equal",(f(3)),__verifier__.want(0,(' in shown and "# 7431" not in shown
 
 
 @pytest.mark.docker
 async def test_a_virtual_environment_that_the_agent_made_reports_its_tests(docker_backend, base_image, tmp_path):
     run = "export PYTHONPATH=/app; .venv/bin/python -m pytest -q /tests/test_a.py"
-    sample = task(tmp_path, f"{run} && {REWARD.format(1)} || {REWARD.format(0)}", watched=True)
+    sample = task(tmp_path, f"{run} && {{ {REWARD.format(1)}; }}", watched=True)
     (tmp_path / "tests/test_a.py").write_text("from solution import f\ndef test_a():\n    assert f(3) == 6\n")
     make = "python3 -m venv --system-site-packages --without-pip .venv; echo 'def f(x): return 2 * x' > solution.py"
     assert (await verdict_after(docker_backend, base_image, sample, make)).solved

@@ -295,7 +295,7 @@ def test_a_row_whose_tests_can_not_be_found_is_refused(tmp_path, change, message
 def test_the_verifier_and_its_runner_are_written_for_old_pythons():
     folder = Path(envs.__file__).parent
     inside = [*(folder / "judging/inside").glob("*.py")]
-    assert len(inside) > 5
+    assert len(inside) > 3
     for path in [*inside, folder / "tasks/adapters/inside/unittests.py"]:
         ast.parse(path.read_text(), feature_version=(3, 5))
 
