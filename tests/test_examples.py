@@ -124,7 +124,7 @@ def test_a_reward_of_ones_own(run_example, docker_backend):
 def test_a_sandbox_backend_of_ones_own(run_example, docker_backend):
     run_example(SWE, asks_who_it_is, TASK, "--env.sandbox=sandbox_backend:LoggingBackend")
     assert "ended with 0: root" in run_example.stderr
-    assert "/verifier/run.sh" in run_example.stderr
+    assert "/tests/test.sh" in run_example.stderr
 
 
 @pytest.mark.docker

@@ -57,7 +57,7 @@ case $name in
                 http*://astral.sh/uv/* | http*://astral.sh/uv | http*astral-sh/uv/releases/*) fetched=$word ;;
             esac
         done
-        [ "$fetched" ] && offline || really "$@"
+        if [ ! "$fetched" ] || ! offline; then really "$@"; fi
         case $output in "" | next | -) ;; *) : > "$output" ;; esac
         mkdir -p "$HOME/.local/bin" && : > "$HOME/.local/bin/env" # which the installer leaves to be sourced
         exit 0 ;;
@@ -78,7 +78,7 @@ esac
 case "$name $1 $2" in
     "uv pip install" | "uv add"* | "uv tool install")
         packages "$@"
-        [ "$1" = pip ] && offline || really "$@"
+        if [ "$1" != pip ] || ! offline; then really "$@"; fi
         shift 2
         export PIP_BREAK_SYSTEM_PACKAGES=1
         exec "$python" -m pip install --no-build-isolation "$@" ;;

@@ -102,7 +102,7 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
     source = _is_source(parser)
     forms = "" if source else PARSERS[parser]
     parse = (
-        'judged "$(cat /verifier/python 2> /dev/null || echo python3)" -I -c "$(cat /tests/parser.py)"'
+        "python3 -I /tests/parser.py"
         if source
         else f"tr -d '\\000' | LC_ALL=C awk -v forms={shlex.quote(forms)} -f /tests/printed.awk"
     )
