@@ -99,6 +99,8 @@ def read_manifest(path: Path) -> dict[str, CheckResult]:
         if found["version"] != VERSION:
             raise BadTask(f"{path} is of version {found['version']}, not {VERSION}; run `tasks check` again")
         results = [_result(row) for row in found["tasks"].values()]
+    except BadTask:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadTask(f"{path} is no manifest of `tasks check` ({error!r}); run it again") from None
     return {result.task_id: result for result in results}

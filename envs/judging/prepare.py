@@ -48,7 +48,8 @@ class Prepared:
     """A sandbox in which changes can be judged.
 
     planted: the hidden tests. watch: what is reported of them. demands, record: what is asked of them. watched: whether
-    what is seen of them decides. known: whether the reference's were seen before. path: PATH of test.sh.
+    what is seen of them decides. known: whether the reference's were
+    seen before, by `tasks check` or by whoever listed them. path: PATH of test.sh.
     """
 
     sandbox: Sandbox
@@ -118,7 +119,8 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
         path = await _upload(sandbox, tests, made)
     except (SandboxError, OSError, ValueError, tarfile.TarError) as error:
         raise InfraError(Failure.VERIFIER, f"could not prepare the verifier's sandbox: {error}") from error
-    return Prepared(sandbox, made, watch, demands, record, watched, task.hidden.watched is not None, path)
+    known = task.hidden.watched is not None or bool(demands.tests)
+    return Prepared(sandbox, made, watch, demands, record, watched, known, path)
 
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:

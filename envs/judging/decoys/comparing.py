@@ -1,7 +1,7 @@
 """Comparisons of tests: what they expect, put among decoys, and the calls that ask of it.
 
 `assert f(x) == 3` becomes `__verifier__.check(site, "equal", (f(x)), __verifier__.want(number, (7, 3, 5, 1)), False)`;
-what that does, see `envs/judging/inside/probe.py`.
+what that does, see `envs/judging/inside/reporter.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import tokenize
 import warnings
+
+
+_FIRST = re.compile(r"#!|#.*coding[:=]")
+"""Comments of the first two lines that say how to read or to run a file."""
 
 
 class Unplantable(ValueError):
@@ -80,7 +85,7 @@ def _without_comments(text: str) -> str:
     """Return a source with blanks in place of its comments, which may say what is expected."""
     lines = text.split("\n")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT and token.start[0] > 2:  # the first two may name the encoding
+        if token.type == tokenize.COMMENT and not (token.start[0] <= 2 and _FIRST.match(token.string)):
             (row, column), (_, end) = token.start, token.end
             line = lines[row - 1]
             blank = " " * len(line[column:end].encode())

@@ -409,7 +409,9 @@ class UnittestListener(Listener):
         outcomes = set(self._outcomes)
         good = self._outcomes == ["passed"]
         outcome = "passed" if good else "failed" if "failed" in outcomes or not outcomes else "skipped"
-        _LINE.send(kind="test", id=self._node_id(test), title=self._title(test), outcome=outcome)
+        node_id = self._node_id(test)
+        where = node_id.partition("::")[0] if outcome == "skipped" else None
+        _LINE.send(kind="test", id=node_id, title=self._title(test), outcome=outcome, where=where)
 
     def _node_id(self, test):
         function = getattr(test, "_testFunc", None)  # of a FunctionTestCase
