@@ -45,6 +45,13 @@ def in_package(command: str, package: str, **also: str) -> Grader:
 
 EVERYDAY: dict[str, Grader] = {
     # Processes and signals
+    "SIGTERM ends a server well": by_shell(
+        f"python3 server.py & pid=$!\n{READY}kill -TERM $pid; wait $pid; grep -qx bye log.txt", ENDS_WELL
+    ),
+    "SIGHUP is handed on": by_shell(
+        f"python3 server.py & pid=$!\n{READY}kill -HUP $pid; sleep 0.5; grep -qx again log.txt; kill $pid; wait $pid",
+        ENDS_WELL,
+    ),
     "SIGINT by a grader": by_shell(
         "python3 /tests/grade.py",
         ENDS_WELL,
@@ -65,13 +72,55 @@ EVERYDAY: dict[str, Grader] = {
         "set +o pipefail; timeout 50 ./run | head -2 | grep -qx y",
         planted("run", "#!/bin/sh\nwhile :; do echo y; done"),
     ),
+    "a program that waits for all its children": by_shell("timeout 50 ./run | grep -qx 42", WAITS),
+    "a terminal of its own": by_shell(
+        "timeout 50 script -qec ./run /tmp/typescript <<< 21 > /dev/null; grep -q 42 /tmp/typescript", DOUBLE
+    ),
     # Folders outside of the tree
+    "run in a folder of mktemp": by_shell(
+        'work=$(mktemp -d); cp /tests/in.txt "$work/data.txt"; cd "$work"; /app/run; grep -qx 42 result.txt',
+        planted("run", "#!/bin/sh\nread x < data.txt; echo $((x * 2)) > result.txt"),
+        in__txt="21\n",
+    ),
+    "output into a folder of mktemp": by_shell(
+        'out=$(mktemp -d); ./run "$out"; grep -qx 42 "$out/a/b"; other=$(mktemp -d); ./run $other; diff -r $out $other',
+        planted("run", '#!/bin/sh\nmkdir "$1/a"; echo 42 > "$1/a/b"'),
+    ),
+    "a folder in /tmp that a program makes": by_shell(
+        "./run /tmp/made/; ./run --to=/tmp/other; grep -qx 42 /tmp/made/a /tmp/other/a",
+        planted("run", '#!/bin/sh\nmkdir "${1#--to=}"; echo 42 > "${1#--to=}/a"'),
+    ),
+    "a program that a program makes in /tmp": by_shell(
+        "./run /tmp/made; /tmp/made | grep -qx 42",
+        planted("run", "#!/bin/sh\nprintf '#!/bin/sh\\necho 42\\n' > $1; chmod +x $1"),
+    ),
+    "a program in a folder of mktemp": by_shell(
+        'out=$(mktemp -d); cp run $out/; [ "$(echo 21 | $out/run)" = 42 ]; cd $out; echo 21 | ./run > got; grep -qx 42 got',
+        DOUBLE,
+    ),
+    "a build beside the tree": by_shell(
+        "mkdir -p /tmp/build; cd /tmp/build; sh /app/configure; /app/run; grep -qx 42 out/result.txt",
+        planted("run", "#!/bin/sh\nmkdir -p out; cat conf > out/result.txt") + planted("configure", "echo 42 > conf"),
+    ),
+    "the tree is copied and run there": by_shell(
+        "cp -r /app /tmp/work; cd /tmp/work; ./run; grep -qx 42 result.txt; rm result.txt; ./run; ./run", COPIED
+    ),
+    "the tree is copied to a folder of mktemp": by_shell(
+        "work=$(mktemp -d); cp -a /app/. $work/; cd $work; ./run; grep -qx 42 result.txt", COPIED
+    ),
     "a grader's temporary folder": by_shell(
         "python3 /tests/grade.py",
         planted("run", "#!/bin/sh\nread x < data.txt; echo $x > result.txt; echo $x > $1/r"),
         grade__py="import pathlib, subprocess, tempfile\nprint('/logs/verifier')\nwith tempfile.TemporaryDirectory() as d:\n"
         "    pathlib.Path(d, 'data.txt').write_text('42\\n')\n    subprocess.run(['/app/run', d], cwd=d, check=True)\n"
         "    assert pathlib.Path(d, 'result.txt').read_text() == pathlib.Path(d, 'r').read_text() == '42\\n'\n",
+    ),
+    "data that is changed in place": by_shell(
+        "cp /tests/in.txt messy.txt; ./run messy.txt; grep -qx 42 messy.txt; d=$(mktemp -d); cp /tests/in.txt $d/; ./run $d/in.txt; "
+        "grep -qx 42 $d/in.txt; cp /tests/in.txt kept.sh; ./run kept.sh || grep -qx 21 kept.sh; cp /tests/in.txt expected.txt; "
+        "./run expected.txt || grep -qx 21 expected.txt",
+        planted("run", "#!/bin/sh\nread x < $1; echo $((x * 2)) > $1"),
+        in__txt="21\n",
     ),
     # Graders
     "a grader on stdin": by_grader("python3 - < /tests/grade.py", grade=GRADE),
@@ -98,11 +147,37 @@ EVERYDAY: dict[str, Grader] = {
     "a script that test.sh writes": Grader(
         f"cat > /tmp/check.sh << 'E'\ngrep -qx 42 /app/out.txt\n{OK}E\nbash /tmp/check.sh\n", ANSWER
     ),
+    "a log that a variable names": by_shell(
+        'export LOG=$(mktemp); cat out.txt > $LOG; printf \'import os; assert open(os.environ["LOG"]).read() == "42\\\\n"\' > /parse.py; '
+        "python3 /parse.py",
+    ),
+    "commands that the agent has written down too": by_shell(
+        'check() { got=$(eval "$1"); [ "$got" = "$2" ]; }\ncheck "python3 solve.py 21" 42\ncheck \'python3 solve.py -- 3\' 6',
+        planted("solve.py", "import sys; print(2 * int(sys.argv[-1]))")
+        + "printf 'Try:\\n\\n    python3 solve.py 21\\n    python3 solve.py -- 3\\n' > README.md",
+    ),
+    "a way up and down again": by_shell(
+        "cmp out.txt ../tests/want.txt; cat ../tests/*.txt; cd sub; diff ../out.txt ../../tests/want.txt; [ -f ../../tests/want.txt ]",
+        ANSWER + "; mkdir sub",
+        want__txt="42\n",
+    ),
+    "a library of hidden tests in Perl": by_shell(
+        "prove -I/tests/lib /tests/t",
+        **{
+            "t/a.t": "use Test::More tests => 1;\nuse Answer;\nopen(F, '<', '/app/out.txt'); is(<F>, Answer::WANT, 'it');\n",
+            "lib/Answer.pm": 'package Answer; use constant WANT => "42\\n"; 1;\n',
+        },
+    ),
     "a virtual environment in the tree": by_shell(
         "test $(.venv/bin/python -c 'import sys; print(sys.prefix)') = /app/.venv; .venv/bin/python solve.py | grep -qx 42",
         planted("solve.py", "print(42)") + "python3 -m venv --without-pip .venv",
     ),
     # What programs leave, which root takes away and makes anew
+    "output folders that are made anew": by_shell(
+        "for i in 1 2; do rm -rf made; mkdir made; ./job; grep -qx 42 made/z; done; ./job; rm -r made; mkdir -p made/a/b; ./job; "
+        "cp out.txt made/a/; mv made/z made/a/b; chmod 600 made/a/b/z; touch -d yesterday made/a/b/z; ls made/a/b | grep -qx z",
+        ANSWER + "; " + planted("job", "#!/bin/sh\nmkdir -p made; echo 42 > made/z"),
+    ),
     "output folders that a grader removes": by_shell(
         "python3 /tests/check.py",
         planted("job", "#!/bin/sh\nmkdir -p made/a; echo 42 > made/z; echo 1 > made/a/b"),
@@ -114,6 +189,18 @@ EVERYDAY: dict[str, Grader] = {
         "./start; sleep 0.3; pid=$(cat /tmp/d.pid); kill -0 $pid; kill $pid; sleep 0.3; ! kill -0 $pid 2> /dev/null; ./start; sleep 0.3; "
         'python3 -c \'import os, signal; os.kill(int(open("/tmp/d.pid").read()), signal.SIGKILL); print("/logs/verifier")\'',
         planted("start", "#!/bin/bash\n(exec sleep 30) > /dev/null 2>&1 &\necho $! > /tmp/d.pid"),
+    ),
+    "another user": by_shell(
+        "useradd -m tester; chown -R tester out.txt; su tester -c 'cat /app/out.txt' | grep -qx 42; tar xf o.tar -C /tmp; grep -qx 42 /tmp/o/out.txt",
+        ANSWER + "; mkdir o; cp out.txt o; tar cf o.tar --owner=1000 --group=1000 o",
+    ),
+    "what is sourced has names of its own": by_shell(
+        "file=out.txt real=42 place=here; source /tests/lib.sh; . /tests/lib.sh two; [ $count = 1 ]",
+        lib__sh='grep -qx "$real" "$file"; [ $place = here ]; count=$#\n',
+    ),
+    "tests of several comparisons": by_shell(
+        'x=$(cat out.txt); y=; [ ! "$x" = 41 ]; [ "$x" = 42 -a "$(cat out.txt)" != 1 ]; test ! -f none -o "$x" = 1; '
+        '[ \\( "$x" -eq 42 \\) -a -z "$y" ]; if [ "$x" = 1 ] || [ "$x" -gt 41 \\\n  -a "$x" -lt 43 ]; then [ "!" = "!" ]; fi',
     ),
     **{
         f"a reward that is put there: {name}": Grader(f"grep -qx 42 out.txt || exit 1\n{script}", ANSWER)
@@ -131,6 +218,15 @@ EVERYDAY: dict[str, Grader] = {
             "('made/key', 0o600), ('out.txt', 0o640), ('open.txt', 0o644), ('group', 0o750)])\ndef test_it(path, mode):\n"
             "    assert stat.S_IMODE(os.stat('/app/' + path).st_mode) == mode\n"
         },
+    ),
+    "modes that a shell looks at": by_shell(
+        "./run | grep -qx 42; [ $(stat -c %a open.txt) = 644 ]; ls -ld made | grep -q ^drwx------; find . -name run -perm 755 | grep -q run",
+        MODES,
+    ),
+    "variables that are exported": by_shell(
+        "export A=42 PATH=\"/x:$PATH\" PS4='+ $LINENO: '; set -x; sh -c '[ $A = 42 ]'; f() { local B=42; export B; sh -c '[ $B = 42 ]'; }; f; "
+        "export -n A; sh -c '[ -z \"$A\" ]'; export $(cat .env | xargs); [ $C = 42 ]; tar xf o.tar -C /tmp; cmp /tmp/o/a /tmp/o/b",
+        "echo C=42 > .env; mkdir o; echo 42 > o/a; ln o/a o/b; tar cf o.tar o; rm -r o",
     ),
     # Runners of tests
     "tests outside of the root directory": Grader(
@@ -200,6 +296,20 @@ EVERYDAY: dict[str, Grader] = {
         {"test_it.py": TESTS},
     ),
     # What a cheat does with another end
+    "rows of a list, and a program with an input of its own": by_shell(
+        "while read -r x want; do [ $(echo $x | ./run) = $want ]; ./run < /tests/in.txt | grep -qx 42; done < /tests/rows.txt\n"
+        "exec 7< /tests/rows.txt; read -r x want <&7; [ $(./run <<< $x) = $want ]; { ./run; } < /tests/in.txt | grep -qx 42",
+        DOUBLE,
+        rows__txt="1 2\n5 10\n",
+        in__txt="21\n",
+    ),
+    "names that xargs reads, and those of the task": by_shell(
+        "echo /tests/in.txt | xargs cat | ./run | grep -qx 42; ls /tests/in.txt | xargs ./show | grep -qx 21\n"
+        "xargs ./show /tests/expected.txt < /dev/null | grep -qx 42",
+        DOUBLE + planted("show", '#!/bin/sh\ncat "$@"'),
+        in__txt="21\n",
+        expected__txt="42\n",
+    ),
     "a solution in place of a stub of the tests": Grader(
         f"cp solution.py /tests/solution.py; cd /tests; python3 -m pytest -q test_it.py; {BY_STATUS}",
         RIGHT,
@@ -220,6 +330,22 @@ EVERYDAY: dict[str, Grader] = {
             "same = given.execute('select x from result except select x from want.w').fetchall() == []\n"
             "open('/logs/verifier/reward.txt', 'w').write(str(int(same)))\n"
         },
+    ),
+    "a clone by git's own protocol": by_shell(
+        "git init -q /tmp/up; (cd /tmp/up; cp /app/out.txt .; git add .; git -c user.name=a -c user.email=b commit -qm x)\n"
+        "git clone -q file:///tmp/up /tmp/down; grep -qx 42 /tmp/down/out.txt",
+        ANSWER,
+    ),
+    "a repository beside the tests": by_shell(
+        "cd /tests; git init -q made; [ -d made/.git ] && grep -qx 42 /app/out.txt", ANSWER
+    ),
+    "an archive unpacked beside the tests": by_shell(
+        "tar xf out.tar -C /tests; cat /tests/in.txt /tests/out.txt | grep -qx 42",
+        f"{ANSWER}; tar cf out.tar out.txt",
+        in__txt="21\n",
+    ),
+    "arrays of a sourced file": by_shell(
+        'source /tests/lib.sh; [ "${want[out]}" = "$(cat out.txt)" ]', ANSWER, lib__sh="declare -A want=([out]=42)\n"
     ),
     **{
         f"tests that are closed to others by {how}": Grader(

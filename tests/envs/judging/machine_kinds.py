@@ -10,6 +10,26 @@ MACHINE: dict[str, str] = {
         "    down(10**6)",
         before="import sys\n",
     ),
+    "a small recursion limit": plain(
+        "depth = len(inspect.stack(0))",
+        "old = sys.getrecursionlimit()",
+        "sys.setrecursionlimit(depth + 60)",
+        "try:",
+        "    assert f(3) == 6",
+        "finally:",
+        "    sys.setrecursionlimit(old)",
+        before="import inspect, sys\n",
+    ),
+    "tracemalloc": plain(
+        "tracemalloc.start()",
+        "try:",
+        "    before = tracemalloc.get_traced_memory()[0]",
+        "    for _ in range(1000): f(3)",
+        "    assert tracemalloc.get_traced_memory()[0] - before < 20000",
+        "finally:",
+        "    tracemalloc.stop()",
+        before="import tracemalloc\n",
+    ),
     "reference counts": plain(
         "x = f([1])",
         "n = sys.getrefcount(x)",
@@ -32,6 +52,7 @@ MACHINE: dict[str, str] = {
         "assert inspect.stack()[0].function == 'test_it'",
         before="import inspect, sys\n",
     ),
+    "its own line": plain("assert inspect.currentframe().f_lineno == LINE", before="import inspect\nLINE = 7\n"),
     "a frozen clock": given(
         "monkeypatch",
         "monkeypatch.setattr(time, 'time', lambda: 1000.0)",
@@ -71,11 +92,34 @@ MACHINE: dict[str, str] = {
         "monkeypatch.undo()",
         "assert f(1) == 2",
     ),
+    "isinstance replaced": plain(
+        "with patch('builtins.isinstance', return_value=True):",
+        "    assert f(3) == 6",
+        before="from unittest.mock import patch\n",
+    ),
+    "repr replaced": plain(
+        "with patch('builtins.repr', side_effect=ValueError):",
+        "    assert f(3) == 6",
+        before="from unittest.mock import patch\n",
+    ),
+    "os.write replaced": plain(
+        "with patch('os.write', side_effect=OSError):",
+        "    assert f(3) == 6",
+        before="from unittest.mock import patch\n",
+    ),
     "json.dumps replaced": plain(
         "with patch('json.dumps', return_value='{}'):",
         "    assert f(3) == 6",
         "    import json; assert json.dumps(3) == '{}'",
         before="from unittest.mock import patch\n",
+    ),
+    "an import that fails": given(
+        "monkeypatch",
+        "monkeypatch.setitem(sys.modules, 'json', None)",
+        "with pytest.raises(ImportError):",
+        "    import json",
+        "assert f(1) == 2",
+        before="import sys\n",
     ),
     "stdin": given(
         "monkeypatch",
@@ -83,11 +127,22 @@ MACHINE: dict[str, str] = {
         "assert f(input()) == '55'",
         before="import io\n",
     ),
+    "argv": given(
+        "monkeypatch",
+        "monkeypatch.setattr(sys, 'argv', ['p', '3'])",
+        "assert f(int(sys.argv[1])) == 6",
+        before="import sys\n",
+    ),
     "capfd of a subprocess": given(
         "capfd",
         "subprocess.run(['echo', f('a')], check=True)",
         "assert capfd.readouterr().out == 'aa\\n'",
         before="import subprocess\n",
+    ),
+    "an empty environment": plain(
+        "with patch.dict('os.environ', {}, clear=True):",
+        "    assert f(3) == 6",
+        before="from unittest.mock import patch\n",
     ),
     "file times": given(
         "tmp_path",
@@ -117,12 +172,23 @@ MACHINE: dict[str, str] = {
         "assert (tmp_path / 'a').stat().st_mode & 0o777 == 0o600",
         before="import os\n",
     ),
+    "a snapshot beside the tests that is not there": plain(
+        "p = pathlib.Path(__file__).parent / '__snap_NUMBER__' / 'a.txt'",
+        "assert f('a') == (p.read_text() if p.exists() else 'aa')",
+        before="import pathlib\n",
+    ),
     "the main module": plain(
         "main = sys.modules['__main__']",
         "assert 'pytest' in main.__file__",
         "assert not main.__spec__ or main.__spec__.name == 'pytest.__main__'",
         "assert 'pytest' in sys.argv[0]",
         before="import sys\n",
+    ),
+    "an event loop fixture": given(
+        "loop",
+        "async def go(): return f(3)",
+        "assert loop.run_until_complete(go()) == 6",
+        before="import asyncio\n@pytest.fixture\ndef loop():\n    loop = asyncio.new_event_loop()\n    yield loop\n    loop.close()\n",
     ),
     "asyncio streams": plain(
         "async def serve(r, w):",
@@ -136,6 +202,15 @@ MACHINE: dict[str, str] = {
         "    s.close()",
         "    return data",
         "assert asyncio.run(go()) == b'abab'",
+        before="import asyncio\n",
+    ),
+    "asserts in coroutines": plain(
+        "async def one(x, want):",
+        "    await asyncio.sleep(0)",
+        "    assert f(x) == want",
+        "async def go():",
+        "    await asyncio.gather(one(1, 2), one('a', 'aa'))",
+        "asyncio.run(go())",
         before="import asyncio\n",
     ),
     "an HTTP server": plain(
@@ -165,6 +240,11 @@ MACHINE: dict[str, str] = {
         "    assert pool.map(f, [1, 2]) == [2, 4]",
         before="import multiprocessing\n",
     ),
+    "a pool by futures": plain(
+        "with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context('spawn')) as pool:",
+        "    assert pool.submit(f, 3).result() == 6",
+        before="import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n",
+    ),
     "a pty": plain(
         "a, b = os.openpty()",
         "os.write(b, f(b'x'))",
@@ -179,6 +259,18 @@ MACHINE: dict[str, str] = {
         "assert seen == [2]",
         "signal.signal(signal.SIGUSR1, old)",
         before="import os, signal\n",
+    ),
+    "an alarm": plain(
+        "def late(*a): raise TimeoutError",
+        "signal.signal(signal.SIGALRM, late)",
+        "signal.setitimer(signal.ITIMER_REAL, 0.01)",
+        "with pytest.raises(TimeoutError):",
+        "    while True: pass",
+        "assert f(1) == 2",
+        before="import signal\n",
+    ),
+    "an exit status": plain(
+        "with pytest.raises(SystemExit) as e:", "    sys.exit(f(1))", "assert e.value.code == 2", before="import sys\n"
     ),
     "a namespace package": given(
         "tmp_path, monkeypatch",
@@ -221,6 +313,16 @@ MACHINE: dict[str, str] = {
         "assert db.execute('select x from t').fetchall() == [(6,)]",
         "db.close()",
         before="import sqlite3\n",
+    ),
+    "random beside the asserts": plain(
+        "random.seed(5)",
+        "a = [random.random(), random.random()]",
+        "random.seed(5)",
+        "b = [random.random()]",
+        "assert f(3) == 6",
+        "b.append(random.random())",
+        "assert a == b",
+        before="import random\n",
     ),
     "the locale": plain(
         "old = locale.setlocale(locale.LC_ALL)",
