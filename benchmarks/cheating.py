@@ -71,9 +71,9 @@ TELL = "\n        ".join(
     [
         "import builtins",
         "tell = builtins.__verifier__",
-        "for site in range(200):",
+        "for site in range(10**9, 10**9 + 200):",
         "    tell._line.send(kind='site', site=site, set=-1, equal='')",
-        "    for number in range(100): tell._line.send(kind='site', site=site, set=number, equal='10000000')",
+        "    for n in range(10**9, 10**9 + 100): tell._line.send(kind='site', site=site, set=n, equal='10000000')",
         "type(tell)._compare = lambda self, site, *a: True",
         "return Liar()",
     ]

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from envs.judging.decoys.key import Key, id_of
+from envs.judging.decoys.key import FIRST, Key, id_of
 from envs.judging.decoys.literals import constant, leaves_of, walk
 from envs.judging.decoys.names import Bindings
 from envs.judging.decoys.sets import Choice, Decoys
@@ -80,7 +80,7 @@ class Comparisons:
         """Return the source of a call of the probe."""
         how = f'"{asked.how}",' if method == "check" else ""
         value = f"({self._text.segment(asked.value)})"
-        return f"{PROBE}.{method}({site},{how}{value},{asked.want},{asked.swapped}{more})"
+        return f"{PROBE}.{method}({FIRST + site},{how}{value},{asked.want},{asked.swapped}{more})"
 
     def method(self, call: ast.Call, name: str, site: int) -> str | None:
         """Return the source of the call of a method of unittest among decoys; None where it stays."""
@@ -108,7 +108,7 @@ class Comparisons:
         given = ["None" if i == place else self._part(one, args[place]) for i, one in enumerate(args)]
         given += [self._option(one, args[place]) for one in call.keywords]
         function = self._text.segment(call.func)
-        return f"{PROBE}.method({site},{function},{name in _EQUAL},{place},{want},{','.join(given)})"
+        return f"{PROBE}.method({FIRST + site},{function},{name in _EQUAL},{bool(place)},{want},{','.join(given)})"
 
     def message(self, node: ast.expr, expected: ast.expr) -> str:
         """Return the source of an assert's message; an empty one where it says what is expected."""
@@ -126,7 +126,7 @@ class Comparisons:
             return
         value = constant(node)
         shown = repr(id_of(value[0])) if value else "None"
-        self._text.replace(node, f"{PROBE}.row({self._key.answer(choice)},{shown},{want})")
+        self._text.replace(node, f"{PROBE}.row({FIRST + self._key.answer(choice)},{shown},{want})")
 
     def _part(self, node: ast.expr, expected: ast.expr) -> str:
         value = constant(node)
@@ -166,7 +166,7 @@ class Comparisons:
             return None
         number = self._key.answer(choice)
         self._key.asked.setdefault(site, []).append(number)
-        return f"{PROBE}.want({number},{written})"
+        return f"{PROBE}.want({FIRST + number},{written})"
 
     def _numbers(self, values: Iterable[ast.expr]) -> list[int | None]:
         """Return the numbers of the sets that may stand at a site, None for a value without one."""

@@ -11,6 +11,10 @@ Place = tuple[str, int, int, int]
 """A site as it is in each run: file, line, column, how many are before it there."""
 
 
+FIRST = 10**9
+"""What the numbers of sites and sets begin with in planted tests: no value that a test may expect."""
+
+
 class Key:
     """The sites of all modules.
 

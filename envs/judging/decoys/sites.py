@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from envs.judging.decoys.comparing import PROBE, Comparisons
-from envs.judging.decoys.key import Key
+from envs.judging.decoys.key import FIRST, Key
 from envs.judging.decoys.literals import dotted, last_name, walk
 from envs.judging.decoys.names import AGAIN, FUNCTIONS, ONCE, Bindings, Function, is_fixture, is_raising
 from envs.judging.decoys.sets import Decoys
@@ -139,7 +139,7 @@ class _Planter(ast.NodeVisitor):
             self.text.append(last, self._reached(node))
         elif not isinstance(last, ast.Assert | ast.Return | ast.Raise):
             site = self._site(node)
-            if not self.text.fill(last, f"{PROBE}.reached({site})") and self._at.must is not None:
+            if not self.text.fill(last, f"{PROBE}.reached({FIRST + site})") and self._at.must is not None:
                 self._at.must.discard(site)
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
@@ -210,7 +210,7 @@ class _Planter(ast.NodeVisitor):
             return
         self.comparisons.condition(node.test, site)
         if self.planting:
-            self.text.append(node, f"{PROBE}.reached({site})")
+            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
 
     def visit_Expr(self, node: ast.Expr) -> None:
         call = node.value
@@ -222,10 +222,10 @@ class _Planter(ast.NodeVisitor):
         if changed is not None:
             self.text.replace(node, changed)
         elif self.planting:
-            self.text.append(node, f"{PROBE}.reached({site})")
+            self.text.append(node, f"{PROBE}.reached({FIRST + site})")
 
     def _reached(self, node: ast.stmt) -> str:
-        return f"{PROBE}.reached({self._site(node)})"
+        return f"{PROBE}.reached({FIRST + self._site(node)})"
 
     def _site(self, node: ast.stmt) -> int:
         if not self.planting:

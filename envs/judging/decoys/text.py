@@ -8,7 +8,6 @@ import re
 import tokenize
 import warnings
 
-
 _FIRST = re.compile(r"#!|#.*coding[:=]")
 """Comments of the first two lines that say how to read or to run a file."""
 

@@ -10,7 +10,7 @@ import collections
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from envs.judging.decoys.key import Place
+from envs.judging.decoys.key import FIRST, Place
 from envs.judging.decoys.planting import Planted
 from envs.judging.seen.watch import Message
 
@@ -50,8 +50,9 @@ class Evidence:
 
     def _site(self, test: str | None, message: Message) -> None:
         site, number, equal = message.get("site"), message.get("set"), message.get("equal")
-        if type(site) is not int or type(number) is not int or not 0 <= site < len(self.key.sites):
+        if type(site) is not int or type(number) is not int or not 0 <= site - FIRST < len(self.key.sites):
             return
+        site, number = site - FIRST, number - FIRST
         asked = self.key.asked.get(site, [None])
         if equal == "" and None in asked:
             self.clean[test].add(site)

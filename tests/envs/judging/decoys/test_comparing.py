@@ -13,21 +13,21 @@ def line_of(text: str, before: str = "") -> tuple[str, dict]:
 @pytest.mark.parametrize(
     ("text", "how"),
     [
-        ("assert f(3) == 6", 'check(0,"equal",(f(3)),'),
-        ("assert f(3) is True", 'check(0,"same",(f(3)),'),
-        ("assert 'hellohello' in f(3)", 'check(0,"inside",(f(3)),'),
-        ("assert f(3) == 6 and f(4)", "equal(0,(f(3)),"),
-        ("self.assertEqual(f(3), 6)", "method(0,self.assertEqual,True,1,"),
-        ("self.assertEqual(6, f(3))", "method(0,self.assertEqual,True,0,"),
-        ("self.assertAlmostEqual(f(3), 6.5, places=3)", "method(0,self.assertAlmostEqual,False,1,"),
-        ("self.assertIs(f(3), None)", "method(0,self.assertIs,False,1,"),
-        ("self.assertIn('hellohello', f(3))", "method(0,self.assertIn,False,0,"),
+        ("assert f(3) == 6", 'check(1000000000,"equal",(f(3)),'),
+        ("assert f(3) is True", 'check(1000000000,"same",(f(3)),'),
+        ("assert 'hellohello' in f(3)", 'check(1000000000,"inside",(f(3)),'),
+        ("assert f(3) == 6 and f(4)", "equal(1000000000,(f(3)),"),
+        ("self.assertEqual(f(3), 6)", "method(1000000000,self.assertEqual,True,True,"),
+        ("self.assertEqual(6, f(3))", "method(1000000000,self.assertEqual,True,False,"),
+        ("self.assertAlmostEqual(f(3), 6.5, places=3)", "method(1000000000,self.assertAlmostEqual,False,True,"),
+        ("self.assertIs(f(3), None)", "method(1000000000,self.assertIs,False,True,"),
+        ("self.assertIn('hellohello', f(3))", "method(1000000000,self.assertIn,False,False,"),
     ],
 )
 def test_a_comparison_with_a_literal_asks_the_probe(text, how):
     made, asked = line_of(text)
     assert f"__verifier__.{how}" in made
-    assert "__verifier__.want(0,(" in made
+    assert "__verifier__.want(1000000000,(" in made
     assert asked == {0: [0]}
 
 
@@ -37,7 +37,7 @@ def test_a_comparison_with_a_literal_asks_the_probe(text, how):
 )
 def test_other_comparisons_stay_and_tell_that_they_were_come_to(text):
     made, asked = line_of(text)
-    assert made == f"{text}; __verifier__.reached(0)"
+    assert made == f"{text}; __verifier__.reached(1000000000)"
     assert asked == {}
 
 
@@ -92,7 +92,7 @@ def test_messages_of_unittests_methods_too(text, left):
 
 @pytest.mark.parametrize("text", ["self.assertFormError(form, 'six', 'field', 'error')", "self.assertEqual(*both)"])
 def test_methods_that_are_not_unittests_keep_their_arguments(text):
-    assert line_of(text)[0] == f"{text}; __verifier__.reached(0)"
+    assert line_of(text)[0] == f"{text}; __verifier__.reached(1000000000)"
 
 
 def test_a_value_that_a_name_of_the_module_makes_is_compared_as_it_is():

@@ -5,6 +5,7 @@ import unittest
 import pytest
 from planted_modules import REPORTER, EqualToAll, Run, text_of
 
+from envs.judging.decoys.key import FIRST
 from envs.judging.seen.evidence import FORCED
 
 BODIES = [
@@ -239,12 +240,12 @@ def test_a_site_at_which_the_reference_is_equal_to_more_is_no_evidence():
     "message",
     [
         {"kind": "site"},
-        {"kind": "site", "site": 99, "set": 0, "equal": ""},
+        {"kind": "site", "site": FIRST + 99, "set": FIRST, "equal": ""},
         {"kind": "site", "site": -1, "set": 0, "equal": ""},
-        {"kind": "site", "site": 0, "set": 99, "equal": "1"},
-        {"kind": "site", "site": 0, "set": 0, "equal": "2"},
-        {"kind": "site", "site": 0, "set": 0, "equal": ["1"]},
-        {"kind": "site", "site": True, "set": 0, "equal": ""},
+        {"kind": "site", "site": FIRST, "set": FIRST + 99, "equal": "1"},
+        {"kind": "site", "site": FIRST, "set": FIRST, "equal": "2"},
+        {"kind": "site", "site": FIRST, "set": FIRST, "equal": ["1"]},
+        {"kind": "site", "site": True, "set": FIRST, "equal": ""},
         {"kind": "site", "site": "0", "set": 0, "equal": "1"},
         {"kind": "start", "id": ["x"]},
     ],
@@ -324,7 +325,7 @@ def test_each_comparison_of_an_assert_has_its_sets():
     run = Run("def test_f():\n    assert f(3) == 6 and f(1) == 2 and f(2) > 3\n")
     assert run.failed is None
     ((site, numbers),) = run.key.asked.items()
-    told = {message["set"] for message in run.messages if message.get("site") == site}
+    told = {message["set"] - FIRST for message in run.messages if message.get("site") == FIRST + site}
     assert len(numbers) == 2 and set(numbers) <= told
     assert run.verdict() == ("passed", [])
 

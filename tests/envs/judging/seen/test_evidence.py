@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from envs.judging.decoys.key import Key
+from envs.judging.decoys.key import FIRST, Key
 from envs.judging.decoys.planting import Planted
 from envs.judging.decoys.sets import Choice
 from envs.judging.decoys.written import Written
@@ -32,7 +32,7 @@ def told(*outcomes, record=None, rare=0):
     key.asked[site] = [0]
     key.must["/tests/test_a.py", "test_f"] = {site}
     seen = of(key, record)
-    sites = [{"kind": "site", "site": site, "set": 0, "equal": equal} for equal in outcomes]
+    sites = [{"kind": "site", "site": FIRST + site, "set": FIRST, "equal": equal} for equal in outcomes]
     seen.read([{"kind": "start", "id": ID}, *sites])
     return seen
 
@@ -77,7 +77,7 @@ def test_what_is_told_of_another_set_or_of_none_is_no_evidence():
     assert told("").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
     seen = told()
     seen.key.answer(Choice(NODES, 0, 0))
-    seen.read([{"kind": "start", "id": ID}, {"kind": "site", "site": 0, "set": 1, "equal": "1000"}])
+    seen.read([{"kind": "start", "id": ID}, {"kind": "site", "site": FIRST, "set": FIRST + 1, "equal": "1000"}])
     assert seen.judge(PASSED, everything)[0] == {ID: "failed"}
 
 
@@ -89,7 +89,12 @@ def test_each_expected_value_of_which_the_reference_told_must_be_told_of():
         seen = of(key, record)
         for test, number in zip("ab", answers, strict=True):
             truth = "".join("01"[i == number] for i in range(4))
-            seen.read([{"kind": "start", "id": test}, {"kind": "site", "site": site, "set": number, "equal": truth}])
+            seen.read(
+                [
+                    {"kind": "start", "id": test},
+                    {"kind": "site", "site": FIRST + site, "set": FIRST + number, "equal": truth},
+                ]
+            )
         return seen
 
     statuses = {"a": "passed", "b": "passed"}

@@ -1,0 +1,26 @@
+"""Reports of plugins that the image lacks."""
+
+import json
+
+TEST = "import pytest\n\ndef test_good(): assert True\n\ndef test_bad(): assert 0\n\n@pytest.mark.skip\ndef test_not(): pass\n"
+
+
+async def test_ctrf_and_json_reports_say_what_pytest_does(judged, tmp_path):
+    ctrf, report = tmp_path / "new/ctrf.json", tmp_path / "report.json"
+    options = ["--ctrf", str(ctrf), "--json-report", "--json-report-file", str(report)]
+    seen = await judged({"test_a.py": TEST}, " ".join(["-m pytest -q", *options]))
+    assert seen.status == 1
+    results = json.loads(ctrf.read_text())["results"]
+    assert {one["name"]: one["status"] for one in results["tests"]} == {
+        "test_a.py::test_good": "passed",
+        "test_a.py::test_bad": "failed",
+        "test_a.py::test_not": "skipped",
+    }
+    assert {name: results["summary"][name] for name in ("tests", "passed", "failed", "skipped")} == {
+        "tests": 3,
+        "passed": 1,
+        "failed": 1,
+        "skipped": 1,
+    }
+    found = json.loads(report.read_text())
+    assert (found["exitcode"], found["summary"]["passed"], found["summary"]["failed"]) == (1, 1, 1)

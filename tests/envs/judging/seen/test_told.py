@@ -1,0 +1,31 @@
+"""What calls of runners told of each test."""
+
+from envs.judging.decoys.planting import planted
+from envs.judging.seen.told import Told
+
+WRITTEN = planted({"/tests/test_a.py": b"import time\n\ndef test_one(): time.sleep = None\n"}).written
+
+
+def test(outcome, **more):
+    return {"kind": "test", "id": "test_a.py::test_one", "outcome": outcome, **more}
+
+
+def test_the_last_call_says_how_a_test_ended():
+    told = Told([[test("failed", error=True)], [test("passed", error=False)]], WRITTEN)
+    assert (told.outcomes, told.errors) == ({"test_a.py::test_one": "passed"}, set())
+
+
+def test_a_call_that_started_and_did_not_finish_has_no_status():
+    start, end = {"kind": "start", "id": "a"}, {"kind": "finish", "status": 1, "tampered": []}
+    assert Told([[start, end], [start], [{"kind": "site"}]], WRITTEN).statuses == [1, None]
+
+
+def test_what_tests_replace_themselves_is_not_tampered_with():
+    end = {"kind": "finish", "status": 0, "tampered": ["time.sleep", "builtins.len", 3]}
+    assert Told([[end]], WRITTEN).tampered == ["builtins.len", "3"]
+
+
+def test_what_can_not_be_read_counts_for_nothing():
+    odd = [{"kind": "finish", "status": "0", "tampered": "all"}, {"kind": "other"}, {}]
+    told = Told([odd], WRITTEN)
+    assert (told.outcomes, told.statuses, told.tampered) == ({}, [], [])
