@@ -198,6 +198,42 @@ def test_the_best_is_preferred_to_the_worst_each_once() -> None:
     )
 
 
+PUBLISHED = {
+    # trl/experimental/async_grpo/async_rollout_worker.py, RolloutSample without its default
+    "trl": {
+        "prompt": list,
+        "completion": list,
+        "input_ids": list,
+        "completion_mask": list,
+        "old_log_probs": list,
+        "advantage": float,
+        "model_version": int,
+        "group_id": int,
+        "metrics": dict,
+    },
+    # verl/experimental/agent_loop/agent_loop.py, AgentLoopOutput without what is None there
+    "verl": {
+        "prompt_ids": list,
+        "response_ids": list,
+        "response_mask": list,
+        "response_logprobs": list,
+        "reward_score": float,
+        "num_turns": int,
+        "metrics": dict,
+        "extra_fields": dict,
+    },
+    "tinker": {"model_input": dict, "loss_fn_inputs": dict},
+    "verifiers": {"id": str, "env": dict, "task": dict, "traces": list, "ok": bool},
+    "sft": {"input_ids": list, "labels": list},
+}
+
+
+@pytest.mark.parametrize("form", PUBLISHED)
+def test_fields_have_the_names_and_types_that_the_library_publishes(form: str) -> None:
+    for line in lines(form, export_of(TWO_ROWS)):
+        assert {name: type(line[name]) for name in PUBLISHED[form]} == PUBLISHED[form]
+
+
 # With the libraries themselves, where they are installed.
 
 
