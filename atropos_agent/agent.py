@@ -204,6 +204,7 @@ class _Run:
             prompt_tokens=start,
             completion_tokens=len(completion.ids),
             engine_s=time.monotonic() - started,
+            policy_version=completion.version,
         )
         return await self.act(step)
 

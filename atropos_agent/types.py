@@ -182,6 +182,7 @@ class AgentStep:
     correction: what the model was told about malformed calls; None when there were none.
     prompt_tokens, completion_tokens: token counts of the request. The ids themselves are in the
         row of the segment: the reply is `tokens[start:start + completion_tokens]`.
+    policy_version: of the oldest weights that had a part in the reply; None where the inference server does not say.
     """
 
     index: int
@@ -198,6 +199,7 @@ class AgentStep:
     engine_s: float = 0.0
     tools_s: float = 0.0
     content: str = ""
+    policy_version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,12 +52,12 @@ COMMANDS = {
 }
 MORE = {
     "doctor": "is everything there, and would training be right? A certificate, also with --json",
-    "export": "a run's rollouts as Parquet, a dataset, JSON lines or triplets: `export RUN OUT`",
+    "export": "a run's rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`",
     "groups": "what became of a run's groups, and why, in one table: `groups RUN_DIR`",
     "view": "runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`",
 }
 
-_MODULES = {"export": "envs.records.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
+_MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
 """Commands that read a run's directory, each with a `main`."""
 
 

@@ -55,6 +55,8 @@ Condition = Literal[
     "reward",
     "tools",
     "shaping",
+    "estimator",
+    "length_penalty",
 ]
 """What decides how a run's rollouts are made, and stays the same over its starts."""
 
@@ -193,8 +195,8 @@ class AgentEnvConfig(Told):
             ),
             "Model": ("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system"),
             "Groups and the trainer": (
-                *("group_size", "total_steps", "rollout_server_url", "equal_rewards", "max_stale_steps"),
-                *("max_batches_offpolicy", "include_messages"),
+                *("group_size", "estimator", "length_penalty", "total_steps", "rollout_server_url", "equal_rewards"),
+                *("max_stale_steps", "max_batches_offpolicy", "include_messages"),
             ),
             "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "eval_lost", "steps_per_eval"),
             "The run": (
@@ -208,6 +210,17 @@ class AgentEnvConfig(Told):
     )
 
     group_size: int = Field(default=8, ge=1, description="Rollouts of one task that are scored together")
+    estimator: Literal["group-std", "group-mean", "leave-one-out"] = Field(
+        default="group-std",
+        description="How advantages are made of a group's rewards: less their mean, divided by their standard "
+        "deviation; less their mean; less the mean of the others",
+    )
+    length_penalty: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of a reward above 0 that the longest rollouts of a group lose in the advantage",
+    )
     max_num_workers: int = Field(default=16, ge=1, description="Groups that are worked on at the same time, at most")
     max_concurrent_rollouts: int = Field(
         default=64,

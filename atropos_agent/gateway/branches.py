@@ -153,7 +153,7 @@ def _add_rows(
     }
     for row in line.conversation.rows(spans):
         some = chosen[row.segment]
-        versions = [one.version for _, one in some if one.version is not None]
+        versions = [one.step.policy_version for _, one in some if one.step.policy_version is not None]
         for turn, _ in some:
             places[turn] = len(rows)
         rows.append(

@@ -28,7 +28,7 @@ class Sampled:
     """What was sampled in a turn.
 
     place: behind the reply, in the line's conversation. called: whether the reply's calls are the template's.
-    exchange: the number of it in the record. version: of the oldest weights that had a part in it.
+    exchange: the number of it in the record.
     """
 
     answer: Answer
@@ -36,7 +36,6 @@ class Sampled:
     called: bool
     step: AgentStep
     exchange: int
-    version: int | None
 
 
 @dataclass(eq=False, slots=True)

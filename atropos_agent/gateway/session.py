@@ -281,7 +281,7 @@ class Session:
         )
         self._minted += len(answer.calls)
         step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
-        sampled = Sampled(answer, conversation.place(), called is not None, step, exchange, completion.version)
+        sampled = Sampled(answer, conversation.place(), called is not None, step, exchange)
         self._forest.answered(turn, sampled)
         self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
@@ -338,6 +338,7 @@ def _step(
         completion_tokens=len(completion.ids),
         engine_s=engine_s,
         content=reply.content,
+        policy_version=completion.version,
     )
 
 

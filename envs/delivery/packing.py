@@ -38,8 +38,8 @@ class Packet:
 class RowPacker:
     """Makes packets of exactly `size` rows.
 
-    A group of that many rows becomes one packet. Rows of other groups, whose advantages are explicit, are cut and
-    joined; fewer than `size` of them wait for the next group. waiting: single rows that an earlier packer left.
+    A group of that many rows becomes one packet. Rows of other groups are cut and joined, since their advantages are
+    explicit; fewer than `size` of them wait for the next group. waiting: single rows that an earlier packer left.
     """
 
     def __init__(self, size: int, waiting: Sequence[Packet] = ()) -> None:

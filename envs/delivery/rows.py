@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import logging
 import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from itertools import groupby
+from typing import Any, Protocol
 
 from atropos_agent.tokens.record import problems
-from atropos_agent.types import IGNORED, Message, SequenceData
-from envs.types import RESOURCES, Rollout
+from atropos_agent.types import IGNORED, NO_LOGPROB, AgentResult, Message, SequenceData
+from envs.delivery.estimators import USUAL, Estimator
+from envs.delivery.worth import Loss, Turn, token_advantages, token_versions
+from envs.types import RESOURCES, Reward, Seat
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +40,13 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row for the trainer: a segment of a rollout.
+    """One row for the trainer: a segment of a rollout, with what it is worth in parts.
 
     segment: its number in the rollout. step: the trainer's when the rollout was begun. policy_version: the oldest
     that sampled in it; None where the inference server does not tell. branch: as in `SequenceData`.
     tokens, masks, logprobs: as in `SequenceData`. score: the rollout's reward.
-    advantages: per token, 0.0 where not trained; None where the trainer computes them itself.
+    advantage: the rollout's, of its group. share: of the rollout's trained tokens that the row has.
+    turns: the replies in it, with their own versions and advantages.
     resources: what the rollout was made with, such as prompt templates, by name: version and digest.
     """
 
@@ -56,10 +59,43 @@ class Row:
     masks: Sequence[int]
     logprobs: Sequence[float]
     score: float
-    advantages: Sequence[float] | None = None
+    advantage: float = 0.0
+    share: float = 1.0
+    turns: Sequence[Turn] = ()
     messages: Sequence[Message] | None = None
     resources: Mapping[str, Any] | None = None
     branch: str = "main"
+
+    def advantages(self, loss: Loss) -> list[float]:
+        """Return the advantage of each token as a trainer of this loss takes it; 0.0 where it is not trained."""
+        return token_advantages(self.masks, self.advantage, self.share, self.turns, loss)
+
+    @property
+    def versions(self) -> list[int | None]:
+        """Return the policy version of each token; None where it was not sampled, or is not known."""
+        return token_versions(self.masks, self.turns, self.policy_version)
+
+    @property
+    def sampled(self) -> list[int]:
+        """Return 1 for each token that is trained, 0 for the others."""
+        return [int(mask != IGNORED) for mask in self.masks]
+
+    def apart(self) -> Iterator[Row]:
+        """Yield the row once for each of its tokens' advantages, with those tokens alone to train: for trainers that
+        take one advantage a row. Their shares sum up to the row's."""
+        values = self.advantages(Loss.TOKENS)
+        trained = sum(self.sampled)
+        chosen = dict.fromkeys(value for value, mask in zip(values, self.masks, strict=True) if mask != IGNORED)
+        for one in chosen:
+            mine = [mask != IGNORED and value == one for value, mask in zip(values, self.masks, strict=True)]
+            yield replace(
+                self,
+                masks=[mask if own else IGNORED for mask, own in zip(self.masks, mine, strict=True)],
+                logprobs=[logprob if own else NO_LOGPROB for logprob, own in zip(self.logprobs, mine, strict=True)],
+                advantage=one,
+                share=self.share * sum(mine) / trained,
+                turns=[replace(turn, advantage=0.0) for turn in self.turns],
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,59 +118,76 @@ class ScoredGroup:
 
     @property
     def has_signal(self) -> bool:
-        """Tell whether something can be learnt from it: rewards or a row's advantages that differ."""
-        if any(row.advantages is not None for row in self.rows):
-            return any(value != 0.0 for row in self.rows for value in row.advantages or ())
-        return len({row.score for row in self.rows}) > 1
+        """Tell whether something can be learnt from it: whether any advantage is not 0."""
+        return any(row.advantage or any(turn.advantage for turn in row.turns) for row in self.rows)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the group as the trainer API takes it."""
         return to_wire(self.rows, self.dropped, self.origin)
 
 
-def score_group(rollouts: Sequence[Rollout], origin: Origin, *, messages: bool = False) -> ScoredGroup:
+class Judged(Protocol):
+    """What is asked of a rollout, also of one that was saved."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def result(self) -> AgentResult: ...
+
+    @property
+    def reward(self) -> Reward: ...
+
+    @property
+    def seat(self) -> Seat: ...
+
+
+def score_group(
+    rollouts: Sequence[Judged], origin: Origin, estimator: Estimator = USUAL, *, messages: bool = False
+) -> ScoredGroup:
     """Make a group's rows: every segment of every rollout is one, with its rollout's reward as score.
 
-    Each row is first checked against the record of what the inference server was given and what it sampled. One
-    that differs is dropped with its reason; its rollout's reward still counts in the baseline, as does that of a
-    rollout without any sampled token. Where the server gives no token ids, each rollout has one row of none.
+    Each row is first checked against the record of what the inference server was given and what it sampled. Where one
+    differs, what the model was shown is not known for sure, and so its rollout's reward is an infrastructure failure's:
+    all its rows are dropped with their reason, and the reward is no part of the baseline. A rollout without any
+    sampled token has no row, but its reward is a measurement and counts. Where the server gives no token ids, each
+    rollout has one row of none.
 
-    Advantages are explicit where rows are not just one a rollout, because the trainer's own baseline, a mean over
-    rows, would then be wrong, and where a reward has `turn_advantages`. They are (reward - mean) / std over
-    *rollouts*, plus the turn's own, and divided among a rollout's segments so that it weighs as much as one of a
-    single segment.
-
-    messages: also the chat messages, for readers. Raises ValueError when a reward or a turn's advantage is not finite.
+    Advantages are made by the estimator over *rollouts*, never over rows, and kept apart from the row's share and the
+    turns' own. messages: also the chat messages, for readers. Raises ValueError when a reward or a turn's advantage is
+    not finite.
     """
+    dropped: list[DroppedRow] = []
+    sound: list[Judged] = []
     for rollout in rollouts:
         _check_reward(rollout)
-    chosen: list[_Chosen] = []
-    dropped: list[DroppedRow] = []
-    for rollout in rollouts:
-        if origin.carries_tokens:
-            _choose_rows(rollout, chosen, dropped)
-        else:
-            chosen.append(_Chosen(rollout, SequenceData("", (), (), ()), 0.0))
-    per_turn = any(rollout.reward.turn_advantages for rollout in rollouts)
-    explicit = per_turn or bool(dropped) or len(chosen) != len(rollouts)
-    rewards = [rollout.reward.value for rollout in rollouts]
+        unsound = _unsound(rollout) if origin.carries_tokens else []
+        dropped += unsound
+        if not any(row.segment is not None for row in unsound):
+            sound.append(rollout)
+    values = estimator.advantages(
+        [rollout.reward.value for rollout in sound], [rollout.result.sampled_tokens for rollout in sound]
+    )
     rows = [
         Row(
             origin,
-            one.rollout.id,
-            one.segment.segment,
-            one.rollout.seat.step,
-            one.segment.policy_version,
-            one.segment.tokens,
-            one.segment.masked_tokens,
-            one.segment.logprobs,
-            one.rollout.reward.value,
-            _advantages(one, rewards) if explicit else None,
-            one.rollout.result.to_messages() if messages else None,
-            one.rollout.result.metadata.get(RESOURCES),
-            one.segment.branch,
+            rollout.id,
+            segment.segment,
+            rollout.seat.step,
+            segment.policy_version,
+            segment.tokens,
+            segment.masked_tokens,
+            segment.logprobs,
+            rollout.reward.value,
+            value,
+            segment.trained / rollout.result.sampled_tokens if origin.carries_tokens else 1.0,
+            _turns(rollout, segment) if origin.carries_tokens else (),
+            rollout.result.to_messages() if messages else None,
+            rollout.result.metadata.get(RESOURCES),
+            segment.branch,
         )
-        for one in chosen
+        for rollout, value in zip(sound, values, strict=True)
+        for segment in (rollout.result.segments if origin.carries_tokens else [SequenceData("", (), (), ())])
     ]
     return ScoredGroup(origin, tuple(rows), tuple(dropped))
 
@@ -142,8 +195,10 @@ def score_group(rollouts: Sequence[Rollout], origin: Origin, *, messages: bool =
 def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Origin | None = None) -> dict[str, Any]:
     """Return rows as one ScoredDataGroup: parallel lists, one entry a row.
 
-    `generation_params` say per row whose it is and how it was sampled, and for all what their groups share; what
-    they don't share is None there. origin: of a group that may have no rows.
+    `advantages` are combined for the mean over rows of the mean over a row's tokens, as Atropos' trainers take it.
+    `generation_params` say per row whose it is, how it was sampled and what it is worth in parts, for destinations that
+    combine it otherwise, and for all what their groups share; what they don't share is None there. Each of `turns` is
+    start, length, number, policy version and advantage (`Turn`). origin: of a group that may have no rows.
     """
     origins = [asdict(row.origin) for row in rows] or [asdict(origin) for origin in [origin] if origin is not None]
     shared = {
@@ -155,7 +210,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
         "masks": [list(row.masks) for row in rows],
         "scores": [row.score for row in rows],
         "inference_logprobs": [list(row.logprobs) for row in rows],
-        "advantages": _listed([row.advantages for row in rows]),
+        "advantages": [row.advantages(Loss.ROWS) for row in rows],
         "messages": _listed([row.messages for row in rows]),
         "ref_logprobs": None,
         "overrides": None,
@@ -167,6 +222,9 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
             "segments": [row.segment for row in rows],
             "steps": [row.step for row in rows],
             "policy_versions": [row.policy_version for row in rows],
+            "rollout_advantages": [row.advantage for row in rows],
+            "shares": [row.share for row in rows],
+            "turns": [[list(astuple(turn)) for turn in row.turns] for row in rows],
             "resources": [row.resources for row in rows] if any(row.resources for row in rows) else None,
             "branches": [row.branch for row in rows],
             "dropped": [asdict(row) for row in dropped],
@@ -174,9 +232,14 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
     }
 
 
-def read_rows(wire: Mapping[str, Any], number: int) -> list[Row]:
-    """Read the rows of one group from what `to_wire` made of them. number: the group's."""
+def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
+    """Read the rows of one group from what `to_wire` made of them. number: the group's.
+
+    Of rows that an earlier version wrote the parts are not known: advantages per token stand as turns' own, with
+    shares of 1, so that the wire form is the same again; where there were none, they are what the trainer would have
+    made of the scores."""
     params = wire["generation_params"]
+    count = len(params["rollout_ids"])
     origin = Origin(
         number,
         params["group_id"],
@@ -185,6 +248,7 @@ def read_rows(wire: Mapping[str, Any], number: int) -> list[Row]:
         params.get("temperature", 1.0),
         params.get("carries_tokens", True),
     )
+    values, shares, turns = _parts(wire)
     return [
         Row(
             origin,
@@ -196,29 +260,43 @@ def read_rows(wire: Mapping[str, Any], number: int) -> list[Row]:
             wire["masks"][place],
             wire["inference_logprobs"][place],
             wire["scores"][place],
-            wire["advantages"] and wire["advantages"][place],
+            values[place],
+            shares[place],
+            turns[place],
             wire["messages"] and wire["messages"][place],
             (params.get("resources") or {place: None})[place],
-            params.get("branches", ["main"] * len(params["rollout_ids"]))[place],
+            params.get("branches", ["main"] * count)[place],
         )
         for place, name in enumerate(params["rollout_ids"])
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """A segment that was checked, and what its trained tokens weigh.
+def _parts(wire: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float], Sequence[Sequence[Turn]]]:
+    """Return the advantages, the shares and the turns of a group's rows, also of one that an earlier version wrote."""
+    params, masks = wire["generation_params"], wire["masks"]
+    if "shares" in params:
+        turns = [[Turn(*turn) for turn in listed] for listed in params["turns"]]
+        return params["rollout_advantages"], params["shares"], turns
+    if wire["advantages"]:
+        spread = [_spans(*both) for both in zip(masks, wire["advantages"], strict=True)]
+        return [0.0] * len(masks), [1.0] * len(masks), spread
+    rewards = dict(zip(params["rollout_ids"], wire["scores"], strict=True))
+    found = dict(zip(rewards, USUAL.advantages(list(rewards.values())), strict=True))
+    return [found[name] for name in params["rollout_ids"]], [1.0] * len(masks), [()] * len(masks)
 
-    share: of the rollout's trained tokens. In a loss that averages over a row's tokens and then over
-        rows, the advantage times the share makes the rollout's segments weigh as one row would.
-    """
 
-    rollout: Rollout
-    segment: SequenceData
-    share: float
+def _spans(masks: Sequence[int], advantages: Sequence[float]) -> list[Turn]:
+    """Return stretches of trained tokens of the same advantage as turns."""
+    turns: list[Turn] = []
+    places = groupby(range(len(masks)), lambda place: (masks[place] != IGNORED, advantages[place]))
+    for (trained, value), found in places:
+        own = list(found)
+        if trained:
+            turns.append(Turn(own[0], len(own), len(turns), advantage=value))
+    return turns
 
 
-def _check_reward(rollout: Rollout) -> None:
+def _check_reward(rollout: Judged) -> None:
     reward, turns = rollout.reward, rollout.reward.turn_advantages
     if not math.isfinite(reward.value):
         raise ValueError(f"rollout {rollout.id} has the reward {reward.value}")
@@ -228,45 +306,31 @@ def _check_reward(rollout: Rollout) -> None:
         raise ValueError(f"rollout {rollout.id} has a turn advantage that is not finite")
 
 
-def _choose_rows(rollout: Rollout, chosen: list[_Chosen], dropped: list[DroppedRow]) -> None:
-    """Add a rollout's segments to `chosen`, and those that are not what was recorded to `dropped`."""
-    result = rollout.result
-    if not result.segments:
-        dropped.append(DroppedRow(rollout.id, None, 0, "nothing was sampled"))
-    # What is left out for a reason takes no weight from the rest.
-    total = sum(len(exchange.ids) for exchange in result.record if not exchange.untrained)
-    for segment, problem in zip(result.segments, problems(result.segments, result.record), strict=True):
-        if problem is None:
-            chosen.append(_Chosen(rollout, segment, segment.trained / total))
-            continue
-        logger.error("a row of rollout %s is dropped, it is not what was recorded: %s", rollout.id, problem)
-        dropped.append(DroppedRow(rollout.id, segment.segment, segment.trained, problem))
+def _unsound(rollout: Judged) -> list[DroppedRow]:
+    """Return what is left out of a rollout: all rows, where one of them is not what was recorded."""
+    segments = rollout.result.segments
+    if not segments:
+        return [DroppedRow(rollout.id, None, 0, "nothing was sampled")]
+    found = problems(segments, rollout.result.record)
+    if not any(found):
+        return []
+    for problem in filter(None, found):
+        logger.error("the rows of rollout %s are dropped, one is not what was recorded: %s", rollout.id, problem)
+    others = "another row of the rollout is not what was recorded"
+    return [
+        DroppedRow(rollout.id, segment.segment, segment.trained, problem or others)
+        for segment, problem in zip(segments, found, strict=True)
+    ]
 
 
-def _advantages(chosen: _Chosen, rewards: Sequence[float]) -> list[float]:
-    """Return the advantage of each token; 0.0 where it is not trained."""
-    reward, segment = chosen.rollout.reward, chosen.segment
-    std = statistics.pstdev(rewards)
-    value = (reward.value - statistics.fmean(rewards)) / std if std > 0 else 0.0
-    turns = []
-    if reward.turn_advantages:
-        steps = zip(chosen.rollout.result.steps, reward.turn_advantages, strict=True)
-        turns = [(step.start, step.completion_tokens, own) for step, own in steps if step.segment == segment.segment]
-    return token_advantages(segment.masked_tokens, value, chosen.share, turns)
-
-
-def token_advantages(
-    masks: Sequence[int], value: float, share: float, turns: Sequence[tuple[int, int, float]] = ()
-) -> list[float]:
-    """Return the advantage of each token of a row; 0.0 where it is not trained.
-
-    value: the rollout's. share: of it that the row has. turns: the place of each reply in the row, its tokens, and what
-    is added there."""
-    advantages = [0.0 if mask == IGNORED else value * share for mask in masks]
-    for start, length, own in turns:
-        for place in range(start, start + length):
-            advantages[place] += own * share
-    return advantages
+def _turns(rollout: Judged, segment: SequenceData) -> list[Turn]:
+    """Return the replies of a segment."""
+    own = rollout.reward.turn_advantages or [0.0] * len(rollout.result.steps)
+    return [
+        Turn(step.start, step.completion_tokens, step.index, step.policy_version, float(value))
+        for step, value in zip(rollout.result.steps, own, strict=True)
+        if step.segment == segment.segment
+    ]
 
 
 def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:

@@ -75,6 +75,7 @@ _SMALL = {
     "env.max_batches_offpolicy": 1,
     # All groups are sent, so that the curve shows every rollout; the trainer skips those without signal.
     "env.ensure_scores_are_not_same": "false",
+    "env.estimator": "group-mean",
 }
 
 PRESETS = {
@@ -91,7 +92,7 @@ PRESETS = {
         max_lag=1,
         environment={**_SMALL, "env.max_steps": 2, "env.max_reply_tokens": 48, "env.max_concurrent_rollouts": 32},
         # Steps of about the same length: the rare large gradient is noise, and would undo what was learnt.
-        trainer={"sgd": "", "no-std": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
+        trainer={"sgd": "", "learning-rate": 0.5, "max-grad-norm": 0.1},
         # A program of theirs takes seconds of a processor, and a quarter of a gigabyte.
         agents={"environment": {"env.max_concurrent_rollouts": 16}},
     ),
@@ -106,7 +107,7 @@ PRESETS = {
         environment={**_SMALL, "env.max_concurrent_rollouts": 32, "env.eval_tags": "terminal"},
         # The gradient of 32 rollouts is mostly noise: AdamW takes that as far as the rest, larger steps lose in a few
         # what was known.
-        trainer={"sgd": "", "no-std": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
+        trainer={"sgd": "", "learning-rate": 6.0, "max-grad-norm": 0.04},
         # Their openings are long (docs/agents.md), and the warm start knows few kinds of tasks: the pack has ten of
         # these. As many rollouts of forty tasks say more than four of each of the ten.
         agents={

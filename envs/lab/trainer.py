@@ -64,37 +64,37 @@ def rows_of(
 ) -> tuple[list[Row], Counter[str]]:
     """Return the rows of a batch from which something can be learnt, and the number of others by reason: "invalid",
     "stale", "no signal". Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled`
-    by their std; those below zero times `negative`."""
+    by their std; in both cases those below zero times `negative`."""
     left_out: Counter[str] = Counter()
-    chosen: list[tuple[Group, int, float]] = []
+    chosen: list[tuple[Group, int, list[float]]] = []
     for group in groups:
         if problems := check_group(group):
             logger.warning("a group is left out: %s", "; ".join(problems[:3]))
             left_out["invalid"] += len(group.get("tokens") or ())
             continue
-        for place, advantage in enumerate(_advantages(group, scaled, negative)):
+        for place, advantages in enumerate(_advantages(group, scaled, negative)):
             stale = _lag(group, place, step) > max_lag
-            if stale or advantage == 0.0:
+            if stale or not any(advantages):
                 left_out["stale" if stale else "no signal"] += 1
             else:
-                chosen.append((group, place, advantage))
+                chosen.append((group, place, advantages))
     rollouts = {name for group in groups for name in (group.get("generation_params") or {}).get("rollout_ids") or ()}
     lengths: Counter[str] = Counter()
     for group, place, _ in chosen:
         trained = sum(label != IGNORED for label in group["masks"][place])
         lengths[group["generation_params"]["rollout_ids"][place]] += trained
     rows = []
-    for group, place, advantage in chosen:
-        params, given = group["generation_params"], group.get("advantages")
+    for group, place, advantages in chosen:
+        params = group["generation_params"]
         places = [i for i, label in enumerate(group["masks"][place]) if label != IGNORED]
         # Given advantages are already spread over the rows of a rollout: each is a mean by itself.
-        size = len(rollouts) * (len(places) if given else lengths[params["rollout_ids"][place]])
+        size = len(rollouts) * (len(places) if group.get("advantages") else lengths[params["rollout_ids"][place]])
         rows.append(
             Row(
                 tokens=group["tokens"][place],
                 masked_tokens=group["masks"][place],
                 logprobs=[group["inference_logprobs"][place][i] for i in places],
-                advantages=[(given[place][i] if given else advantage) / size for i in places],
+                advantages=[advantages[i] / size for i in places],
                 temperature=float(params.get("temperature") or 1.0),
                 lag=_lag(group, place, step),
             )
@@ -102,14 +102,15 @@ def rows_of(
     return rows, left_out
 
 
-def _advantages(group: Group, scaled: bool, negative: float) -> list[float]:
-    """Return, per row, the advantage of its tokens; where they differ, the largest."""
-    if group.get("advantages"):
-        return [max(values, key=abs) for values in group["advantages"]]
-    rewards = dict(zip(group["generation_params"]["rollout_ids"], group["scores"], strict=True))
-    mean, std = statistics.fmean(rewards.values()), statistics.pstdev(rewards.values()) if scaled else 1.0
-    advantages = [(score - mean) / std if std > 0 else 0.0 for score in group["scores"]]
-    return [value * negative if value < 0 else value for value in advantages]
+def _advantages(group: Group, scaled: bool, negative: float) -> list[list[float]]:
+    """Return, per row, the advantages of its tokens."""
+    given = group.get("advantages")
+    if not given:
+        rewards = dict(zip(group["generation_params"]["rollout_ids"], group["scores"], strict=True))
+        mean, std = statistics.fmean(rewards.values()), statistics.pstdev(rewards.values()) if scaled else 1.0
+        own = [(score - mean) / std if std > 0 else 0.0 for score in group["scores"]]
+        given = [[value] * len(tokens) for value, tokens in zip(own, group["tokens"], strict=True)]
+    return [[value * negative if value < 0 else value for value in values] for values in given]
 
 
 def _lag(group: Group, place: int, step: int) -> int:
@@ -321,7 +322,7 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("--max-lag", type=natural, default=4, help="steps by which a row may be older")
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
     add("--learning-rate", type=positive, default=3e-4, help="constant")
-    add("--no-std", action="store_true", help="advantages are not divided by the std of a group's rewards")
+    add("--no-std", action="store_true", help="no division by the std of rewards, where a group has no advantages")
     add(
         "--negative-weight",
         type=not_negative,

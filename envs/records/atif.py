@@ -12,7 +12,7 @@ ATIF is Harbor's Agent Trajectory Interchange Format (RFC 0001 of the Harbor fra
   `logprobs` (1.0 where not trained) and `text`, the arrays of equal length, with `segment`, `turns`,
   `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
-  `content` (the reply without thinking and calls).
+  `content` (the reply without thinking and calls), `policy_version`.
 - `extra` of tool calls and observations: what `ToolCall` and `ToolResult` have beside ATIF's fields;
   `correction` is true where the model was told about malformed calls.
 
@@ -305,6 +305,7 @@ def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
                     "engine_s": step.engine_s,
                     "tools_s": step.tools_s,
                     "content": plain_text(step.content),
+                    "policy_version": step.policy_version,
                 }
             },
         }

@@ -1,6 +1,7 @@
-"""`python -m envs.swe export RUN OUT`: a run's rollouts as Parquet, a dataset, JSON lines, or triplets.
+"""`python -m envs.swe export RUN OUT`: a run's rollouts as tables, as triplets, or as rows for a trainer.
 
-RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSON. OUT is a folder, for triplets a file.
+RUN is a run's directory; for `--to triplets` also a file of spans in OTLP's JSON. OUT is a folder for `parquet`,
+`dataset` and `jsonl`, else a file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -28,15 +30,22 @@ _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
-def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
-    """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it."""
+def main(
+    argv: Sequence[str],
+    *,
+    prog: str = "python -m envs.swe",
+    more: Mapping[str, Callable[[Path, Path], str]] = MappingProxyType({}),
+) -> int:
+    """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it.
+
+    more: further forms that are one file, by name, each with what writes a run to it and says what was written."""
     parser = Parser(prog=f"{prog} export", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
-    parser.add_argument("--to", choices=FORMS, default="parquet", help="what is written (%(default)s)")
+    parser.add_argument("--to", choices=(*FORMS, *more), default="parquet", help="what is written (%(default)s)")
     options = parser.parse_args(argv)
     try:
-        return _export(options.run, options.out, options.to)
+        return _export(options.run, options.out, options.to, more)
     except ModuleNotFoundError as error:
         print(f"--to {options.to} needs {error.name}: pip install 'atropos-agent[datasets]'", file=sys.stderr)
     except (ValueError, OSError) as error:
@@ -44,7 +53,7 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
     return 2
 
 
-def _export(run: Path, out: Path, form: str) -> int:
+def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, Path], str]]) -> int:
     spans = run.is_file()
     if spans and form != "triplets":
         raise ValueError(f"{run} is a file; --to {form} takes a run's directory")
@@ -52,16 +61,20 @@ def _export(run: Path, out: Path, form: str) -> int:
         raise ValueError(f"{run} holds no rollouts; name the directory of a run")
     if out.exists():
         raise ValueError(f"{out} is there already; name another place")
+    if form in more:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{more[form](run, out)}: {out}")
+        return 0
     if form != "triplets" and out.suffix in _OF_FILES:
         raise ValueError(f"--to {form} writes a folder of three files, and {out} reads like one file; name a folder")
     if form == "triplets":
         out.parent.mkdir(parents=True, exist_ok=True)
-        print(f"{_write_lines(out, _triplets(run))} triplets: {out}")
+        print(f"{write_lines(_triplets(run), out)} triplets: {out}")
         return 0
     if form == "jsonl":
         out.mkdir(parents=True)
         for name, rows_of in _ROWS.items():
-            _write_lines(out / f"{name}.jsonl", (row for saved in read_rollouts(run) for row in rows_of(saved)))
+            write_lines((row for saved in read_rollouts(run) for row in rows_of(saved)), out / f"{name}.jsonl")
     elif form == "parquet":
         from envs.records.frames import write_parquet
 
@@ -70,6 +83,14 @@ def _export(run: Path, out: Path, form: str) -> int:
         _write_dataset(run, out)
     print(f"{', '.join(_ROWS)}: {out}")
     return 0
+
+
+def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
+    """Write rows with the same fields to a Parquet file. Raises ModuleNotFoundError without pyarrow, OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.Table.from_pylist([plain(row) for row in rows]), out, compression="zstd")
 
 
 def _write_dataset(run: Path, out: Path) -> None:
@@ -98,7 +119,8 @@ def _triplets(run: Path) -> Iterator[dict[str, Any]]:
             yield from rollout_triplets(saved)
 
 
-def _write_lines(path: Path, rows: Iterator[dict[str, Any]]) -> int:
+def write_lines(rows: Iterable[dict[str, Any]], path: Path) -> int:
+    """Write rows as JSON lines. Returns how many. Raises OSError."""
     count = 0
     with path.open("wb") as file:
         for row in rows:

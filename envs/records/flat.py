@@ -75,6 +75,7 @@ def turn_rows(saved: SavedRollout) -> Iterator[dict[str, Any]]:
             "completion_tokens": step.completion_tokens,
             "engine_s": step.engine_s,
             "tools_s": step.tools_s,
+            "policy_version": step.policy_version,
         }
 
 

@@ -48,6 +48,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             *((name, pa.string()) for name in ("calls", "results")),
             *((name, pa.int64()) for name in ("segment", "start", "prompt_tokens", "completion_tokens")),
             *((name, pa.float64()) for name in ("engine_s", "tools_s")),
+            ("policy_version", pa.int64()),
         ]
     ),
     "rows": pa.schema(

@@ -291,6 +291,7 @@ def _step(step: Mapping[str, Any]) -> AgentStep:
         tools_s=ours["tools_s"],
         # Format 1 did not say it, and knew no tool format but Hermes.
         content=ours["content"] if "content" in ours else Hermes().parse(step["message"]).content,
+        policy_version=ours.get("policy_version"),
     )
 
 

@@ -16,6 +16,7 @@ import orjson
 
 from atropos_agent.engines.load import Load
 from envs.config import AgentEnvConfig
+from envs.delivery.estimators import Estimator
 from envs.delivery.rows import Origin, ScoredGroup, score_group
 from envs.records import timeline
 from envs.records.atif import RolloutWriter
@@ -288,7 +289,8 @@ class Run:
             self.config.temperature,
             self.env.carries_tokens,
         )
-        scored = score_group(rollouts, origin, messages=self.config.include_messages)
+        estimator = Estimator.of(self.config)
+        scored = score_group(rollouts, origin, estimator, messages=self.config.include_messages)
         for _ in scored.dropped:
             self.metrics.count_failure(Failure.ROW)
         return scored

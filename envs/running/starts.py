@@ -32,7 +32,7 @@ from envs.running.stopping import Stopping
 
 OPTIONS = (
     *("temperature", "top_p", "system_prompt", "history", "tool_format", "tool_role", "agent", "reward"),
-    *("tools", "shaping"),
+    *("estimator", "length_penalty", "tools", "shaping"),
 )
 """Options among the conditions of a run; an environment need not have the last ones."""
 
@@ -59,7 +59,7 @@ class Started(Protocol):
 
 def conditions(env: Started) -> dict[str, Any]:
     """Return under which conditions rollouts are made: model, tokenizer, template, and the options that a model is
-    sampled by. Rollouts of a run that differ in them are no sample of one policy."""
+    sampled by, and scored. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
     options = env.config.model_dump(mode="json")
     template = [getattr(env.tokenizer, "chat_template", None), options["chat_template_kwargs"], options["fold_system"]]
     models = _models(env)

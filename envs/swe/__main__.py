@@ -23,7 +23,7 @@ python -m envs.swe COMMAND [OPTIONS]
   doctor     is everything there, and would training be right? A certificate, also with --json
   demo       everything at once, on this machine: engine, trainer API, environment, a stand-in trainer
   agents     agents side by side, from evaluations: `agents RUN_DIR RUN_DIR…`
-  export     a run's rollouts as Parquet, a dataset, JSON lines or triplets: `export RUN OUT`
+  export     a run's rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`
   join       one evaluation of the parts that several processes made: `join OUT RUN_DIR RUN_DIR…`
   groups     what became of a run's groups, and why, in one table: `groups RUN_DIR`
   learn      a model gets better on this machine: everything above with a trainer, and its curve
@@ -40,7 +40,7 @@ COMMANDS = ("serve", "process", "evaluate")
 MODULES = {
     "agents": "envs.agents.table",
     "demo": "envs.lab.demo",
-    "export": "envs.records.exporting",
+    "export": "envs.running.exporting",
     "groups": "envs.running.groups",
     "join": "envs.records.joining",
     "learn": "envs.lab.learn",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from envs.delivery.estimators import USUAL, Estimator
 from envs.running.database import read_database
 
 FILE_NAME = "state.db"
@@ -37,6 +38,7 @@ class SavedGroup:
     rows: int
     members: Sequence[Member]
     making: Mapping[int, int]
+    estimator: Estimator = USUAL
 
     @property
     def rewards(self) -> list[float]:
@@ -105,8 +107,9 @@ def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
 def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:
     members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
     turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
+    estimator = Estimator.kept(dict(db.execute("SELECT key, value FROM run")))
     query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
     for number, task, state, reason, evidence, rows in db.execute(query, values):
         found = [Member(*row) for row in db.execute(members, (number,))]
         made = dict(db.execute(turns, (number,)).fetchall())
-        yield SavedGroup(number, task, state, reason, evidence, rows, found, made)
+        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator)

@@ -61,7 +61,7 @@ def seats_of(directory: Path, group: SavedGroup, size: int | None) -> list[SeatO
             logger.warning("member %d of group %d: %s", number, group.number, error)
             seats.append(SeatOf(number, member, 0))
             continue
-        advantage = advantage_of(rollout.reward.value, group.rewards) if complete else None
+        advantage = advantage_of(rollout.reward.value, group.rewards, group.estimator) if complete else None
         whole, why = detail_of(rollout), explanation_of(rollout)
         seats.append(SeatOf(number, member, 0, rollout, whole, why, list(_lines(whole)), advantage))
     return seats

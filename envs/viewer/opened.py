@@ -76,10 +76,9 @@ def _reasons(rollout: SavedRollout, group: SavedGroup | None, counts: bool) -> S
     elif group is not None and len(group.rewards) > 1:
         mean, spread = statistics.fmean(group.rewards), statistics.pstdev(group.rewards)
         listed = ", ".join(f"{value:g}" for value in group.rewards[:64])
-        found.append(
-            f"Its group has the rewards {listed}: mean {mean:.3f}, standard deviation {spread:.3f}, so that its "
-            f"advantage is {advantage_of(reward.value, group.rewards):+.3f}."
-        )
+        advantage = advantage_of(reward.value, group.rewards, group.estimator)
+        worth = "" if advantage is None else f", so that its advantage is {advantage:+.3f} ({group.estimator.kind})"
+        found.append(f"Its group has the rewards {listed}: mean {mean:.3f}, standard deviation {spread:.3f}{worth}.")
     if group is not None:
         why = f" {group.reason.rstrip('.')}." if group.reason else ""
         found.append(f"Group {group.number} is {group.state}: {meaning(group.state)}{why}")

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from envs.delivery.estimators import USUAL
 from envs.running.database import RunDirectoryError
 from envs.viewer import journal, search
 from envs.viewer.frame import Frame, NotThere, number_in
@@ -88,11 +89,12 @@ class RolloutPages:
             seat = document["extra"]["atropos_agent"].get("seat") or {}
             group = None if seat.get("group") is None else journal.group(run.directory, seat["group"])
             rewards = group.rewards if group is not None and group.state != "working" else None
+            estimator = USUAL if group is None else group.estimator
             return self._frame.page(
                 request,
                 "tokens.html.j2",
                 run,
-                shown=token_page(document, run.decode, row=row, at=at, rewards=rewards),
+                shown=token_page(document, run.decode, row=row, at=at, rewards=rewards, estimator=estimator),
                 place=place,
                 task=document["extra"]["atropos_agent"]["task"]["id"],
                 decoded=run.decode is not None,

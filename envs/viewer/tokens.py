@@ -12,7 +12,8 @@ from typing import Any
 from markupsafe import Markup
 
 from atropos_agent.types import IGNORED
-from envs.delivery.rows import token_advantages
+from envs.delivery.estimators import USUAL, Estimator
+from envs.delivery.worth import Turn, token_advantages
 from envs.records.atif import KEY
 from envs.records.token_view import LEVELS, Boxes, doubled_controls
 
@@ -40,7 +41,7 @@ class TokenPage:
     """Tokens `first` to `last` of a row. turns: (number, place of the first token) of the replies in it. doubled:
     control tokens that stand twice. weights: the step of the oldest weights that sampled in it.
 
-    advantage: (reward - mean) / std of its group, None where the group is not complete; share: what a rollout of
+    advantage: the rollout's, None where the group is not complete or lengths count, too; share: what a rollout of
     several rows gives this one of it; by_turn: whether turns have advantages of their own beside.
     """
 
@@ -69,8 +70,10 @@ def token_page(
     row: int,
     at: int,
     rewards: Sequence[float] | None,
+    estimator: Estimator = USUAL,
 ) -> TokenPage:
     """Return the page that holds the token `at`. rewards: of the whole group; None where it is not complete.
+    estimator: the run's.
 
     Raises NoRow."""
     ours = document["extra"][KEY]
@@ -83,13 +86,13 @@ def token_page(
     number = segment.get("segment", row)
     steps = [step["extra"][KEY] | step["metrics"] for step in document["steps"] if KEY in step.get("extra", {})]
     mine = [step for step in steps if step["segment"] == number]
-    advantage = _advantage(ours, rewards)
+    advantage = _advantage(ours, rewards, estimator)
     sampled = sum(len(exchange["ids"]) for exchange in ours.get("record", ())) or len(own)
     share = len(own) / sampled if len(rows) > 1 and sampled else 1.0
     by_turn = list((ours.get("reward") or {}).get("turn_advantages", ()))
     weights = None
     if advantage is not None:
-        spans = [(step["start"], step["completion_tokens"], by_turn[step["index"]]) for step in mine if by_turn]
+        spans = [_turn(step, by_turn) for step in mine if by_turn]
         weights = token_advantages(masks, advantage, share, spans)[first:last]
     text_of = cache(decode) if decode is not None else None
     boxes = Boxes(text_of, first=first, ids=True)
@@ -115,6 +118,10 @@ def token_page(
     )
 
 
+def _turn(step: Mapping[str, Any], by_turn: Sequence[float]) -> Turn:
+    return Turn(step["start"], step["completion_tokens"], step["index"], advantage=by_turn[step["index"]])
+
+
 def _row(rows: Sequence[Mapping[str, Any]], row: int, at: int) -> Mapping[str, Any]:
     """Return a row, in which there is a token `at`. Raises NoRow."""
     if not 0 <= row < len(rows):
@@ -125,17 +132,18 @@ def _row(rows: Sequence[Mapping[str, Any]], row: int, at: int) -> Mapping[str, A
     return rows[row]
 
 
-def advantage_of(reward: float, rewards: Sequence[float]) -> float:
-    """Return (reward - mean) / std over a group's rewards; 0 where all are equal."""
-    spread = statistics.pstdev(rewards)
-    return (reward - statistics.fmean(rewards)) / spread if spread > 0 else 0.0
+def advantage_of(reward: float, rewards: Sequence[float], estimator: Estimator = USUAL) -> float | None:
+    """Return what a reward is worth among those of a group; None where rewards alone don't tell."""
+    if estimator.length_penalty:
+        return None
+    return dict(zip(rewards, estimator.advantages(rewards), strict=True)).get(reward)
 
 
-def _advantage(ours: Mapping[str, Any], rewards: Sequence[float] | None) -> float | None:
+def _advantage(ours: Mapping[str, Any], rewards: Sequence[float] | None, estimator: Estimator) -> float | None:
     if not rewards:
         return None
     reward = (ours.get("reward") or {}).get("value", ours["verdict"]["reward"])
-    return advantage_of(float(reward), rewards)
+    return advantage_of(float(reward), rewards, estimator)
 
 
 def _strip(masks: Sequence[int], logprobs: Sequence[float]) -> list[Cell]:

@@ -125,6 +125,7 @@ def rollout(
                     prompt_tokens=second_start,
                     completion_tokens=len(answer) + 1,
                     engine_s=0.25,
+                    policy_version=3,
                 ),
             ),
             stop_reason=stop,

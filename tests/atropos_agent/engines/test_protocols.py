@@ -97,6 +97,7 @@ async def test_ids_go_both_ways(httpserver, tokenizer, protocol):
     assert problems(result.segments, result.record) == [None]
     assert list(row.tokens[: len(engine.prompt_of(engine.bodies[1]))]) == engine.prompt_of(engine.bodies[1])
     assert row.policy_version == (None if protocol == "atropos" else 3)
+    assert [step.policy_version for step in result.steps] == [row.policy_version] * 2
 
 
 async def test_sglang_repeats_the_prompt_only_once_because_that_costs_its_cache(httpserver, tokenizer):

@@ -12,7 +12,7 @@ def test_a_group_of_single_rows_passes_as_it_is():
     scored = score([rollout(1.0, name="a"), rollout(0.0, name="b")])
     group = scored.to_wire()
     assert group["scores"] == [1.0, 0.0]
-    assert group["advantages"] is None
+    assert group["advantages"] == [[0.0, 1.0, 1.0], [0.0, -1.0, -1.0]]
     assert check_group(group) == []
     (packet,), waiting = RowPacker(2).add(scored, step=0)
     arrived = sent(packet)

@@ -4,12 +4,16 @@ import math
 import statistics
 from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from row_samples import group_of, rollout, score
 
-from atropos_agent.types import IGNORED
+from atropos_agent.types import IGNORED, SequenceData
+from envs.delivery.estimators import Estimator
+from envs.delivery.rows import read_rows, to_wire
+from envs.delivery.worth import Loss
 
 
 def weight_in_the_loss(group, name):
@@ -30,9 +34,6 @@ def test_each_member_counts_once_in_the_baseline_and_once_in_the_loss(members):
     mean = statistics.fmean(rewards)
     std = statistics.pstdev(rewards) or 1.0
     assert group["scores"] == [reward for reward, segments in members for _ in range(segments)]
-    if group["advantages"] is None:
-        assert all(segments == 1 for _, segments in members)
-        return
     for i, reward in enumerate(rewards):
         assert weight_in_the_loss(group, f"r{i}") == pytest.approx((reward - mean) / std)
     for row, mask in zip(group["advantages"], group["masks"], strict=True):
@@ -91,11 +92,12 @@ def test_a_row_that_is_not_what_was_recorded_is_dropped_with_its_reason(field, c
     good = members[0].result
     bad = replace(good, segments=(good.segments[0], change(good.segments[1])))
     group = score([replace(members[0], result=bad), *members[1:]]).to_wire()
-    assert group["generation_params"]["rollout_ids"] == ["r0", "r1", "r2"]
-    (dropped,) = group["generation_params"]["dropped"]
+    assert group["generation_params"]["rollout_ids"] == ["r1", "r2"]
+    other, dropped = group["generation_params"]["dropped"]
     assert (dropped["rollout_id"], dropped["segment"], dropped["tokens"]) == ("r0", 1, bad.segments[1].trained)
     assert said in dropped["reason"]
-    assert weight_in_the_loss(group, "r0") == pytest.approx(2**0.5 * 2 / 5), "its reward stays in the baseline"
+    assert (other["segment"], other["reason"]) == (0, "another row of the rollout is not what was recorded")
+    assert [set(row) for row in group["advantages"]] == [{0.0}] * 2, "its reward, which is in doubt, is no baseline"
 
 
 def test_a_turn_that_is_in_no_row_is_noticed():
@@ -106,10 +108,106 @@ def test_a_turn_that_is_in_no_row_is_noticed():
     assert "1 rows of 2 sequences" in group["generation_params"]["dropped"][0]["reason"]
 
 
+def test_all_groups_of_a_batch_are_scored_alike_whatever_their_rows():
+    split, plain = group_of((1.0, 2), (0.0, 1), (0.0, 1)), group_of((1.0, 1), (0.0, 1), (0.0, 1))
+    for name in ("r0", "r1", "r2"):
+        assert weight_in_the_loss(split, name) == pytest.approx(weight_in_the_loss(plain, name))
+
+
+MEMBERS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.5, 1.0]),
+        st.integers(1, 4),
+        st.booleans(),
+        st.lists(st.sampled_from([0.0, -0.5, 0.25]), min_size=4, max_size=4),
+    ),
+    min_size=2,
+    max_size=6,
+)
+"""Of each: reward, rows, whether the last of them is unsound, the turns' own advantages."""
+
+
+def members_of(drawn):
+    made = []
+    for number, (reward, rows, unsound, own) in enumerate(drawn):
+        one = rollout(reward, rows, f"r{number}", turn_advantages=tuple(own[:rows]))
+        if unsound:
+            *good, bad = one.result.segments
+            one = replace(one, result=replace(one.result, segments=(*good, replace(bad, tokens=[9, *bad.tokens[1:]]))))
+        made.append(one)
+    return made
+
+
+@given(MEMBERS, st.sampled_from(list(Loss)), st.booleans())
+def test_a_rollout_of_several_rows_weighs_one_in_every_loss(drawn, loss, apart):
+    members = members_of(drawn)
+    rows = score(members).rows
+    if apart:
+        rows = [part for row in rows for part in row.apart()]
+    sound = [one for one, (_, _, unsound, _) in zip(members, drawn, strict=True) if not unsound]
+    assert {row.rollout_id for row in rows} == {one.id for one in sound}
+    values = Estimator().advantages([one.reward.value for one in sound])
+    for one, value in zip(sound, values, strict=True):
+        mine = [row for row in rows if row.rollout_id == one.id]
+        assert math.fsum(row.share for row in mine) == pytest.approx(1.0)
+        tokens = [
+            a + value
+            for step, a in zip(one.result.steps, one.reward.turn_advantages, strict=True)
+            for _ in range(step.completion_tokens)
+        ]
+        expected = math.fsum(tokens) / (len(tokens) if loss is Loss.ROWS else 1)
+        divisors = [sum(row.sampled) if loss is Loss.ROWS else 1 for row in mine]
+        got = math.fsum(math.fsum(row.advantages(loss)) / by for row, by in zip(mine, divisors, strict=True))
+        assert got == pytest.approx(expected)
+
+
+@given(MEMBERS)
+def test_rows_of_one_advantage_each_train_every_token_once(drawn):
+    for row in score(members_of(drawn)).rows:
+        parts = list(row.apart())
+        assert [sum(part.sampled[i] for part in parts) for i in range(len(row.tokens))] == row.sampled
+        for part in parts:
+            assert set(part.advantages(Loss.TOKENS)) <= {0.0, part.advantage}
+            SequenceData("", part.tokens, part.masks, part.logprobs)
+
+
+@given(MEMBERS)
+def test_rows_are_read_back_as_they_were_written(drawn):
+    scored = score(members_of(drawn), 3)
+    if not scored.rows:
+        return
+    wire = orjson.loads(orjson.dumps(scored.to_wire()))
+    assert [list(row.turns) for row in scored.rows] == [list(row.turns) for row in read_rows(wire, 3)]
+    assert to_wire(read_rows(wire, 3), scored.dropped) == wire
+
+
+def _as_before(wire, *, explicit):
+    """A group as earlier versions wrote it, who kept no parts."""
+    params = {k: v for k, v in wire["generation_params"].items() if k not in ("rollout_advantages", "shares", "turns")}
+    return {**wire, "generation_params": params, "advantages": wire["advantages"] if explicit else None}
+
+
+@pytest.mark.parametrize("explicit", [True, False])
+def test_rows_of_an_earlier_version_are_read_as_they_were_meant(explicit):
+    members = [(1.0, 2 if explicit else 1), (0.0, 1), (0.5, 1)]
+    wire = group_of(*members)
+    assert to_wire(read_rows(_as_before(wire, explicit=explicit)))["advantages"] == wire["advantages"]
+
+
+def test_each_token_has_the_version_that_sampled_it():
+    one = rollout(1.0, 2, "r0")
+    first, second = one.result.steps
+    segments = [replace(segment, policy_version=3) for segment in one.result.segments]
+    steps = (replace(first, policy_version=4), second)
+    told = replace(one, result=replace(one.result, steps=steps, segments=tuple(segments)))
+    rows = score([told, rollout(0.0)]).rows
+    assert [row.versions for row in rows] == [[None, 4, 4], [None, 3, 3, 3], [None, None, None]]
+
+
 def test_equal_rewards_give_no_advantage():
     scored = score([rollout(1.0, 2, "a"), rollout(1.0, 1, "b")])
     assert not scored.has_signal
-    assert all(value == 0.0 for row in scored.rows for value in row.advantages)
+    assert all(value == 0.0 for row in scored.to_wire()["advantages"] for value in row)
 
 
 @pytest.mark.parametrize("reward", [math.nan, math.inf])

@@ -66,6 +66,14 @@ def test_given_advantages_are_used_as_they_are() -> None:
     assert [sum(row.advantages) for row in rows] == pytest.approx([0.3 / 2, -0.6 / 2])
 
 
+def test_advantages_below_zero_weigh_what_they_are_told_to_whoever_has_made_them() -> None:
+    given = [[0.0, 0.0, 0.4, -0.4], [0.0, 0.0, -0.6, -0.6, -0.6, -0.6]]
+    for brought in (given, None):
+        rows, left_out = trainer.rows_of([group(TWO, advantages=brought)], step=0, max_lag=4, negative=0.0)
+        assert [min(row.advantages) >= 0 for row in rows] == [True]
+        assert left_out == {"no signal": 1}
+
+
 def test_rows_that_teach_nothing_or_the_wrong_thing_are_left_out_and_counted() -> None:
     equal = group([("c", 1.0, [5], [7]), ("d", 1.0, [5], [8])], versions=[7, 7])
     old = group(TWO, versions=[1, 6])

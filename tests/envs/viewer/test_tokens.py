@@ -8,9 +8,10 @@ import pytest
 from samples import decode, rollout, row
 
 from atropos_agent.types import IGNORED, SequenceData
+from envs.delivery.estimators import Estimator
 from envs.records.atif import to_atif
 from envs.types import Reward
-from envs.viewer.tokens import PAGE, NoRow, token_page
+from envs.viewer.tokens import PAGE, NoRow, advantage_of, token_page
 
 REWARDS = (1.0, 0.0, 0.0, 1.0)
 
@@ -32,6 +33,12 @@ def test_every_token_has_its_mask_logprob_probability_and_advantage():
             assert said[str(place)] == f"{token} · {logprob:.4f} · {math.exp(logprob):.1%} · advantage +1"
     assert page.trained == data.trained
     assert [start for _, start in page.turns] == [step.start for step in one.result.steps]
+
+
+def test_the_advantage_is_that_of_the_runs_estimator():
+    assert advantage_of(1.0, [1.0, 0.0, 0.0], Estimator("leave-one-out")) == 1.0
+    assert advantage_of(1.0, [1.0, 0.0], Estimator(length_penalty=0.5)) is None, "lengths count, too"
+    assert advantage_of(0.5, [1.0, 0.0]) is None, "another rollout has its place"
 
 
 def test_turns_of_their_own_add_to_the_advantage():

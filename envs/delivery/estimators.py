@@ -1,0 +1,73 @@
+"""Rewards of a group into advantages: what each rollout is worth beside the others."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """How advantages are made of rewards, the same for every group of a run.
+
+    kind: `group-std` is (reward - mean) / standard deviation of the group (GRPO, arXiv 2402.03300); `group-mean` is
+        reward - mean (Dr. GRPO, arXiv 2503.20783); `leave-one-out` is reward - mean of the others (RLOO, arXiv
+        2402.14740).
+    length_penalty: the alpha of arXiv 2502.04463, from 0 to 1: a reward above 0 counts as
+        reward * (1 - alpha * sigmoid((length - mean) / std)), over the lengths of the group's rollouts of such rewards.
+    """
+
+    kind: str = "group-std"
+    length_penalty: float = 0.0
+
+    @classmethod
+    def of(cls, options: Any) -> Estimator:
+        """Return the estimator of a run's options (`AgentEnvConfig`)."""
+        return cls(options.estimator, options.length_penalty)
+
+    @classmethod
+    def kept(cls, run: Mapping[str, str]) -> Estimator:
+        """Return the estimator among the conditions that a run's journal keeps, by `is:` and the option's name; the
+        usual one for a run that an earlier version began."""
+        return cls(json.loads(run.get("is:estimator", '"group-std"')), json.loads(run.get("is:length_penalty", "0.0")))
+
+    def advantages(self, rewards: Sequence[float], lengths: Sequence[int] = ()) -> list[float]:
+        """Return the advantage of each rollout of a group; 0.0 for all where rewards are equal.
+
+        lengths: sampled tokens of each; may be left out where lengths cost nothing. Raises ValueError for a kind that
+        is none."""
+        if self.length_penalty and lengths:
+            rewards = _shortened(rewards, lengths, self.length_penalty)
+        if len(rewards) < 2:
+            return [0.0] * len(rewards)
+        mean, spread = statistics.fmean(rewards), statistics.pstdev(rewards)
+        if spread == 0:
+            return [0.0] * len(rewards)
+        divisors = {"group-std": spread, "group-mean": 1.0, "leave-one-out": 1 - 1 / len(rewards)}
+        if self.kind not in divisors:
+            raise ValueError(f"there is no estimator {self.kind!r}; it is one of {', '.join(divisors)}")
+        return [(reward - mean) / divisors[self.kind] for reward in rewards]
+
+
+USUAL = Estimator()
+"""What is used where nothing else is asked for."""
+
+
+def _shortened(rewards: Sequence[float], lengths: Sequence[int], alpha: float) -> list[float]:
+    """Return the rewards with what long rollouts lose of theirs."""
+    chosen = [length for reward, length in zip(rewards, lengths, strict=True) if reward > 0]
+    if not chosen:
+        return list(rewards)
+    mean, std = statistics.fmean(chosen), statistics.pstdev(chosen)
+    return [
+        reward * (1 - alpha * _sigmoid((length - mean) / std if std > 0 else 0.0)) if reward > 0 else reward
+        for reward, length in zip(rewards, lengths, strict=True)
+    ]
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))

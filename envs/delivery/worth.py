@@ -1,0 +1,60 @@
+"""What a row is worth, in parts, and how they are combined for a trainer's loss."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from atropos_agent.types import IGNORED
+
+
+class Loss(enum.Enum):
+    """How a trainer's loss goes over the tokens of a batch. With the advantages that are made for it, a rollout of
+    several rows weighs what the same tokens would weigh in one row."""
+
+    ROWS = "the mean over rows of the mean over a row's tokens"
+    """A row's mean forgets how many tokens it has: each row gets its share of the rollout's advantage."""
+    TOKENS = "the sum or the mean over tokens, of a row or of the batch"
+    """Each token counts by itself, in whichever row it stands: it gets the rollout's whole advantage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A reply in a row: its place, its number in the rollout, the weights that sampled it, and its own advantage.
+
+    policy_version: of the oldest weights that had a part in it; None where the inference server does not say.
+    advantage: added to the rollout's."""
+
+    start: int
+    length: int
+    number: int
+    policy_version: int | None = None
+    advantage: float = 0.0
+
+
+def token_advantages(
+    masks: Sequence[int], value: float, share: float, turns: Iterable[Turn] = (), loss: Loss = Loss.ROWS
+) -> list[float]:
+    """Return the advantage of each token of a row; 0.0 where it is not trained.
+
+    value: the rollout's. share: of the rollout's trained tokens that the row has."""
+    weight = share if loss is Loss.ROWS else 1.0
+    advantages = [0.0 if mask == IGNORED else value * weight for mask in masks]
+    for turn in turns:
+        for place in range(turn.start, turn.start + turn.length):
+            if turn.advantage and masks[place] != IGNORED:
+                advantages[place] += turn.advantage * weight
+    return advantages
+
+
+def token_versions(masks: Sequence[int], turns: Iterable[Turn], oldest: int | None) -> list[int | None]:
+    """Return the policy version that sampled each token of a row; None where it was not sampled or is not known.
+
+    oldest: of the row, for replies of which none is known."""
+    versions = [None if mask == IGNORED else oldest for mask in masks]
+    for turn in turns:
+        for place in range(turn.start, turn.start + turn.length):
+            if turn.policy_version is not None and masks[place] != IGNORED:
+                versions[place] = turn.policy_version
+    return versions

@@ -1,0 +1,92 @@
+"""`python -m envs.swe export RUN OUT`: also the rows of complete groups, in the forms that other trainers read.
+
+For these OUT is a file: Parquet for verl, JSON lines for the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from envs.delivery.estimators import USUAL, Estimator
+from envs.delivery.exports import MESSAGES_ALONE, ROWS, Export
+from envs.delivery.rows import Origin, score_group
+from envs.records import exporting
+from envs.records.atif import Place
+from envs.records.read import SavedRollout, read_at, read_rollouts
+from envs.running.group import UNMADE
+from envs.running.journal import FILE_NAME, Journal
+
+
+def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
+    """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it."""
+    return exporting.main(argv, prog=prog, more={form: partial(write, form=form) for form in ROWS})
+
+
+def write(run: Path, out: Path, *, form: str) -> str:
+    """Write the rows of a run's complete groups to a file. Returns how many there are, in words.
+
+    Raises ValueError when there are none, OSError."""
+    counts: Counter[str] = Counter()
+    lines = _lines(run, form, counts)
+    try:
+        if form == "verl":
+            exporting.write_table(lines, out)
+        else:
+            exporting.write_lines(lines, out)
+        if not counts["groups"]:
+            raise ValueError(f"{run} holds no complete group; `process` and `serve` make some, evaluations don't")
+    except BaseException:
+        out.unlink(missing_ok=True)  # what is there would be a part of it
+        raise
+    left = f", {counts['dropped']} rows are left out" if counts["dropped"] else ""
+    return f"{counts['lines']} lines of {counts['groups']} groups{left}"
+
+
+def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any]]:
+    for group in scored_groups(run, tokens=form not in MESSAGES_ALONE):
+        counts["groups"] += 1
+        counts["dropped"] += sum(row.segment is not None for row in group.scored.dropped)
+        for line in ROWS[form](group):
+            counts["lines"] += 1
+            yield line
+
+
+def scored_groups(run: Path, *, tokens: bool = True) -> Iterator[Export]:
+    """Yield the complete groups of a run, scored again by its own estimator.
+
+    tokens: raises ValueError for a group without token ids."""
+    name, estimator, groups = _groups(run)
+    for number, rollouts in groups:
+        carries = all(rollout.result.carries_tokens for rollout in rollouts)
+        if tokens and not carries:
+            raise ValueError(f"{run} was made without token ids; --to {' or '.join(MESSAGES_ALONE)} needs none")
+        first = rollouts[0]
+        temperature = float(first.result.conditions.sampling.get("temperature", 1.0))
+        origin = Origin(number, f"{name}-{number}", first.task_id, first.seat.step, temperature, carries)
+        yield Export(score_group(rollouts, origin, estimator), {rollout.id: rollout for rollout in rollouts})
+
+
+def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRollout]]]]:
+    """Return a run's id, its estimator, and its complete groups by their numbers. Where no journal tells of them, as
+    beside rollouts that were copied, they are what the rollouts say; of several in one seat the last counts."""
+    if (run / FILE_NAME).exists():
+        with Journal.reading(run) as db:
+            known = dict(db.execute("SELECT key, value FROM run"))
+            made = "number IN (SELECT number FROM groups WHERE state NOT IN (?, ?, ?, ?))"
+            query = f"SELECT number, place, size, crc FROM members WHERE {made} ORDER BY number, member"
+            members = db.execute(query, UNMADE).fetchall()
+        grouped = groupby(members, lambda member: int(member[0]))
+        found = ((number, [read_at(run, Place(*place)) for _, *place in listed]) for number, listed in grouped)
+        return known["id"], Estimator.kept(known), found
+    seats: dict[int, dict[int, SavedRollout]] = {}
+    for rollout in read_rollouts(run):
+        group, member = rollout.seat.group, rollout.seat.member
+        if group is not None and member is not None and not rollout.seat.evaluating:
+            seats.setdefault(group, {})[member] = rollout
+    left = ((number, [members[seat] for seat in sorted(members)]) for number, members in sorted(seats.items()))
+    return run.name, USUAL, left
