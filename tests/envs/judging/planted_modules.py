@@ -180,7 +180,7 @@ async def judge_modules(
     made, watch = await asyncio.to_thread(_laid_out, root, files), Watch()
     server = await asyncio.get_running_loop().create_server(watch.door, "127.0.0.1", 0)
     async with server:
-        env = await asyncio.to_thread(_hooked, root / ".hook", server.sockets[0].getsockname()[1])
+        env = await asyncio.to_thread(hooked, root / ".hook", server.sockets[0].getsockname()[1])
         running = await asyncio.create_subprocess_exec(
             sys.executable, *command.split(), cwd=root, env=env, stdout=-1, stderr=asyncio.subprocess.STDOUT
         )
@@ -205,7 +205,7 @@ def _laid_out(root: Path, files: Mapping[str, str | bytes]) -> Planted:
     return made
 
 
-def _hooked(home: Path, port: int) -> dict[str, str]:
+def hooked(home: Path, port: int) -> dict[str, str]:
     """The environment of a Python that loads the hook, with its files in a folder of the test's."""
     home.mkdir(exist_ok=True)
     for path in INSIDE.glob("*.py"):

@@ -6,12 +6,12 @@ from envs.judging.seen.told import Told
 WRITTEN = planted({"/tests/test_a.py": b"import time\n\ndef test_one(): time.sleep = None\n"}).written
 
 
-def test(outcome, **more):
+def ended(outcome, **more):
     return {"kind": "test", "id": "test_a.py::test_one", "outcome": outcome, **more}
 
 
 def test_the_last_call_says_how_a_test_ended():
-    told = Told([[test("failed", error=True)], [test("passed", error=False)]], WRITTEN)
+    told = Told([[ended("failed", error=True)], [ended("passed", error=False)]], WRITTEN)
     assert (told.outcomes, told.errors) == ({"test_a.py::test_one": "passed"}, set())
 
 
