@@ -2,7 +2,16 @@
 
 import json
 
-TEST = "import pytest\n\ndef test_good(): assert True\n\ndef test_bad(): assert 0\n\n@pytest.mark.skip\ndef test_not(): pass\n"
+TEST = """\
+import pytest
+
+def test_good(): assert True
+
+def test_bad(): assert 0
+
+@pytest.mark.skip
+def test_not(): pass
+"""
 
 
 async def test_ctrf_and_json_reports_say_what_pytest_does(judged, tmp_path):
