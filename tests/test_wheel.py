@@ -34,7 +34,7 @@ def test_it_holds_every_file_that_git_knows_of_the_four_packages(wheel: zipfile.
         *(f"{package}/py.typed" for package in PACKAGES),
         "envs/lab/trainer.py",
         "envs/lab/templates/learning.html.j2",
-        "envs/judging/inside/preload-arm64.so",
+        "envs/judging/inside/standin.sh",
         "sandboxes/docker/executor/executor-amd64",
         "envs/swe/starter/create-notes/task.toml",
     ):
