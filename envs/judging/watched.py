@@ -30,6 +30,13 @@ def is_watched(task: Task) -> bool:
     return all(_is_watched(hidden) for hidden in [step.hidden for step in task.steps] or [task.hidden])
 
 
+def lists_tests(task: Task) -> bool:
+    """Return whether a task, or a step of it, lists its tests: these decide, whatever its test.sh says."""
+    hidden = [step.hidden for step in task.steps] or [task.hidden]
+    folders = [folder for one in hidden for folder in (one.shared_tests, one.tests) if folder is not None]
+    return any((folder / "tests.json").is_file() for folder in folders)
+
+
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
     """Return the tasks that a run uses, and name those that are not watched, once.
 

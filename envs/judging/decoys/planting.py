@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import logging
 import random
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +19,10 @@ from envs.judging.decoys.text import Text, Unplantable
 from envs.judging.decoys.written import Written
 
 logger = logging.getLogger(__name__)
+
+_ONE = threading.Lock()
+_TRIES = 3
+"""How often syntax is made again: Python counts how deep it is for all threads together, and may lose count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,12 @@ def planted(modules: Mapping[str, bytes], failing: frozenset[str] = frozenset())
     modules: the sources, by absolute path in the sandbox. failing: ids of tests that must not pass, and so stay as
     they are.
     """
-    return _planted(tuple(sorted(modules.items())), failing)
+    known = tuple(sorted(modules.items()))
+    with _ONE:  # the same tests are planted once, however many rollouts of their task are judged at the same time
+        for _ in range(_TRIES):
+            with contextlib.suppress(SystemError):
+                return _planted(known, failing)
+        return _planted(known, failing)
 
 
 @functools.lru_cache(maxsize=256)
@@ -61,6 +72,8 @@ def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) ->
             plant(path, text, key, decoys, spared[path])
             found[path] = text.edited()
             _check(found[path], path)
+        except SystemError:
+            raise
         except Exception as error:  # ours: the tests are judged as they are
             logger.warning("no decoys in %s: %r", path, error)
             key.forget(path)

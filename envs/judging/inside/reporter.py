@@ -344,6 +344,7 @@ class PytestListener(Listener):
 
     def pytest_sessionstart(self):
         PytestListener.busy = True
+        _LINE.send(kind="begin")
 
     def pytest_sessionfinish(self, session, exitstatus):
         self._status = int(exitstatus)

@@ -34,7 +34,7 @@ class Told:
         seen: dict[str, str] = {}
         for message in call:
             kind = message.get("kind")
-            if kind == "start":
+            if kind in ("begin", "start"):
                 started = True
             elif kind == "test":
                 name, outcome = str(message.get("id")), str(message.get("outcome"))

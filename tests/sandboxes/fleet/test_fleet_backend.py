@@ -18,7 +18,7 @@ def fleet(monkeypatch):
 
     def make(*hosts, capacity=None):
         machines = {f"ssh://{number}": host for number, host in enumerate(hosts)}
-        monkeypatch.setattr(backend, "DockerBackend", lambda url, certificates: FakeBackend(machines[url]))
+        monkeypatch.setattr(backend, "DockerBackend", lambda url, **options: FakeBackend(machines[url]))
         monkeypatch.setattr(member, "remove_owned", remove_owned)
         monkeypatch.setattr(member, "PROBE_S", 0.01)
         monkeypatch.setattr(member, "FIRST_REST_S", 0.1)

@@ -47,12 +47,9 @@ def parser(log):
     lines = [line.split() for line in log.splitlines() if line.startswith("---")]
     return {line[2]: words[line[1]] for line in lines}
 """
-# What an image may have by which a program is run as nobody.
 MEANS = {
     "python": "true",
-    "setpriv": "rm -rf /usr/bin/python3* /usr/lib/python3*",
-    "su": "rm -rf /usr/bin/python3* /usr/lib/python3* /usr/bin/setpriv",
-    "nothing": "rm -rf /usr/bin/python3* /usr/lib/python3* /usr/bin/setpriv /bin/su /usr/bin/su",
+    "no python": "rm -rf /usr/bin/python3* /usr/lib/python3*",
 }
 
 
@@ -91,13 +88,9 @@ async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_p
         {"instance_id": "takes long", "test_cmds": ["timeout 1 sh -c './run.sh; sleep 9'"]},
         own | {"instance_id": "without python"},
     ]
-    rows = [SHELL, SHELL | own, SHELL | own | {"instance_id": "of 0.1"}] if means == "python" else [SHELL]
+    rows = [SHELL, SHELL | own] if means == "python" else [SHELL]
     rows += [SHELL | change for change in (wrong[:4] if means == "python" else wrong[4:])]
     tasks = tasks_of(tmp_path, *(row | {"image": image} for row in rows))
-    for task in tasks:
-        if task.id == "of-0.1":  # its script looks for the image's Python where the verifier was then
-            script = task.hidden.tests / "test.sh"
-            script.write_text(script.read_text().replace("/verifier/python", "/judge/python"))
     async with DockerBackend() as backend:
         results = await check_tasks(backend, tasks)
     problems = {result.task_id: result.problem for result in results}
@@ -108,8 +101,6 @@ async def test_reference_solves_and_doing_nothing_does_not(docker_backend, tmp_p
         "takes-long": "exit status 124",
         "without-python": "python3",
     }
-    if means == "nothing":
-        expected = dict.fromkeys(problems, "nothing can be run as nobody")
     for name, problem in problems.items():
         if name in expected:
             assert problem is not None and expected[name] in problem
@@ -130,10 +121,6 @@ CHEATS = {
     "writes the reward": "echo 1 > /logs/verifier/reward.txt; echo 3",
     "empties what was printed": ": > /proc/self/fd/2; truncate -s 0 /tmp/tmp.*/output; echo 3",
     "reads the list": "cat /tests/listed >&2; cp /tests/listed /testbed/; echo 3",
-    "takes the place of programs": (
-        "for name in awk tail cat tar tr; do printf '#!/bin/sh\\necho 1 > /logs/verifier/reward.txt\\n'"
-        " > $HOME/bin/$name; chmod +x $HOME/bin/$name; done; echo 3"
-    ),
 }
 
 
@@ -143,9 +130,9 @@ CHEATS = {
     "means, tried",
     [
         pytest.param("python", slice(0, None, 2), id="python"),
-        pytest.param("setpriv", slice(1, None, 2), id="setpriv"),
+        pytest.param("no python", slice(1, None, 2), id="no python"),
         pytest.param("python", slice(None), id="python, all", marks=pytest.mark.slow),
-        pytest.param("setpriv", slice(None), id="setpriv, all", marks=pytest.mark.slow),
+        pytest.param("no python", slice(None), id="setpriv, all", marks=pytest.mark.slow),
     ],
 )
 async def test_no_cheat_is_rewarded_but_printing_alone(docker_backend, tmp_path, means, tried):
@@ -255,7 +242,7 @@ REAL = {
 async def test_real_projects(docker_backend, tmp_path, name, python):
     case = REAL[name]
     build = f"apt-get update && apt-get install -y --no-install-recommends {case['packages']}"
-    build += "" if python else f" && {MEANS['setpriv']}"
+    build += "" if python else f" && {MEANS['no python']}"
     image = await image_of(docker_backend, tmp_path / "context", case["files"], build)
     file, wrong, right = case["bug"]
     source, tests = case["files"][file], case["files"][case["tests"][0]]

@@ -49,40 +49,7 @@ async def test_a_skipped_test_is_no_pass(docker_backend, tmp_path):
     (result,) = await check_tasks(
         docker_backend, load(folder(tmp_path, **{"tests/test_outputs.py": skipping}), tmp_path / "out")
     )
-    assert "the reference is not rewarded" in result.problem
-
-
-# What version 0.1 wrote for every task; it lies on users' disks.
-TEST_SH_OF_0_1 = """\
-#!/bin/bash
-# Runs a terminal-bench task's own run-tests.sh. Rewarded are an exit status of 0 and, where atropos-agent's
-# judge has watched pytest and reports on it, that every test passed: skipped ones didn't.
-export TEST_DIR=/tests T_BENCH_TEST_DIR=/tests
-bash /tests/run-tests.sh
-status=$?
-report=/logs/verifier/judge.json
-if [ -e $report ]; then
-    [ -s $report ] && ! grep -Eq '": "(failed|skipped|missing|other)"|"problem": "' $report || status=1
-fi
-[ $status -eq 0 ] && reward=1 || reward=0
-mkdir -p /logs/verifier
-echo $reward > /logs/verifier/reward.txt
-"""
-
-
-@pytest.mark.docker
-async def test_a_task_that_version_0_1_converted_is_judged_as_it_was(docker_backend, tmp_path):
-    careless = FILES["run-tests.sh"] + "exit 0\n"  # the report alone says that a test was skipped
-    skipping = FILES["tests/test_outputs.py"].replace("    assert", "    import pytest; pytest.skip()\n    assert")
-    tasks = load(folder(tmp_path / "a", **{"run-tests.sh": careless}), tmp_path / "sound")
-    tasks += load(
-        folder(tmp_path / "b", **{"run-tests.sh": careless, "tests/test_outputs.py": skipping}), tmp_path / "skipping"
-    )
-    for task in tasks:
-        (task.hidden.tests / "test.sh").write_text(TEST_SH_OF_0_1)
-    sound, skipped = await check_tasks(docker_backend, tasks)
-    assert (sound.problem, sound.reference, sound.nothing) == (None, (1.0,), (0.0,))
-    assert skipped.reference == (0.0,)
+    assert "an untouched tree is rewarded" in result.problem
 
 
 def test_fields_are_kept_and_the_agent_sees_neither_tests_nor_solution(tmp_path):

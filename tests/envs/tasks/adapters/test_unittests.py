@@ -14,9 +14,7 @@ from rows_on_disk import write
 from turns import turn
 
 import envs
-from envs.judging.check import check_tasks, solve
-from envs.judging.manifest import with_record
-from envs.judging.start_trees import StartTrees
+from envs.judging.check import check_tasks
 from envs.judging.verifier import judge
 from envs.tasks.adapters.swebench import load
 from envs.types import BadTask
@@ -167,22 +165,6 @@ async def test_reference_solves_and_doing_nothing_does_not(published, tmp_path):
     missing = ["tests/sums/tests.py::MoreTests::test_two, Something else.", "test_later, test_slow"]
     for result, name in zip(results[2:], missing, strict=True):
         assert result.problem is not None and f"not passed: {name}." in result.problem
-
-
-@pytest.mark.docker
-async def test_without_a_list_every_method_in_the_files_must_be_seen(published, tmp_path):
-    tasks = tasks_of(tmp_path, DJANGO | {"image": published}, DJANGO | {"image": published, "instance_id": "unseen"})
-    for task, files in zip(tasks, [["tests/sums/tests.py"], ["tests/sums/tests.py", "adder.py"]], strict=True):
-        (task.hidden.tests / "tests.json").write_text(json.dumps({"UNITTEST": files}))
-    unseen = tasks[1].hidden.tests.parent / "solution/fix.patch"
-    unseen.write_text(diff("adder.py", WRONG, RIGHT + "\n\nclass Later:\n    def test_later(self):\n        pass\n"))
-    async with DockerBackend() as backend:
-        listed, missed = await check_tasks(backend, tasks)
-        first, _ = await solve(backend, StartTrees(backend), tasks[1], missed.image)
-        second, _ = await solve(backend, StartTrees(backend), with_record(tasks[1], missed.record), missed.image)
-    assert (listed.problem, missed.problem) == (None, None)
-    assert first.reward == 0 and "not seen to pass: Later::test_later" in first.explanation
-    assert second.reward == 1, "what the reference does not run is not demanded once that is known"
 
 
 # A module that is right about nothing, and what it does to seem so.
