@@ -113,6 +113,7 @@ class AtroposAgent:
         everything sampled so far in `partial`; NotImplementedError for a second run in one rollout.
         """
         if self.of_one_rollout and self._ran:
+            # For good: the rollout would keep the last run's rows alone.
             raise NotImplementedError(_TWICE.format(type(self).__name__))
         return await self._run([*(initial_messages or []), {"role": "user", "content": task}], self.config.max_steps)
 

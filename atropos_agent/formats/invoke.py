@@ -46,6 +46,7 @@ class InvokeFormat(SectionFormat):
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
         """Read an argument behind its name in quotes; return it and where its closing tag stands. Raises ValueError."""
+        # Abstract: each subclass reads its own model's values.
         raise NotImplementedError
 
     def value_ends(self, text: str, start: int) -> int:
@@ -66,6 +67,7 @@ class InvokeFormat(SectionFormat):
 
     def value(self, call: ToolCall, key: str) -> str:
         """Return what stands behind an argument's name. Raises ValueError."""
+        # Abstract: each subclass writes its own model's values.
         raise NotImplementedError
 
 
