@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from envs.config import AgentEnvConfig, Told
-from envs.options import EngineConfig, Options
+from envs.options.command import EngineConfig, Options
 
 _COLUMN = 34
 """Where explanations begin."""

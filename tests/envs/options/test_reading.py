@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from sums import Sums
 
 import envs
-from envs.cli import COMMANDS, Program, doctor, main, parse
+from envs.cli.program import COMMANDS, Program, doctor, main, parse
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig, Options, UsageError
-from envs.reading import Option, options_of, read_options
+from envs.options.reading import Option, options_of, read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.program import PROGRAM
 
@@ -296,11 +296,11 @@ def test_nothing_may_be_empty_that_has_a_value_by_default(option: Option, info: 
 def test_every_option_is_read_somewhere():
     root = Path(envs.__file__).parent.parent
     ours = [path for name in ("envs", "atropos_agent") for path in (root / name).rglob("*.py")]
-    ours = [path for path in ours if path.name not in ("config.py", "options.py") or "swe" in path.parts]
+    ours = [path for path in ours if path.name not in ("config.py", "command.py") or "swe" in path.parts]
     said_here = {root / "envs/swe/config.py"}
     text = "\n".join(path.read_text() for path in ours if path not in said_here)
     text += (root / "envs/config.py").read_text().split('@model_validator(mode="after")')[1]
-    text += (root / "envs/options.py").read_text().split("def each")[1]
+    text += (root / "envs/options/command.py").read_text().split("def each")[1]
     theirs = Path(atroposlib.__file__).parent / "envs/server_handling"
     text += "".join((theirs / name).read_text() for name in ("server_baseline.py", "openai_server.py"))
     for option, info in every_option():

@@ -21,7 +21,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from envs.config import NO_EFFECT, Told
-from envs.options import EngineConfig, Options, UsageError
+from envs.options.command import EngineConfig, Options, UsageError
 from sandboxes.naming import meant
 
 MOST_VALUES = 100_000
