@@ -195,7 +195,7 @@ def load_environment(path: str) -> type[AgentEnv[Any]]:
     from envs.base import AgentEnv
 
     try:
-        found = resolve("environment", path, {})
+        found = resolve("environment", path, {}, "atropos_agent.environments")
     except ValueError as error:
         raise UsageError(str(error)) from error
     found = getattr(found, "environment", found)  # of a function (`envs.functions`)

@@ -32,7 +32,7 @@ from envs.running.stopping import Stopping
 
 OPTIONS = (
     *("temperature", "top_p", "system_prompt", "history", "tool_format", "tool_role", "agent", "reward"),
-    *("estimator", "length_penalty", "tools", "shaping"),
+    *("estimator", "length_penalty", "tools"),
 )
 """Options among the conditions of a run; an environment need not have the last ones."""
 
