@@ -44,7 +44,7 @@ class StopReason(enum.StrEnum):
 class AgentConfig:
     """How an agent works.
 
-    temperature, top_p: of the sampling distribution.
+    temperature, top_p, top_k, min_p: of the sampling distribution; top_k 0 and min_p 0 cut nothing off it.
     max_tokens: tokens of one reply.
     max_steps: turns in one rollout.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
@@ -62,6 +62,8 @@ class AgentConfig:
 
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
     max_tokens: int = 2048
     max_steps: int = 30
     max_total_tokens: int | None = None

@@ -313,3 +313,6 @@ ROWS: Mapping[str, Callable[[Export], Iterator[dict[str, Any]]]] = {
 
 MESSAGES_ALONE = ("preferences",)
 """Forms that need no token ids."""
+
+WITHOUT_RATIOS = ("sft", *MESSAGES_ALONE)
+"""Forms of which no trainer makes importance ratios: how replies were sampled is all one."""
