@@ -123,6 +123,7 @@ class SequenceData:
         does not say.
     thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
     branch: of which kind of the rollout's conversations the row is (`atropos_agent.gateway.Branch`).
+    experts: which experts each token was routed to, of a mixture-of-experts model: see `atropos_agent.tokens.experts`.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -137,6 +138,7 @@ class SequenceData:
     policy_version: int | None = None
     thinking_kept: bool = False
     branch: str = "main"
+    experts: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):
