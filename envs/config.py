@@ -47,6 +47,8 @@ Condition = Literal[
     "template",
     "temperature",
     "top_p",
+    "top_k",
+    "min_p",
     "system_prompt",
     "history",
     "tool_format",
@@ -102,6 +104,20 @@ def _torn(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_torn, value))
     return isinstance(value, str | Path) and any("\ud800" <= sign <= "\udfff" for sign in str(value))
+
+
+def cut_off(sampling: Mapping[str, Any]) -> str | None:
+    """Return how sampling cuts tokens off the model's distribution, in words; None where it does not.
+
+    What is left is given all the mass: a server's logprobs are then higher than a trainer's at every token, or of
+    another distribution than the tokens were sampled from.
+    sampling: by `AgentConfig`'s names; what is missing cuts nothing."""
+    cutting = {"top_p": sampling.get("top_p", 1.0) < 1, "top_k": sampling.get("top_k", 0) > 0}
+    cutting |= {"min_p": sampling.get("min_p", 0.0) > 0, "temperature": sampling.get("temperature", 1.0) == 0}
+    named = [f"{name} {sampling[name]:g}" for name, cuts in cutting.items() if cuts]
+    if not named:
+        return None
+    return f"{' and '.join(named)} cuts unlikely tokens off, so that ratios of a trainer's logprobs to these are wrong"
 
 
 class StrictOptions(BaseModel):
@@ -195,7 +211,8 @@ class AgentEnvConfig(StrictOptions):
     )
     model: ClassVar[Sequence[str]] = (
         *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
-        *("system_prompt", "top_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s", "reward"),
+        *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
+        "reward",
     )
     """Options that `--help-all` explains together, beside those of the inference server."""
     inherited: ClassVar[Sequence[str]] = (
@@ -237,7 +254,19 @@ class AgentEnvConfig(StrictOptions):
         default=600.0, gt=0, description="Wall time of one request to the inference server in seconds"
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Nucleus sampling threshold; below 1 for evaluate and process alone"
+    )
+    top_k: int = Field(
+        default=0, ge=0, description="Likeliest tokens to sample from, 0 for all; for evaluate and process alone"
+    )
+    min_p: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Likelihood of a token, relative to the likeliest, below which it is not sampled; for evaluate and "
+        "process alone",
+    )
     workers: Literal["process", "ray"] = Field(
         default="process",
         description="Run rollouts in this process, or in worker processes of a Ray cluster (docs/ray.md)",
@@ -361,6 +390,15 @@ class AgentEnvConfig(StrictOptions):
     steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
     eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation")
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
+    eval_top_p: float | None = Field(
+        default=None, gt=0, le=1, description="The same as top_p in evaluations; top_p where not given"
+    )
+    eval_top_k: int | None = Field(
+        default=None, ge=0, description="The same as top_k in evaluations; top_k where not given"
+    )
+    eval_min_p: float | None = Field(
+        default=None, ge=0, lt=1, description="The same as min_p in evaluations; min_p where not given"
+    )
     eval_ks: list[Annotated[int, Field(ge=1)]] = Field(
         default=[1], min_length=1, description="The k of each pass@k to report; each at most eval_samples"
     )
@@ -396,8 +434,7 @@ class AgentEnvConfig(StrictOptions):
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
         """Return the agent's part of these options; `more` are fields of AgentConfig that differ."""
         own = AgentConfig(
-            temperature=self.eval_temperature if evaluating else self.temperature,
-            top_p=self.top_p,
+            **self.sampling(evaluating=evaluating),
             max_tokens=self.max_reply_tokens,
             max_steps=self.max_steps,
             max_total_tokens=max_total_tokens,
@@ -408,6 +445,19 @@ class AgentEnvConfig(StrictOptions):
             history=self.history,
         )
         return replace(own, **more)
+
+    def sampling(self, *, evaluating: bool = False) -> dict[str, Any]:
+        """Return of which distribution replies are sampled, by `AgentConfig`'s names."""
+        usual = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        own = {name: getattr(self, f"eval_{name}") for name in usual} if evaluating else {}
+        return usual | {name: value for name, value in own.items() if value is not None}
+
+    def check_ratios(self) -> None:
+        """Raise ValueError where trainers can't make importance ratios of what is sampled."""
+        if (why := cut_off(self.sampling())) is not None:
+            raise ValueError(
+                f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
+            )
 
     @property
     def trackers(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
+from atropos_agent.engines.sessions import HEADERS
 from envs.config import StrictOptions
 from sandboxes.arguments import web_address
 
@@ -18,6 +20,9 @@ logger = logging.getLogger(__name__)
 
 LATE_S = 5.0
 """Seconds after which it is said that a tokenizer is still being looked for: a hub that can't be reached takes 45."""
+
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class UsageError(ValueError):
@@ -61,6 +66,11 @@ class EngineConfig(StrictOptions):
     )
     rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
 
+    session_headers: list[str] = Field(
+        default=list(HEADERS),
+        description="Headers that name a request's rollout, by which routers keep a conversation on one replica",
+    )
+
     @field_validator("base_url", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
@@ -73,6 +83,13 @@ class EngineConfig(StrictOptions):
         if not urls:
             raise ValueError("it names no server")
         return ",".join(web_address(url) for url in urls)
+
+    @field_validator("session_headers")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        if wrong := [name for name in value if not _HEADER.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a header")
+        return value
 
     @field_validator("api_key")
     @classmethod
