@@ -244,6 +244,7 @@ def _names(row: Row, *, group: str = "group_id") -> dict[str, Any]:
         "rollout_advantage": float(row.advantage),
         "share": row.share,
         "policy_versions": versions,
+        **({"routed_experts": row.experts} if row.experts is not None else {}),
         "min_policy_version": min(known, default=None),
         "max_policy_version": max(known, default=None),
     }
@@ -319,3 +320,6 @@ ROWS: Mapping[str, Callable[[Export], Iterator[dict[str, Any]]]] = {
 
 MESSAGES_ALONE = ("preferences",)
 """Forms that need no token ids."""
+
+WITHOUT_RATIOS = ("sft", *MESSAGES_ALONE)
+"""Forms of which no trainer makes importance ratios: how replies were sampled is all one."""

@@ -258,6 +258,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         policy_version=said.get("policy_version"),
         thinking_kept=said.get("thinking_kept", False),
         branch=said.get("branch", "main"),
+        experts=said.get("experts"),
     )
 
 

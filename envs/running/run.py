@@ -341,9 +341,12 @@ async def open_run(
 ) -> AsyncIterator[Run]:
     """Open a run in the environment's directory, or go on with the one that an earlier start began there.
 
-    command: what it is opened for, which is written down. trained: as in `reopen`. Raises RunDirectoryError, BadTask,
-    and what the environment's `setup` raises."""
+    command: what it is opened for, which is written down; all but "process" is for trainers. trained: as in `reopen`.
+    Raises RunDirectoryError, BadTask, ValueError where trainers can't be given what is sampled, and what the
+    environment's `setup` raises."""
     config = env.config
+    if command != "process":
+        config.check_ratios()
     train, evaluate = await env.ready_tasks()
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}

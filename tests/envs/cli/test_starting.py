@@ -12,7 +12,8 @@ from sums import Sums
 
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.types import EngineError
-from envs import cli, starting
+from envs import cli
+from envs.cli import starting
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
 from envs.types import BadTask
@@ -38,6 +39,13 @@ def endpoint(httpserver: HTTPServer):
 def test_serve_refuses_to_start(endpoint, capsys):
     assert cli.main(Sums, "serve", endpoint) == 2
     assert "no token ids and no logprobs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [("top_p", "0.8"), ("top_k", "20"), ("min_p", "0.05"), ("temperature", "0")])
+def test_serve_refuses_what_makes_a_trainers_ratios_wrong_by_its_name(capsys, option):
+    name, value = option
+    assert cli.main(Sums, "serve", [f"--env.{name}", value]) == 2
+    assert f"{name} {value} cuts unlikely tokens off" in capsys.readouterr().err
 
 
 def test_groups_say_that_they_carry_no_tokens(endpoint, tmp_path):

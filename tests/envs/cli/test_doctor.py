@@ -11,10 +11,10 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
-from envs.checks import Certificate, Status
-from envs.cli import doctor
+from envs.cli.checks import Certificate, Status
+from envs.cli.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
+from envs.cli.program import doctor
 from envs.config import AgentEnvConfig
-from envs.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
 from envs.options import EngineConfig, Options
 from envs.swe.program import PROGRAM
 
@@ -62,8 +62,13 @@ async def test_an_engine_that_is_right_gets_its_certificate(engine, tokenizer_fo
     names = [check.name for check in found.checks]
     assert names[:4] == ["inference server", "tokenizer", "template", "tool format"]
     assert names[4:7] == ["a call", "history", "scripted rows"]
-    assert names[7:] == ["stop token", "rows", "logprobs", "trainer API"]
+    assert names[7:] == ["stop token", "rows", "logprobs", "sampling", "trainer API"]
     assert json.loads(json.dumps(found.to_json()))["ok"]
+
+
+async def test_what_cuts_tokens_off_the_distribution_is_wrong_for_training(engine, tokenizer_folder):
+    found = await certificate(engine, tokenizer_folder, top_p=0.8, eval_top_k=20)
+    assert "for training: top_p 0.8 cuts unlikely tokens off" in wrong(found)["sampling"]
 
 
 def drop_stop(choice):
