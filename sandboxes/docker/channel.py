@@ -7,11 +7,12 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, Door, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
+from sandboxes.docker.process import DockerProcess
 from sandboxes.output import dropped_line
 from sandboxes.shielding import finish
 
@@ -20,8 +21,8 @@ _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
 _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
 """How long a request may take to be taken back; and one that has just been silent for so long."""
-_SPLIT = 1
-"""Of how a command runs."""
+_SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
+"""How a command runs."""
 _NOBODY = 2**32 - 1
 """A request number that is never used."""
 
@@ -106,6 +107,31 @@ class Channel:
         if kind == b"F":
             _raise_errno(payload, "standard input")
         return _ended(payload, call, split=split)
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        identity: Identity,
+        timeout: float,
+        max_output: int,
+        stdin: bool,
+        pty: PtySize | None,
+        split: bool,
+        blame: AbstractAsyncContextManager[None],
+    ) -> DockerProcess:
+        """Start a command that is followed. blame: around waiting for its end."""
+        how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
+        request = _fitting(_command(argv, cwd, env, identity, timeout, max_output, how, pty))
+        await self._moving.wait()
+        self.has_run = True
+        process = DockerProcess(
+            *(self._connection, blame), timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output
+        )
+        await process.begin(request)
+        return process
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
@@ -225,8 +251,7 @@ class Channel:
 
         A cancelled request is taken back in the sandbox before the cancellation goes on.
         """
-        if len(last[1]) > MAX_FRAME:
-            raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+        _fitting(last[1])
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -274,17 +299,24 @@ def _command(
     timeout: float,
     max_output: int,
     how: int = 0,
+    pty: PtySize | None = None,
 ) -> bytes:
     strings = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("a command, its directory and its environment cannot hold NUL characters")
     groups = identity.groups
     head = struct.pack(
-        f"<4I4H{len(groups)}I",
+        f"<4I6H{len(groups)}I",
         *(max_output, _milliseconds(timeout), identity.uid, identity.gid),
-        *(len(groups), len(argv), len(env), how, *groups),
+        *(len(groups), len(argv), len(env), how, pty.rows if pty else 0, pty.cols if pty else 0, *groups),
     )
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
+
+
+def _fitting(request: bytes) -> bytes:
+    if len(request) > MAX_FRAME:
+        raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+    return request
 
 
 def _ended(payload: bytes, call: Call, *, split: bool = False) -> Ended:

@@ -3,14 +3,13 @@
 import asyncio
 import contextlib
 import random
-import resource
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from memory import resident_mb
 from naps import count_of
 from small_archives import archive, content, members
 
@@ -212,10 +211,10 @@ class TestOutput:
     async def test_ten_gigabytes_cost_us_a_fixed_buffer_and_end_with_the_time_limit(self, box, shell):
         runner = box.exec if shell == "fresh" else (await box.session()).run
         await runner("head -c 3000000 /dev/zero", max_output=1_000_000)  # buffers are there before it begins
-        before, highest = _resident_mb(), 0.0
+        before, highest = resident_mb(), 0.0
         flood = asyncio.create_task(runner("cat /dev/zero", timeout=1.5, max_output=1_000_000))
         while not flood.done():
-            highest = max(highest, _resident_mb())
+            highest = max(highest, resident_mb())
             await asyncio.sleep(0.01)
         result = await flood
         assert (result.timed_out, result.truncated) == (True, True)
@@ -281,11 +280,6 @@ class TestStreamsApart:
         result = await box.exec(["no-such-program"], split=True)
         assert (result.exit_code, result.stdout) == (127, "")
         assert "no-such-program" in result.stderr
-
-
-def _resident_mb() -> float:
-    """What this process has in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
 
 
 class TestTimeLimits:
