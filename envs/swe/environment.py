@@ -22,7 +22,7 @@ from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.manifest import NAME as MANIFEST
 from envs.judging.prefetch import Prefetch
-from envs.judging.specs import agent_spec
+from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, joined, work_in_steps
 from envs.judging.stored import packed
@@ -159,7 +159,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         with span("sandbox start tree"):
             start = await self.starts.get(task, image)
         began = time.monotonic()
-        spec, guest = await self._invited(agent_spec(task, image))
+        spec, guest = await self._invited(rollout_spec(task, image))
         async with opening("verifier", open_verifier(self.backend, task, image)) as verify:
             async with opening("sandbox", self.backend.open(spec)) as sandbox:
                 opened = time.monotonic()
@@ -175,7 +175,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
     async def _attempt_steps(self, task: Task, seat: Seat, image: str) -> Outcome:
         """Work on a task's steps, one after the other, within the time of one rollout."""
         began, worked_s = time.monotonic(), 0.0
-        spec, guest = await self._invited(agent_spec(task, image))
+        spec, guest = await self._invited(rollout_spec(task, image))
 
         async def work(part: Task, sandbox: Sandbox) -> AgentResult:
             nonlocal worked_s
