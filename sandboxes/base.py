@@ -262,6 +262,9 @@ class SandboxSpec:
     mounts: folders of this machine that stand inside, by their absolute path there, for reading alone, without what
         is mounted below them. Where the engine is elsewhere each is sent there once, by its name, which so has to
         stand for its content.
+    shared: a word for whoever may have had it before, and may have it after. A sandbox whose block ends well may be
+        brought back to the state of its start and opened again for a spec with the same word, and else the same. Empty:
+        nobody has had it before, nor has it after.
     """
 
     image: str
@@ -272,6 +275,7 @@ class SandboxSpec:
     switch_users: bool = False
     doors: Mapping[str, Door] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    shared: str = ""
 
     def __post_init__(self) -> None:
         if len(self.doors) > MOST_DOORS:

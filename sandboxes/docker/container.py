@@ -51,6 +51,7 @@ class _Blame(AbstractAsyncContextManager[None]):
             raise SandboxDied(f"image {image} was removed while sandbox {self._sandbox.id} was made of it") from error
         if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
             return
+        self._sandbox.machine.spoiled |= isinstance(error, SandboxTimeout)
         limit = await self._sandbox.overran()
         if limit is not None:
             what = f"sandbox {self._sandbox.id} was ended by what ran in it, at the limit of its {limit}"
@@ -221,8 +222,9 @@ class DockerSandbox(Sandbox):
 
     async def stop(self) -> None:
         await self._care.check_room(self._machine)
-        await self._channel.close()
-        await self._machine.kill()
+        if not await self._machine.rest():
+            await self._machine.channel.close()
+            await self._machine.kill()
 
     async def overran(self) -> str | None:
         return await self._machine.overran()
