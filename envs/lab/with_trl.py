@@ -23,9 +23,9 @@ from transformers.trainer_callback import TrainerCallback
 from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
 from envs.base import AgentEnv
+from envs.cli.starting import open_env
 from envs.options import Options
-from envs.reading import read_options
-from envs.starting import open_env
+from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.trainers.transfer import LoadedWeights
