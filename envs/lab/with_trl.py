@@ -24,7 +24,7 @@ from trl.experimental.async_grpo import AsyncGRPOConfig, AsyncGRPOTrainer
 
 from envs.base import AgentEnv
 from envs.cli.starting import open_env
-from envs.options import Options
+from envs.options.command import Options
 from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv

@@ -43,9 +43,11 @@ class RolloutFunction(Fed):
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
+        self._weights.init_weight_transfer()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._weights.destroy()
         self.thread.__exit__()
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:

@@ -2,6 +2,7 @@
 attention from a kernel for GPUs. Both are replaced here, and nothing else of it.
 
 python tests/envs/trainers/trl_on_cpu.py learn --preset smoke --seed 0     # learn --trainer trl, on this machine
+python tests/envs/trainers/trl_on_cpu.py shifted --preset smoke --steps 2  # the same with masks shifted by a token
 python tests/envs/trainers/trl_on_cpu.py --model … --engine …              # envs.lab.with_trl, as learn starts it
 """
 
@@ -43,13 +44,34 @@ def patch() -> None:
     async_grpo_trainer.get_peak_flops_per_device = lambda *_: None
 
 
+def shift_masks() -> None:
+    """Let each row claim the tokens behind its sampled ones, with their logprobs."""
+    import numpy as np
+
+    from envs.trainers import trl_async
+
+    right = trl_async.Worker._sample
+
+    def shifted(*given: Any) -> Any:
+        sample = right(*given)
+        sample.completion_mask, sample.old_log_probs = (
+            np.concatenate([one[:1] * 0, one[:-1]]) for one in (sample.completion_mask, sample.old_log_probs)
+        )
+        return sample
+
+    trl_async.Worker._sample = shifted  # type: ignore[method-assign]
+
+
 def main(argv: list[str]) -> int:
-    if argv[:1] == ["learn"]:
+    command = argv.pop(0) if argv[:1] in (["learn"], ["shifted"]) else ""
+    if command and "--model" not in argv:
         from envs.lab import learn
 
-        learn.WITHIN["trl"] = [str(Path(__file__).resolve())]
-        return learn.main([*argv[1:], "--trainer", "trl"])
+        learn.WITHIN["trl"] = [str(Path(__file__).resolve()), command]
+        return learn.main([*argv, "--trainer", "trl"])
     patch()
+    if command == "shifted":
+        shift_masks()
     import torch
 
     from envs.lab import with_trl
