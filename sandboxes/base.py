@@ -82,10 +82,12 @@ class ExecResult:
     """What a command did.
 
     exit_code: as a shell reports it: 128 + n when signal n ended it, 124 when `timed_out`.
-    raw: stdout and stderr as one stream of bytes, in the order in which they were written.
+    raw: stdout and stderr as one stream of bytes, in the order in which they were written. Where they are kept apart,
+        it is the order in which they came: of what is written to both within a moment, either may be first.
     truncated: bytes were dropped from the middle of `raw`, which then says how many.
     shell_ended: in a session, the command ended the shell itself (`exit`, `exec`, a signal, its time
         limit); the next one finds the state as it was before this one.
+    raw_stdout, raw_stderr: each by itself, where the command was run with `split=True`; each bounded as `raw` is.
     """
 
     exit_code: int
@@ -94,15 +96,33 @@ class ExecResult:
     truncated: bool = False
     duration_s: float = 0.0
     shell_ended: bool = False
+    raw_stdout: bytes | None = None
+    raw_stderr: bytes | None = None
 
     @property
     def output(self) -> str:
         """Return `raw` as text; bytes that are not UTF-8 become U+FFFD."""
-        return self.raw.decode("utf-8", errors="replace")
+        return _text(self.raw)
+
+    @property
+    def stdout(self) -> str:
+        """Return what went to stdout alone, as text. Raises ValueError where the streams were not kept apart."""
+        return _text(self.raw_stdout)
+
+    @property
+    def stderr(self) -> str:
+        """Return what went to stderr alone, as text. Raises ValueError where the streams were not kept apart."""
+        return _text(self.raw_stderr)
 
     @property
     def ok(self) -> bool:
         return self.exit_code == 0
+
+
+def _text(raw: bytes | None) -> str:
+    if raw is None:
+        raise ValueError("stdout and stderr came as one stream: run the command with split=True, or use output")
+    return raw.decode("utf-8", errors="replace")
 
 
 def argv_of(command: str | Sequence[str]) -> list[str]:
@@ -220,6 +240,7 @@ class Sandbox(Protocol):
         user: str | None = None,
         stdin: bytes = b"",
         max_output: int = 1_000_000,
+        split: bool = False,
     ) -> ExecResult:
         """Run a command to its end and return what it did.
 
@@ -227,6 +248,9 @@ class Sandbox(Protocol):
         seconds every process that the command started is killed and the partial output returned.
         At most `max_output` bytes come back: the first and the last half, with a line between
         them that says how much was dropped. `env` adds to the sandbox's own.
+
+        stdout and stderr come as one stream, in order, or with `split` each by itself as well: two pipes, between which
+        no order is kept.
 
         Raises SandboxEnded where what ran here has ended the sandbox; SandboxDied, SandboxTimeout, SandboxError;
         OSError where `stdin` can't be held.

@@ -43,3 +43,23 @@ class BoundedOutput:
         if not self._dropped:
             return bytes(self._head + self._tail), False
         return bytes(self._head) + dropped_line(self._dropped) + bytes(self._tail), True
+
+
+class Collected:
+    """A command's output: both streams together, and each by itself where they are kept apart (`split`)."""
+
+    def __init__(self, limit: int, *, split: bool) -> None:
+        self._together = BoundedOutput(limit)
+        self._apart = [BoundedOutput(limit) for _ in range(2)] if split else []
+
+    def add(self, data: bytes, stream: int = 0) -> None:
+        """Add what came. stream: 0 for stdout, 1 for stderr."""
+        self._together.add(data)
+        if self._apart:
+            self._apart[stream].add(data)
+
+    def result(self) -> tuple[bytes, bool, bytes | None, bytes | None]:
+        """Return both together, and whether any of that was dropped; stdout and stderr where they are apart."""
+        raw, truncated = self._together.result()
+        stdout, stderr = [output.result()[0] for output in self._apart] or (None, None)
+        return raw, truncated, stdout, stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
+from envs.running.database import locked
 from envs.running.evaluation import described, evaluate, shortage
 from envs.running.feed import feed
 from envs.running.group import Group
@@ -26,6 +27,7 @@ from envs.running.outbox import Outbox
 from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
+from envs.types import Task
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -106,8 +108,13 @@ async def _logged_file(path: Path, run: Run) -> AsyncIterator[FileSink]:
 
 
 async def evaluate_once(env: Environment) -> EvalSummary:
-    """Attempt every evaluation task, in a run without groups."""
+    """Attempt every evaluation task, in a run without groups. Raises RunDirectoryError."""
     started, (_, tasks) = time.time(), await env.ready_tasks()
+    with locked(env.run_dir):
+        return await _evaluate_in_directory(env, tasks, started)
+
+
+async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], started: float) -> EvalSummary:
     await write_start(env, "evaluate", await conditions_of(env))
     async with (
         tracking(env, env.run_dir.name, project=None, group=None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import sqlite3
@@ -10,9 +11,9 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from envs.records.disk import may_pass
+from envs.records.disk import LOCK, may_pass
 from envs.running.wal import frames_of
 from envs.types import GroupState
 from sandboxes.owner import boot_time
@@ -105,6 +106,21 @@ _COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
 
 class RunDirectoryError(ValueError):
     """The run directory can't be used as it is; the message names the remedy."""
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[BinaryIO]:
+    """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
+    it stays. Raises RunDirectoryError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"another process works in {directory}; stop it, or give another --env.run_dir"
+            ) from None
+        yield lock
 
 
 def open_database(path: Path) -> sqlite3.Connection:

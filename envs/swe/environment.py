@@ -28,14 +28,13 @@ from envs.judging.steps import combined, joined, work_in_steps
 from envs.judging.stored import packed
 from envs.judging.verifier import open_verifier
 from envs.judging.watched import select
-from envs.rewards import shaped
 from envs.running.telemetry import traced
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
 from envs.tasks.buildable import ask, unusable
 from envs.tasks.harbor import load_tasks
 from envs.tasks.selection import checked, of_use, shard, solved_shares, split, tagged
-from envs.types import BadTasks, Failure, InfraError, Outcome, Reward, Seat, Task
+from envs.types import BadTasks, Failure, InfraError, Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError, SandboxSpec
 from sandboxes.docker import PoolLimits
 from sandboxes.docker.crun.possible import Obstacle, find_crun
@@ -145,11 +144,6 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     def expect(self, task: Task) -> None:
         self.prefetch.begin(task)
-
-    def reward(self, task: Task, outcome: Outcome) -> float | Reward:
-        if self.reward_function is not None:
-            return self.reward_function(task, outcome)
-        return shaped(outcome.verdict, outcome.result, self.config.shaping)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         with span("sandbox image"):

@@ -1,1 +1,1 @@
-"""Environments inside of other trainers, a module each. None is imported where it is not asked for."""
+"""Feed trainers that others made, or work inside of them. None is imported where it is not asked for."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from envs.base import AgentEnv
 from envs.options import Options
-from envs.reading import read_options
+from envs.options.reading import read_options
 from sandboxes.naming import resolve
 
 

@@ -27,15 +27,15 @@ from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
 
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.experts import read_experts
+from envs.cli.starting import open_env
 from envs.delivery.exports import Export, verifiers_episodes
 from envs.options import EngineConfig
 from envs.running.feed import Feed, feed
-from envs.starting import open_env
 from envs.trainers.named import named, sampling_of
 from envs.types import InfraError
 
 
-class AtroposTasksetConfig(vf.TasksetConfig):
+class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need not be installed
     """Which environment it is.
 
     environment: as package.module:Class. options: words of its own command line. held_out: its evaluation tasks."""
@@ -45,11 +45,11 @@ class AtroposTasksetConfig(vf.TasksetConfig):
     held_out: bool = False
 
 
-class AtroposTask(vf.Task[vf.TaskData]):
+class AtroposTask(vf.Task[vf.TaskData]):  # type: ignore[misc]  # it need not be installed
     """A task's id and its instruction; what judges it stays in the environment's process."""
 
 
-class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):
+class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
     """The tasks of an environment."""
 
     def load(self) -> Iterable[AtroposTask]:
@@ -59,13 +59,13 @@ class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):
             yield AtroposTask(vf.TaskData(id=task.id, prompt=task.instruction), self.config.task)
 
 
-class AtroposEnvConfig(EnvConfig):
+class AtroposEnvConfig(EnvConfig):  # type: ignore[misc]  # it need not be installed
     """agent: it names the model alone; the loop is ours."""
 
     agent: AgentConfig = AgentConfig()
 
 
-class AtroposEnv(vf.Env[AtroposEnvConfig]):
+class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not be installed
     """An environment's rollouts as episodes of one trace."""
 
     async def run(self, task: Any, agents: Any) -> None:

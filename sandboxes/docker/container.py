@@ -25,7 +25,6 @@ from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.doors import door_ports
 from sandboxes.docker.machine import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
-from sandboxes.output import dropped_line
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
 
 _OWN_UID = 60417
@@ -127,6 +126,7 @@ class DockerSandbox(Sandbox):
         user: str | None = None,
         stdin: bytes = b"",
         max_output: int = 1_000_000,
+        split: bool = False,
     ) -> ExecResult:
         argv = argv_of(command)
         if max_output < 0:
@@ -142,6 +142,7 @@ class DockerSandbox(Sandbox):
                 stdin=stdin,
                 timeout=timeout,
                 max_output=max_output,
+                split=split,
             )
         return _result(ended, max_output, start)
 
@@ -245,9 +246,13 @@ def _is_id(text: str) -> bool:
 
 
 def _result(ended: Ended, max_output: int, start: float) -> ExecResult:
-    raw = ended.data
-    if ended.dropped:
-        head = max_output // 2
-        raw = raw[:head] + dropped_line(ended.dropped) + raw[head:]
-    duration = time.monotonic() - start
-    return ExecResult(ended.exit_code, raw, ended.timed_out, ended.dropped > 0, duration, ended.shell_ended)
+    return ExecResult(
+        ended.exit_code,
+        ended.output.whole(max_output),
+        ended.timed_out,
+        ended.output.dropped > 0,
+        time.monotonic() - start,
+        ended.shell_ended,
+        raw_stdout=None if ended.stdout is None else ended.stdout.whole(max_output),
+        raw_stderr=None if ended.stderr is None else ended.stderr.whole(max_output),
+    )

@@ -23,16 +23,16 @@
 int no_subreaper;
 
 /* The ends of the pipes that the command and its monitor hold; control and report are -1 but for a shell. */
-struct ends { int input, output, status, control, report; };
+struct ends { int input, output, error, status, control, report; };
 
 static uint16_t u16(const char *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 
 /* The strings stay in `p`. The caller frees `argv`, which holds `env` too. Returns whether it is well formed. */
 int parse_command(char *p, size_t len, struct command *c) {
-  if (len < 22) return 0;
-  *c = (struct command){u32(p), u32(p + 4), {u32(p + 8), u32(p + 12), u16(p + 16), p + 22}, u16(p + 18), u16(p + 20),
-                        NULL, NULL, NULL};
-  char *s = p + 22 + 4 * (size_t)c->who.n_groups, *end = p + len;
+  if (len < 24) return 0;
+  *c = (struct command){u32(p), u32(p + 4), {u32(p + 8), u32(p + 12), u16(p + 16), p + 24}, u16(p + 18), u16(p + 20),
+                        u16(p + 22), NULL, NULL, NULL};
+  char *s = p + 24 + 4 * (size_t)c->who.n_groups, *end = p + len;
   size_t strings = 1 + c->n_argv + c->n_env;
   char **table = calloc(strings + 2, sizeof *table);
   if (!table || s >= end || end[-1] || !c->n_argv) return 0;
@@ -88,7 +88,7 @@ static void take_streams(struct ends e) {
     e.control = fcntl(e.control, F_DUPFD_CLOEXEC, 16); /* out of the way of what is overwritten next */
     e.report = fcntl(e.report, F_DUPFD_CLOEXEC, 16);
   }
-  if (dup2(e.input, 0) < 0 || dup2(e.output, 1) < 0 || dup2(e.output, 2) < 0) _exit(126);
+  if (dup2(e.input, 0) < 0 || dup2(e.output, 1) < 0 || dup2(e.error, 2) < 0) _exit(126);
   if (e.control >= 0 && (dup2(e.control, 3) < 0 || dup2(e.report, 4) < 0)) _exit(126);
   close_from(e.control >= 0 ? 5 : 3);
 }
@@ -136,7 +136,7 @@ static void monitor(const struct command *c, struct ends e) {
   if (child < 0) {
     const char *parts[] = {"sandbox: cannot start a process: ", strerror(errno), "\n"};
     for (int i = 0; i < 3; i++)
-      if (write(e.output, parts[i], strlen(parts[i])) < 0) _exit(1);
+      if (write(e.error, parts[i], strlen(parts[i])) < 0) _exit(1);
     int words[] = {-1, 126 << 8};
     _exit(write(e.status, words, sizeof words) < 0);
   }
@@ -166,31 +166,34 @@ static void close_both(int pipe[2]) {
 /* Starts the job's command, or, for a job that is a SHELL, one with pipes to and from its loop. No end that we hold ever
  * blocks: what holds the other one may do anything with it. Returns 0, or the reason why it could not be. */
 int start(struct job *j, const struct command *c) {
-  int output[2] = {-1, -1}, status[2] = {-1, -1}, control[2] = {-1, -1}, report[2] = {-1, -1};
-  int *pipes[] = {output, status, control, report}, n = j->state == SHELL ? 4 : 2, error = 0;
+  int output[2] = {-1, -1}, apart[2] = {-1, -1}, status[2] = {-1, -1}, control[2] = {-1, -1}, report[2] = {-1, -1};
+  int *pipes[] = {output, apart, status, control, report}, n = j->state == SHELL ? 5 : 3, error = 0;
   act_as(&c->who);
-  if (pipe2(output, O_CLOEXEC) < 0) error = errno;
-  else fchmod(output[1], 0622); /* the user's own, to be opened by a name like /dev/stderr */
+  for (int i = 0; i <= j->split && !error; i++) {
+    if (pipe2(pipes[i], O_CLOEXEC) < 0) error = errno;
+    else fchmod(pipes[i][1], 0622); /* the user's own, to be opened by a name like /dev/stderr */
+  }
   act_as(NULL);
-  for (int i = 1; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
+  for (int i = 2; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
   pid_t pid = -1;
   if (!error) {
     if (no_subreaper) remember_processes(j);
     pid = fork();
     if (pid == 0) {
       if (j->file >= 0) lseek(j->file, 0, SEEK_SET);
-      monitor(c, (struct ends){j->file, output[1], status[1], control[0], report[1]});
+      monitor(c, (struct ends){j->file, output[1], j->split ? apart[1] : output[1], status[1], control[0], report[1]});
     }
     error = pid < 0 ? errno : 0;
   }
   if (j->file >= 0) close(j->file);
   j->file = -1;
   for (int i = 0; i < n; i++) {
-    int ours = i == 2; /* of `control` we write */
+    int ours = i == 3; /* of `control` we write */
     if (error) close_both(pipes[i]);
-    else close(pipes[i][!ours]), fcntl(pipes[i][ours], F_SETFL, O_NONBLOCK);
+    else if (pipes[i][0] >= 0) close(pipes[i][!ours]), fcntl(pipes[i][ours], F_SETFL, O_NONBLOCK);
   }
-  j->out = output[0];
+  j->out[0] = output[0];
+  j->out[1] = apart[0];
   j->status = status[0];
   j->control = control[1];
   j->report = report[0];

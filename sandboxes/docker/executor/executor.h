@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 7,
+  VERSION = 8,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -36,6 +36,9 @@ struct output {
  * one that is over and will be freed when nobody looks at it any more. */
 enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, SHELL, LINE, GONE };
 
+/* How a command runs; bits. */
+enum { SPLIT = 1 };
+
 /* Whom something is done as. */
 struct who {
   uint32_t uid, gid;
@@ -56,10 +59,13 @@ struct job {
   uint64_t left;     /* READING: bytes that may still be read */
   pid_t monitor;     /* 0 when it has ended */
   pid_t main;        /* the command itself */
-  int out, status;   /* pipes: the command's output; the monitor's word on how it ended. -1 when closed */
+  int out[2], status; /* pipes: the command's output, of which the second has stderr alone where that is kept apart;
+                       * the monitor's word on how it ended. -1 when closed */
+  int split;         /* stdout and stderr are kept apart */
   int main_done, exit_code, timed_out, shell_ended, all_ended;
   int64_t deadline, quiet, quiet_limit, kill_at, kill_limit; /* ms, monotonic; 0: none */
-  struct output output;
+  struct output output; /* both streams, in the order in which they came */
+  struct output apart[2]; /* each by itself, where it is kept */
   struct session *session; /* SHELL, LINE: theirs; a shell that was killed keeps it until that is done */
   int control, report;     /* SHELL: the pipes to and from its loop */
   int64_t since;           /* if not 0, only `main` is killed and what started after this, in ticks since boot, */
@@ -69,7 +75,7 @@ struct job {
 struct command {
   uint32_t max_output, timeout_ms;
   struct who who;
-  uint16_t n_argv, n_env;
+  uint16_t n_argv, n_env, how;
   const char *cwd;
   char **argv, **env;
 };
@@ -84,7 +90,7 @@ void append(struct bytes *b, const void *data, size_t len);
 void drop(struct bytes *b);
 void send_bytes(const void *data, size_t len);
 void send_frame(uint32_t id, char type, const void *data, uint32_t len);
-void send_output(uint32_t id, struct output *o);
+void send_output(uint32_t id, char type, struct output *o);
 size_t out_pending(void);
 void flush_out(void);
 void bound(struct output *o, uint32_t max);
@@ -98,7 +104,9 @@ struct job *add(uint32_t id);
 void forget(struct job *j);
 void free_gone(void);
 void finish(struct job *j);
-void read_output(struct job *j);
+void read_output(struct job *j, int stream);
+int output_ended(const struct job *j);
+void close_output(struct job *j);
 void read_status(struct job *j);
 int reap(void);
 void advance(struct job *j);

@@ -7,7 +7,7 @@
  * Frame, both ways, little endian: u32 payload length, u32 request id, u8 type, payload.
  *   in   D  data of a file to write, or of the standard input of the command that will follow as E
  *        E  execute: u32 max_output, u32 timeout ms (0: none), u32 uid, u32 gid, u16 n groups, u16 n argv,
- *           u16 n env, u32 groups[], then strings that end in NUL: cwd, argv..., NAME=value...
+ *           u16 n env, u16 how (1: stdout and stderr apart), u32 groups[], then strings that end in NUL: cwd, argv..., NAME=value...
  *        S  open a session, which keeps this frame's id: as E, the command being its shell (see session.c),
  *           whose last argument is the session's directory
  *        L  run a command in a session: u32 session, u32 max_output, u32 timeout ms, text
@@ -27,8 +27,9 @@
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
  *   out  H  hello: u32 protocol version
  *        O  output of a command, or content of a file
+ *        o  what of a command's output went to stdout, and e to stderr, where they are apart: after O, which has both
  *        X  a command's end: u32 exit code, u8 flags (1 timed out, 2 its session's shell has ended),
- *           u64 bytes dropped after the first max_output / 2
+ *           u64 bytes dropped after the first max_output / 2 of O, and as much of o and of e
  *        A  a connection was made to one of our ports on loopback (see tunnel.c), under an id with the highest bit:
  *           u32 port; then with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
  *           in D data to pass back, G u32 bytes that were passed on, K no more will come
@@ -78,7 +79,9 @@ static void execute(struct job *j, char *p, size_t len) {
     return;
   }
   j->state = RUNNING;
+  j->split = c.how & SPLIT ? 1 : 0;
   bound(&j->output, c.max_output);
+  for (int i = 0; i < 2 * j->split; i++) bound(&j->apart[i], c.max_output);
   if (c.timeout_ms) j->deadline = now_ms() + c.timeout_ms;
   int error = start(j, &c);
   free(c.argv);
@@ -223,11 +226,11 @@ static void read_frames(void) {
   if (!in.len && in.cap > 16 * CHUNK) drop(&in);
 }
 
-/* Four streams of ours, at most three of each job, and in the end the tunnels', from `*tunnels` on. */
+/* Four streams of ours, at most four of each job, and in the end the tunnels', from `*tunnels` on. */
 static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   static size_t cap;
   size_t n = 4, count = 4 + TUNNELS + LISTENERS;
-  for (struct job *j = jobs; j; j = j->next) count += 3;
+  for (struct job *j = jobs; j; j = j->next) count += 4;
   if (count > cap) {
     cap = count * 2;
     *fds = realloc(*fds, cap * sizeof **fds);
@@ -235,8 +238,8 @@ static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
     if (!*fds || !*of) _exit(70);
   }
   for (struct job *j = jobs; j; j = j->next) {
-    int theirs[] = {j->out, j->report, j->status};
-    for (int i = 0; i < 3; i++)
+    int theirs[] = {j->out[0], j->out[1], j->report, j->status};
+    for (int i = 0; i < 4; i++)
       if (theirs[i] >= 0) (*of)[n] = j, (*fds)[n++] = (struct pollfd){theirs[i], POLLIN, 0};
   }
   *tunnels = n;
@@ -324,7 +327,8 @@ int main(int argc, char **argv) {
     if (n > tunnels) serve_tunnels(fds + tunnels, n - tunnels);
     for (size_t i = 4; i < tunnels; i++) { /* of a job its output first, its end last */
       if (!fds[i].revents) continue;
-      if (fds[i].fd == of[i]->out) read_output(of[i]);
+      if (fds[i].fd == of[i]->out[0]) read_output(of[i], 0);
+      else if (fds[i].fd == of[i]->out[1]) read_output(of[i], 1);
       else if (fds[i].fd == of[i]->report) read_report(of[i]);
       else if (fds[i].fd == of[i]->status) read_status(of[i]);
     }

@@ -10,8 +10,9 @@ from envs.judging.changes import Changes
 from envs.judging.results import Ran, read_verdict
 from envs.judging.seen.outcome import Outcome
 from envs.judging.verifier import judge
-from envs.rewards import Shaping, shaped
-from envs.types import TESTS_UNSEEN, InfraError, TestStatus
+from envs.rewards import fraction
+from envs.types import TESTS_UNSEEN, InfraError, Task, TestStatus, Verdict
+from envs.types import Outcome as Judged
 from sandboxes.base import ExecResult
 
 
@@ -92,12 +93,16 @@ def test_named_rewards_are_metrics_beside_the_one_that_counts():
     assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
 
 
+def worth(verdict: Verdict) -> float:
+    return fraction(Task("t", "Do it."), Judged(rollout().result, verdict)).value
+
+
 def test_tests_that_were_not_seen_are_worth_no_fraction():
     printed = read("0", None, output=b"PASSED a\nFAILED b\n")
     assert len(printed.tests) == 2
-    assert shaped(printed, rollout().result, Shaping(tests="fraction")).value == 0.0
+    assert worth(printed) == 0.0
     watched = read("0", seen("1 tests not seen to pass: b", share=0.5, a="passed", b="failed"))
-    assert shaped(watched, rollout().result, Shaping(tests="fraction")).value == 0.5
+    assert worth(watched) == 0.5
 
 
 @pytest.mark.docker

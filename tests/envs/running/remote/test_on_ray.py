@@ -17,7 +17,7 @@ from programs import run as run_program
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
 
-from envs.checks import Status
+from envs.cli.checks import Status
 from envs.config import RayOptions
 from envs.lab.curve import Curve
 from envs.options import EngineConfig

@@ -9,7 +9,7 @@ from atropos_agent.formats import FORMATS
 from atropos_agent.tokens.calls import CallsKind
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import Message, Reply
-from envs.checks import Check, Status
+from envs.cli.checks import Check, Status
 from tools import ToolCall, ToolResult
 
 SHOWN_TOOL = {

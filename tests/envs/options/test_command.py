@@ -4,10 +4,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import transformers
 
-from envs import options
-from envs.options import EngineConfig, Options, UsageError, load_tokenizer
+from envs.options import EngineConfig, Options, UsageError, command, load_tokenizer
 
 
 def test_each_url_is_a_server_of_its_own():
@@ -31,7 +29,7 @@ def test_a_tokenizer_that_can_not_be_loaded_is_named_with_the_remedy(tmp_path):
 @pytest.mark.parametrize("here", [True, False])
 def test_a_hub_that_does_not_answer_is_spoken_of(tmp_path, monkeypatch, caplog, here):
     slow = SimpleNamespace(from_pretrained=lambda name: time.sleep(0.2))
-    monkeypatch.setattr(transformers, "AutoTokenizer", slow)
-    monkeypatch.setattr(options, "LATE_S", 0.01)
+    monkeypatch.setattr("transformers.AutoTokenizer", slow)  # by name: the module replaces itself once it is used
+    monkeypatch.setattr(command, "LATE_S", 0.01)
     load_tokenizer(str(tmp_path) if here else "company/model")
     assert ("company/model is still being looked for at the model hub" in caplog.text) == (not here)

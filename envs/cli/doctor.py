@@ -41,9 +41,9 @@ from atropos_agent.types import (
     SequenceData,
 )
 from envs.base import AgentEnv
-from envs.checks import Certificate, Check, Status
+from envs.cli.checks import Certificate, Check, Status
+from envs.cli.format_check import examine_format
 from envs.config import AgentEnvConfig
-from envs.format_check import examine_format
 from envs.options import EngineConfig, Options, UsageError, load_tokenizer
 from sandboxes.shielding import together
 from tools import ToolCall, ToolRegistry, ToolResult

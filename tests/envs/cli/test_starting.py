@@ -12,7 +12,8 @@ from sums import Sums
 
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from atropos_agent.types import EngineError
-from envs import cli, starting
+from envs import cli
+from envs.cli import starting
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
 from envs.types import BadTask

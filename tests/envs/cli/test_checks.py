@@ -1,6 +1,6 @@
 """A certificate is right as long as no check is wrong."""
 
-from envs.checks import Certificate, Check, Status
+from envs.cli.checks import Certificate, Check, Status
 
 
 def test_a_note_is_no_fault_and_every_check_has_a_line():

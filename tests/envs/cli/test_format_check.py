@@ -9,10 +9,10 @@ import pytest
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
-from envs.checks import Status
-from envs.format_check import examine_format
+from envs.cli.checks import Status
+from envs.cli.format_check import examine_format
 
-FAMILIES = Path(__file__).parents[1] / "atropos_agent"
+FAMILIES = Path(__file__).parents[2] / "atropos_agent"
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import EngineError
-from envs.checks import Certificate, Status
-from envs.cli import doctor
+from envs.cli.checks import Certificate, Status
+from envs.cli.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
+from envs.cli.program import doctor
 from envs.config import AgentEnvConfig
-from envs.doctor import TASKS, examine, examine_history, examine_rows, examine_scripted, examine_template
 from envs.options import EngineConfig, Options
 from envs.swe.program import PROGRAM
 

@@ -5,7 +5,7 @@ import sys
 import pytest
 from sums import Sums
 
-from envs.cli import parse, run
+from envs.cli.program import parse, run
 from envs.options import UsageError
 from envs.swe.program import PROGRAM
 

@@ -1,4 +1,4 @@
-"""Hold what a command was told: the options of its environment and of its inference servers."""
+"""Hold a command's options: those of its environment and of its inference servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator
 
 from atropos_agent.engines.sessions import HEADERS
-from envs.config import Told
+from envs.config import StrictOptions
 from sandboxes.arguments import web_address
 
 logger = logging.getLogger(__name__)
@@ -33,26 +33,27 @@ WITHOUT_TOKENS = ("openai", "anthropic")
 """The types of servers that give no token ids, and so no rows."""
 
 
-class EngineConfig(Told):
-    """How one inference server is reached. It stands for atroposlib's `APIServerConfig`: see `envs.config`."""
+class EngineConfig(StrictOptions):
+    """Reach one inference server. The class replaces atroposlib's `APIServerConfig`: see `envs.config`."""
 
     unused: ClassVar[Mapping[str, Any]] = MappingProxyType({"health_check": True, "tokenizer_name": "none"})
-    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
-        {"Inference server": ("base_url", "server_type", "model_name", "api_key", "timeout", "session_headers")}
+    essential: ClassVar[Sequence[str]] = ("base_url", "server_type", "model_name", "api_key")
+    inherited: ClassVar[Sequence[str]] = (
+        *("timeout", "num_max_requests_at_once", "num_requests_for_eval", "n_kwarg_is_ignored"),
+        "rolling_buffer_length",
     )
 
     base_url: str = Field(
         default="http://localhost:9001/v1",
-        description="Where the inference server answers; several with commas between them",
+        description="Address of the inference server; separate several by commas",
     )
     server_type: Literal["vllm", "sglang", "atropos", "openai", "anthropic"] = Field(
         default="vllm",
-        description="What the inference server speaks: vLLM's completions or SGLang's /generate by token ids, "
-        "atroposlib's own /generate, plain OpenAI chat, or Anthropic's Messages (these two without tokens: for "
-        "evaluate and process only)",
+        description="Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, "
+        "plain OpenAI chat, or Anthropic's Messages (the last two without tokens: evaluate and process only)",
     )
     model_name: str = Field(
-        default="default", description="What the inference server calls the model; default where it serves one only"
+        default="default", description="The model's name at the inference server; default for its only one"
     )
     api_key: str | None = Field(default="", description="The inference server's key")
     timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
@@ -103,21 +104,19 @@ class EngineConfig(Told):
         return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
 
 
-class Options(Told):
-    """What a command was told; `openai` becomes `engines`."""
+class Options(StrictOptions):
+    """Hold a command's options; `openai` becomes `engines`."""
 
     of_evaluate: ClassVar[Sequence[str]] = ("against", "inspect_log")
 
     env: Any
     openai: list[EngineConfig] = Field(default_factory=lambda: [EngineConfig()])
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug, which shows every request and reply, info, warning or error"
+        default="info", description="debug (every request and reply), info, warning or error"
     )
-    against: Path | None = Field(
-        default=None, description="An earlier evaluation's file, with which this one is compared task by task"
-    )
+    against: Path | None = Field(default=None, description="An earlier evaluation's file, to compare with task by task")
     inspect_log: Path | None = Field(
-        default=None, description="Directory for a log that Inspect opens: inspect view --log-dir DIR"
+        default=None, description="Directory for a log of Inspect's: inspect view --log-dir DIR"
     )
 
     @property

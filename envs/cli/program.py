@@ -4,7 +4,7 @@ Options are `--env.NAME` for the environment and `--openai.NAME` for the inferen
 and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
 working directory count as if they were set, where they are not. atroposlib's own parser
 ignores misspelt YAML keys, turns W&B on by itself, and takes a single server for a cluster of
-four, so the parsing is done here (`envs.reading`). What takes seconds to import is imported when the options are right.
+four, so `envs.options.reading` parses them. Imports that take seconds wait until the options are right.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from dotenv import load_dotenv
 from atropos_agent.engines.errors import ModelNotServed, NotThisServer
 from envs.config import AgentEnvConfig
 from envs.options import Options, UsageError
-from envs.reading import read_options
+from envs.options.reading import read_options
+from envs.options.usage import usage
 from envs.records.comparison import NoEvaluation, read_rates
 from envs.records.redaction import Redactor
 from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
-from envs.usage import usage
 from sandboxes.naming import meant, resolve
 
 if TYPE_CHECKING:
     from envs.base import AgentEnv
-    from envs.doctor import Surroundings
+    from envs.cli.doctor import Surroundings
 
 logger = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
         with ended_while_loading():
             logger.info("loading")
             env_cls = program.load()
-            from envs.starting import run_command
+            from envs.cli.starting import run_command
         raise_open_files()
         with EndBySignal() as end:
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
@@ -155,7 +155,7 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
     logging.basicConfig(level=logging.ERROR)
     with ended_while_loading():
         print("examining …", file=sys.stderr)
-        from envs.doctor import certify, surroundings_of
+        from envs.cli.doctor import certify, surroundings_of
 
         surroundings = program.surroundings() if program.surroundings else surroundings_of(program.load())
     certificate = asyncio.run(certify(options, surroundings))
@@ -195,7 +195,7 @@ def load_environment(path: str) -> type[AgentEnv[Any]]:
     from envs.base import AgentEnv
 
     try:
-        found = resolve("environment", path, {})
+        found = resolve("environment", path, {}, "atropos_agent.environments")
     except ValueError as error:
         raise UsageError(str(error)) from error
     found = getattr(found, "environment", found)  # of a function (`envs.functions`)
