@@ -22,9 +22,9 @@ _WANTS = 5
 class Outcome:
     """What was seen of the tests.
 
-    statuses: "passed", "failed", "skipped", "missing" or "other", by test that decides. problem: why they aren't enough; None where
-    they are. sign: of cheating, in that. share: of the demanded tests, how many passed. wants: what tests expected that
-    failed, for people. evidence: what a record is made of.
+    statuses: "passed", "failed", "skipped", "missing" or "other", by test that decides. problem: why they aren't
+    enough; None where they are. sign: of cheating, in that. share: of the demanded tests, how many passed. wants: what
+    tests expected that failed, for people. evidence: what a record is made of.
     """
 
     statuses: Mapping[str, str]
