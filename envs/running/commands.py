@@ -17,9 +17,10 @@ from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
+from envs.running.environment import Environment
 from envs.running.evaluation import described, evaluate, shortage
 from envs.running.outbox import Outbox
-from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, open_run, tracking
+from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, open_run, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
 from sandboxes.shielding import finish
