@@ -8,7 +8,7 @@ import posixpath
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from sandboxes.base import (
@@ -22,7 +22,9 @@ from sandboxes.base import (
     SandboxSpec,
     SandboxTimeout,
     Session,
+    Streams,
     argv_of,
+    check_port,
 )
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.doors import door_ports
@@ -187,6 +189,15 @@ class DockerSandbox(Sandbox):
             yield process
         finally:
             await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        where = check_port(target) if isinstance(target, int) else self._absolute(target)
+        async with AsyncExitStack() as stack:
+            async with self._blame:
+                identity = await self._identity(None)
+                streams = await stack.enter_async_context(self._channel.connect(where, identity, timeout))
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
