@@ -49,6 +49,8 @@ class Beside:
 
     def close(self) -> None:
         """Close the backends, with all sandboxes that are left."""
+        if self._loop.is_closed():
+            return
         self.do(self._open.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
