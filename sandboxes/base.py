@@ -72,6 +72,10 @@ class DaemonRefused(SandboxError, PermissionError):
     """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
 
 
+class NoSuchUser(SandboxError, LookupError):
+    """The sandbox's image has no user of the name that was given."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
+    NoSuchUser,
     Process,
     PtySize,
     Sandbox,
@@ -270,7 +271,7 @@ class DockerSandbox(Sandbox):
         name, _, group = user.partition(":")
         entry = next((e for e in passwd if name in (e[0], e[2])), None)
         if entry is None and not _is_id(name):
-            raise SandboxError(f"the image has no user {name!r}")
+            raise NoSuchUser(f"the image has no user {name!r}")
         uid = int(entry[2]) if entry else int(name)
         if uid == _OWN_UID:
             raise SandboxError(f"user id {uid} is what commands are watched by; choose another for {user!r}")
