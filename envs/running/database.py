@@ -20,7 +20,7 @@ from sandboxes.owner import boot_time
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 """Of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
 
 CHECKED_WHOLE = 64 * 2**20
@@ -37,6 +37,8 @@ CREATE TABLE IF NOT EXISTS members (
     crc INTEGER NOT NULL, reward REAL, PRIMARY KEY (number, member));
 CREATE TABLE IF NOT EXISTS turns (
     number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    name TEXT PRIMARY KEY, number INTEGER NOT NULL, size INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS turns_of ON turns (number, member);
 CREATE TABLE IF NOT EXISTS packets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
@@ -62,6 +64,7 @@ _KEYS = {
     "turns": "rowid",
     "packets": "rowid",
     "faults": "task",
+    "asked": "name",
 }
 """Tables, and by what each is read in order. `states` follows from `groups`."""
 
@@ -214,7 +217,8 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
     first, count = "", ""
     if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
         logger.info("%s is of an earlier version and is brought up to date", path)
-        first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
+        if version < 3:  # version 4 has one table more
+            first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
     db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
 
 

@@ -25,7 +25,8 @@ from envs.types import InfraError, Seat, Task
 logger = logging.getLogger(__name__)
 
 _SAMPLING = (
-    *("eval_temperature", "top_p", "max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s"),
+    *("eval_temperature", "top_p", "top_k", "min_p", "eval_top_p", "eval_top_k", "eval_min_p"),
+    *("max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s"),
     *("system_prompt", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "agent"),
 )
 """Options of every environment that decide how its model is sampled in an evaluation."""

@@ -1,6 +1,6 @@
-"""The page of a run that goes on, in a process of its own, so that nobody who looks holds up the run.
+"""Show the page of a live run in a process of its own, so viewers don't delay the run.
 
-It reads what is on disk, as `view` does, and ends with the run: its standard input is closed then, however that ends.
+It reads files, as `view` does, and ends with the run: the run's end closes its standard input.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from sandboxes.docker.tunnel import TUNNEL, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 7
+PROTOCOL = 9
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
@@ -44,6 +44,10 @@ class Call:
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
     data: bytearray = field(default_factory=bytearray)
+    apart: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
+    """What of a command's output went to stdout, and what to stderr, where they are kept apart."""
+    heard: Callable[[bytes, bytes], None] | None = None
+    """Takes the frames of a command that is followed, kind and payload."""
 
 
 class Connection:
@@ -287,6 +291,10 @@ class Connection:
                 continue  # given up meanwhile
             if kind == b"O":
                 call.data += payload
+            elif kind in b"oe":
+                call.apart[kind == b"e"].extend(payload)
+            elif kind in b"12GY" and call.heard is not None:
+                call.heard(kind, bytes(payload))
             else:
                 call.answer.set_result((kind, bytes(payload)))
         del buffer[:at]

@@ -40,8 +40,8 @@ def outcome_of(
 ) -> Outcome | None:
     """Return what follows from the calls of runners; None where no test was seen."""
     told = Told(calls, planted.written)
-    started = any(message.get("kind") == "start" for call in calls for message in call)
-    if not told.outcomes and not started and None not in told.statuses:
+    kinds = {message.get("kind") for call in calls for message in call}
+    if not told.outcomes and not kinds & {"start", "load"} and None not in told.statuses:
         return None
     evidence = Evidence(planted, record)
     for call in calls:

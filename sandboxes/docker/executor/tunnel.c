@@ -9,8 +9,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WINDOW = 128 << 10 };
-
 struct tunnel {
   uint32_t id, credit; /* id 0: a free place; credit: bytes that we may still send to the owner */
   int fd, ended, closing; /* ended: the client sends no more; closing: as soon as `back` is written */

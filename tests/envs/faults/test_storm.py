@@ -20,7 +20,7 @@ from own_daemon import copy_image
 from proxy import FAULTS
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
-from world import SIZE, World
+from world import HERE, SIZE, World
 from writing import works_and_says_so, write_tasks
 
 from envs.records.metrics import Metrics
@@ -152,7 +152,7 @@ async def world(tmp_path, smollm2_tokenizer, tokenizer_folder, run_api, own_daem
     ):
         async with World(
             *(tmp_path, engine, run_api, disk),
-            program=("-m", "envs.swe"),
+            program=(HERE / "swe_program.py",),
             options=(f"--env.tasks={tmp_path / 'tasks'}", "--env.tools=terminal"),
             env={"DOCKER_HOST": own_daemon.url},
         ) as world:

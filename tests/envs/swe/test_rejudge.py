@@ -160,7 +160,10 @@ def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, mon
     monkeypatch.syspath_prepend(tmp_path)
     found = again(run, capsys, "--only", "first-line", "--reward", "own_reward:half")
     assert sorted(line["reward_now"] for line in found.lines.values()) == [0.0, 0.5, 0.5]
-    found = again(run, capsys, "--only", "first-line", "--shaping", "long_reply=1000,free_tokens=1")
+    (tmp_path / "short.py").write_text(
+        "from envs.rewards import Shaping\nones = Shaping(long_reply=1000, free_tokens=1)\n"
+    )
+    found = again(run, capsys, "--only", "first-line", "--reward", "short:ones")
     assert len(found.lines) == 3
     assert all(
         line["reward_now"] < line["reward_before"] and line["now"] == line["before"] for line in found.lines.values()
@@ -176,7 +179,6 @@ def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, mon
     ("options", "said"),
     [
         ([], "holds no rollouts; name the directory of a run"),
-        (["--shaping", "tests=some"], "--shaping"),
         (["--reward", "nowhere:reward"], "--reward"),
         (["--tasks", "/nowhere"], "/nowhere"),
     ],
