@@ -78,12 +78,11 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
     try:
         async with asyncio.timeout(_INSTALL_S):
             said, _ = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
     finally:
         saying.cancel()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         shown = said.decode(errors="replace").strip()[-_SHOWN:]
         raise InfraError(

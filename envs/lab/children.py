@@ -85,7 +85,8 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(process.kill)
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -93,7 +94,5 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-    except BaseException:
-        process.kill()
-        raise
+        undo.pop_all()
     return Child(process, guard)

@@ -65,11 +65,11 @@ async def _du(unit: str, places: Places) -> int:
     try:
         async with asyncio.timeout(_LOOK_S):
             said, _ = await process.communicate()
-    except BaseException:
-        with suppress(ProcessLookupError):  # it ends just now
-            process.kill()
-        await process.wait()
-        raise
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):  # it ends just now
+                process.kill()
+            await process.wait()
     total = said.splitlines()[-1:] or [b""]
     if not total[0].endswith(b"total"):
         raise OSError("this machine's du is not GNU's")
