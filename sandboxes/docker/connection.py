@@ -44,8 +44,8 @@ class Call:
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
     data: bytearray = field(default_factory=bytearray)
-    apart: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
-    """What of a command's output went to stdout, and what to stderr, where they are kept apart."""
+    apart: dict[bytes, bytearray] = field(default_factory=dict)
+    """What of a command's output went to stdout, "o", and what to stderr, "e", where they are kept apart."""
     heard: Callable[[bytes, bytes], None] | None = None
     """Takes the frames of a command that is followed, kind and payload."""
 
@@ -300,7 +300,7 @@ class Connection:
             if kind == b"O":
                 call.data += payload
             elif kind in b"oe":
-                call.apart[kind == b"e"].extend(payload)
+                call.apart.setdefault(kind, bytearray()).extend(payload)
             elif kind in b"12GY" and call.heard is not None:
                 call.heard(kind, bytes(payload))
             else:
