@@ -72,6 +72,10 @@ class DaemonRefused(SandboxError, PermissionError):
     """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
 
 
+class NoSuchUser(SandboxError, LookupError):
+    """The sandbox's image has no user of the name that was given."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 
@@ -272,6 +276,9 @@ class SandboxSpec:
     mounts: folders of this machine that stand inside, by their absolute path there, for reading alone, without what
         is mounted below them. Where the engine is elsewhere each is sent there once, by its name, which so has to
         stand for its content.
+    shared: a word for whoever may have had it before, and may have it after. A sandbox whose block ends well may be
+        brought back to the state of its start and opened again for a spec with the same word, and else the same. Empty:
+        nobody has had it before, nor has it after.
     """
 
     image: str
@@ -282,6 +289,7 @@ class SandboxSpec:
     switch_users: bool = False
     doors: Mapping[str, Door] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    shared: str = ""
 
     def __post_init__(self) -> None:
         if len(self.doors) > MOST_DOORS:

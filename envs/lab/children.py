@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from sandboxes.shielding import ending
+
 STOP_S = 30.0
 """How long a program may take to end when it is asked to."""
 
@@ -94,6 +96,6 @@ async def start_child(
             start_new_session=True,
         )
     except BaseException:
-        process.kill()
-        raise
+        async with ending(process):
+            raise
     return Child(process, guard)

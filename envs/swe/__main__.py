@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
 
             return run(PROGRAM, command, rest)
         if command == "doctor":
-            from envs.cli import doctor
+            from envs.cli.program import doctor
             from envs.swe.program import PROGRAM
 
             return doctor(PROGRAM, rest)

@@ -16,7 +16,7 @@ from envs.agents.examine import examine_agent
 from envs.agents.foreign import ForeignAgent
 from envs.agents.named import find_agent
 from envs.base import AGENTS
-from envs.checks import Check, Status
+from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError, load_tokenizer
 from envs.records.redaction import Redactor

@@ -8,7 +8,7 @@ from envs.cli import Program
 from envs.swe.config import SWEEnvConfig
 
 if TYPE_CHECKING:
-    from envs.doctor import Surroundings
+    from envs.cli.doctor import Surroundings
     from envs.swe.environment import SWEEnv
 
 

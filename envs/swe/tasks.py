@@ -23,7 +23,7 @@ from envs.judging.attack import render as render_attacks
 from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.options import UsageError
-from envs.reading import read_options
+from envs.options.reading import read_options
 from envs.records.progress import Bar
 from envs.records.read import read_rollouts
 from envs.swe import STARTER

@@ -206,10 +206,10 @@ class Channel:
     def busy(self) -> bool:
         return self._connection.busy
 
-    def succeeded(self, name: str) -> Channel:
+    def succeeded(self, name: str, why: str = "it was reset") -> Channel:
         """Return another on the same stream, for a life that begins anew: this one is over, with its sessions and
         doors."""
-        connection, self._connection = self._connection, Connection.ended(name, "it was reset")
+        connection, self._connection = self._connection, Connection.ended(name, why)
         self._doors.clear()
         return Channel(connection, self._doors)
 

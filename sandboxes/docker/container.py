@@ -13,6 +13,7 @@ from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
+    NoSuchUser,
     Process,
     PtySize,
     Sandbox,
@@ -53,6 +54,7 @@ class _Blame(AbstractAsyncContextManager[None]):
             raise SandboxDied(f"image {image} was removed while sandbox {self._sandbox.id} was made of it") from error
         if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
             return
+        self._sandbox.machine.spoiled |= isinstance(error, SandboxTimeout)
         limit = await self._sandbox.overran()
         if limit is not None:
             what = f"sandbox {self._sandbox.id} was ended by what ran in it, at the limit of its {limit}"
@@ -232,8 +234,9 @@ class DockerSandbox(Sandbox):
 
     async def stop(self) -> None:
         await self._care.check_room(self._machine)
-        await self._channel.close()
-        await self._machine.kill()
+        if not await self._machine.rest():
+            await self._machine.channel.close()
+            await self._machine.kill()
 
     async def overran(self) -> str | None:
         return await self._machine.overran()
@@ -268,7 +271,7 @@ class DockerSandbox(Sandbox):
         name, _, group = user.partition(":")
         entry = next((e for e in passwd if name in (e[0], e[2])), None)
         if entry is None and not _is_id(name):
-            raise SandboxError(f"the image has no user {name!r}")
+            raise NoSuchUser(f"the image has no user {name!r}")
         uid = int(entry[2]) if entry else int(name)
         if uid == _OWN_UID:
             raise SandboxError(f"user id {uid} is what commands are watched by; choose another for {user!r}")
