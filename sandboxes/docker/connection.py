@@ -199,9 +199,10 @@ class Connection:
     async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
         """Connect to a server inside, and have the connection served. Returns what does. Raises OSError where it is
         refused, SandboxDied, DaemonRestarted."""
+        era = await self.ready()
         if self._tunnels is None:
             raise SandboxError(f"sandbox {self._name} passes no connections on")
-        return await self._tunnels.open(payload, functools.partial(self.send, era=await self.ready()), serve)
+        return await self._tunnels.open(payload, functools.partial(self.send, era=era), serve)
 
     def end_tunnels(self, error: SandboxError) -> None:
         """End the connections out of the sandbox and into it. error: what those say that are only being made."""

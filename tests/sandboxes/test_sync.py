@@ -57,6 +57,8 @@ def test_a_flood_that_was_begun_to_be_read_can_be_waited_for(box):
 
 
 def test_a_server_inside_is_reached(box):
+    if not box.exec("command -v python3").ok:
+        pytest.skip("this image has no python3 to serve with")
     echo = """
 import socket
 with socket.create_server(("127.0.0.1", 0)) as listener:
