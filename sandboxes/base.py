@@ -72,6 +72,10 @@ class DaemonRefused(SandboxError, PermissionError):
     """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
 
 
+class NoSuchUser(SandboxError, LookupError):
+    """The sandbox's image has no user of the name that was given."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 
@@ -214,6 +218,13 @@ class Process(Protocol):
         ...
 
 
+def check_port(port: int) -> int:
+    """Return a port that can be connected to. Raises ValueError."""
+    if not 0 < port < 2**16:
+        raise ValueError(f"a port is from 1 to 65535, not {port}")
+    return port
+
+
 Capabilities = Literal["default", "none"]
 
 
@@ -247,6 +258,9 @@ Door = Callable[[], asyncio.Protocol]
 """Makes what serves one connection out of a sandbox, as for `loop.create_server`."""
 
 MOST_DOORS = 8
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""A connection, as `asyncio.open_connection` gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +322,8 @@ class Sandbox(Protocol):
     """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
-    and `stop`. Optional: `start`, `session` (the terminal tool needs it), `reset`, `fork` and `door`, which raise
-    NotSupported here, and `overran`, which knows of nothing here.
+    and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
+    which raise NotSupported here, and `overran`, which knows of nothing here.
     """
 
     workdir: str
@@ -361,6 +375,15 @@ class Sandbox(Protocol):
         that size, by which it is written to and read. The others are as those of `exec`; there is no time limit.
         """
         raise NotSupported(f"{type(self).__name__} can't start commands that are followed; use exec")
+
+    def connect(self, target: int | str, *, timeout: float = 10.0) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a server inside, by its port on loopback or by its unix socket's path, whatever the sandbox's
+        network: `async with sandbox.connect(8000) as (reader, writer)`. The end of the block closes it.
+
+        Raises ConnectionRefusedError where nobody listens, TimeoutError where nobody accepts it within `timeout`
+        seconds, other OSErrors, SandboxError.
+        """
+        raise NotSupported(f"{type(self).__name__} has no way to servers inside")
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
         """Return a regular file's content. Raises FileNotFoundError, IsADirectoryError,

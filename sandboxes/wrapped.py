@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from sandboxes.base import ExecResult, Process, Sandbox, Session
+from sandboxes.base import ExecResult, Process, Sandbox, Session, Streams
 
 
 class WrappedSession(Session):
@@ -36,6 +36,9 @@ class WrappedSandbox(Sandbox):
 
     def start(self, command: str | Sequence[str], **options: Any) -> AbstractAsyncContextManager[Process]:
         return self.inner.start(command, **options)
+
+    def connect(self, target: int | str, *, timeout: float = 10.0) -> AbstractAsyncContextManager[Streams]:
+        return self.inner.connect(target, timeout=timeout)
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
         return await self.inner.read_file(path, max_bytes=max_bytes)

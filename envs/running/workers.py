@@ -6,18 +6,15 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from envs.config import AgentEnvConfig
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
+from envs.running.environment import Environment
 from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker, Worker
 from envs.types import Failure
-
-if TYPE_CHECKING:
-    from envs.running.run import Environment
 
 
 def check_workers(config: AgentEnvConfig) -> None:

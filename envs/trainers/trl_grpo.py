@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.delivery.exports import trl_rows
+from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
-from envs.running.run import Environment
 from envs.running.sinks import Given
 from envs.trainers.trl import Fed
 

@@ -29,7 +29,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from atropos_agent.engines.objects import ObjectServer, Sampled
 from atropos_agent.tokens.experts import read_experts, write_experts
 from envs.delivery.exports import verl_rows
-from envs.options.command import EngineConfig
+from envs.options import EngineConfig
 from envs.running.feed import Feed, feed
 from envs.running.sinks import Given
 from envs.trainers.named import named, sampling_of
@@ -57,7 +57,7 @@ class VerlEngine:
         return Sampled(out.token_ids, out.log_probs or (), finish, version, experts)
 
 
-class AtroposLoop(AgentLoopBase):
+class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be installed
     """An environment's rollout for each of verl's samples, retried and checked as ever.
 
     environment: as package.module:Class. options: words of its own command line."""
@@ -117,6 +117,8 @@ def outputs(given: Given, prompt_length: int) -> Any:
         if (tokens := len(fields["prompt_ids"])) > prompt_length:
             raise InfraError(Failure.TASK, f"{tokens} tokens come before the first reply; raise rollout.prompt_length")
         fields.pop("uid")
+        for name in ("advantages", "rollout_advantage"):
+            fields["extra_fields"].pop(name)  # verl makes them, over its own group
         fields["metrics"] = AgentLoopMetrics(**fields["metrics"])
         experts = None if row.experts is None else read_experts(row.experts)
         yield AgentLoopOutput(**fields, routed_experts=experts)

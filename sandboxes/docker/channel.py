@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout, Streams
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
+from sandboxes.docker.ports import streams_to
 from sandboxes.docker.process import DockerProcess
 from sandboxes.output import dropped_line
 from sandboxes.shielding import finish
@@ -133,6 +134,11 @@ class Channel:
         await process.begin(request)
         return process
 
+    def connect(self, target: int | str, identity: Identity, timeout: float) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a port of the sandbox's loopback, or to a socket's path. Raises OSError, SandboxError."""
+        to = struct.pack("<I", target) if isinstance(target, int) else identity.packed() + _path(target)
+        return streams_to(self._connection, to, f"{target!r} in the sandbox", timeout)
+
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
         await self._moving.wait()
@@ -212,7 +218,8 @@ class Channel:
         SandboxError where that can't be."""
         _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
         _raise_errno(payload, "a new beginning")
-        self._connection.end_tunnels()  # what they have said was of the earlier life
+        # What they have said was of the earlier life.
+        self._connection.end_tunnels(SandboxDied("the sandbox was reset"))
 
     async def show_interest(self) -> None:
         """Keep the executor from ending at the end of its lease."""

@@ -8,11 +8,12 @@ import posixpath
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
+    NoSuchUser,
     Process,
     PtySize,
     Sandbox,
@@ -22,7 +23,9 @@ from sandboxes.base import (
     SandboxSpec,
     SandboxTimeout,
     Session,
+    Streams,
     argv_of,
+    check_port,
 )
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.doors import door_ports
@@ -188,6 +191,15 @@ class DockerSandbox(Sandbox):
         finally:
             await finish(process.close())
 
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        where = check_port(target) if isinstance(target, int) else self._absolute(target)
+        async with AsyncExitStack() as stack:
+            async with self._blame:
+                identity = await self._identity(None)
+                streams = await stack.enter_async_context(self._channel.connect(where, identity, timeout))
+            yield streams
+
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> Session:
@@ -259,7 +271,7 @@ class DockerSandbox(Sandbox):
         name, _, group = user.partition(":")
         entry = next((e for e in passwd if name in (e[0], e[2])), None)
         if entry is None and not _is_id(name):
-            raise SandboxError(f"the image has no user {name!r}")
+            raise NoSuchUser(f"the image has no user {name!r}")
         uid = int(entry[2]) if entry else int(name)
         if uid == _OWN_UID:
             raise SandboxError(f"user id {uid} is what commands are watched by; choose another for {user!r}")

@@ -42,8 +42,11 @@ from sandboxes.base import (
     SandboxDied,
     SandboxError,
     SandboxSpec,
+    Streams,
     argv_of,
+    check_port,
 )
+from sandboxes.local.ports import streams_to
 from sandboxes.local.process import LocalProcess
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
@@ -220,6 +223,14 @@ class LocalSandbox(Sandbox):
             yield process
         finally:
             await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        """Connect to a server. Ports are this machine's."""
+        self._refuse_if_stopped()
+        where = check_port(target) if isinstance(target, int) else self._inside(target)
+        async with streams_to(where, timeout) as streams:
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None

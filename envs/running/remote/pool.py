@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from envs.records.atif import PACKAGE_VERSION
+from envs.running.environment import Environment
 from envs.running.permanent import permanent
 from envs.running.remote.folders import Folders, pack
 from envs.running.remote.live import Live, Lost
@@ -21,9 +22,6 @@ from envs.running.remote.messages import Cluster, Opening
 from envs.running.waiting import once_reachable
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
-
-if TYPE_CHECKING:
-    from envs.running.run import Environment
 
 logger = logging.getLogger(__name__)
 

@@ -28,6 +28,14 @@ struct ends { int input, output, error, status, control, report, terminal; };
 
 static uint16_t u16(const char *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 
+/* Who something is done as, and then a text up to the end. Returns the text, or NULL where it is not well formed. */
+const char *parse_who(const char *p, size_t len, struct who *who) {
+  if (len < 10 || p[len - 1]) return NULL;
+  *who = (struct who){u32(p), u32(p + 4), u16(p + 8), p + 10};
+  size_t head = 10 + 4 * (size_t)who->n_groups;
+  return head < len ? p + head : NULL;
+}
+
 /* The strings stay in `p`. The caller frees `argv`, which holds `env` too. Returns whether it is well formed. */
 int parse_command(char *p, size_t len, struct command *c) {
   if (len < 28) return 0;

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 9,
+  VERSION = 10,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -15,7 +15,7 @@ enum {
   KILL_SOON_MS = 100,    /* what most take to be gone */
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
   WINDOW = 128 << 10, /* bytes that one side may be ahead of the other */
-  TUNNELS = 64, /* at once */
+  TUNNELS = 64, /* at once, in each direction */
   LISTENERS = 9, /* ports that lead to our owner */
   GROUPS = 64, /* of a user */
   NAME_SIZE = 17,
@@ -23,6 +23,7 @@ enum {
 };
 
 #define TUNNEL 0x80000000u /* in the id of a frame that belongs to a tunnel */
+#define OWNERS 0x40000000u /* in that of a tunnel that our owner has opened */
 
 struct bytes { char *at; size_t len, cap; };
 
@@ -122,6 +123,7 @@ int64_t next_wake(const struct job *j);
 extern int no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
+const char *parse_who(const char *p, size_t len, struct who *who);
 void close_from(int fd);
 
 /* follow.c */

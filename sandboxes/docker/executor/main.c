@@ -27,6 +27,9 @@
  *        B  be still: u8 whether every process stands from now on, or goes on. Its F follows: ETIMEDOUT where one does not
  *           stand, and then all go on
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
+ *   with the two highest bits of the id set, about a connection into the sandbox
+ *        J  make it: u32 port of loopback; or to a socket: who, path NUL. Its F follows
+ *        Z  no more will come in D. D, G and K are as below
  *   of a command that is followed, with its id
  *        d  data of its standard input; z no more will come
  *        g  u8 stream, u32 bytes that were taken of it: as many more may come. Stream 0 is stdout, 1 is stderr
@@ -42,7 +45,7 @@
  *           taken; Y it has closed that
  *        A  a connection was made to one of our ports on loopback (see tunnel.c), under an id with the highest bit:
  *           u32 port; then with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
- *           in D data to pass back, G u32 bytes that were passed on, K no more will come
+ *           in D data to pass back, Z no more of that, G u32 bytes that were passed on, K no more will come
  *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed. Also of a command whose
  *           standard input can't be held, which then does not start
  *
@@ -244,7 +247,7 @@ static void read_frames(void) {
 /* Four streams of ours, at most five of each job, and in the end the tunnels', from `*tunnels` on. */
 static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   static size_t cap;
-  size_t n = 4, count = 4 + TUNNELS + LISTENERS;
+  size_t n = 4, count = 4 + 2 * TUNNELS + LISTENERS;
   for (struct job *j = jobs; j; j = j->next) count += 5;
   if (count > cap) {
     cap = count * 2;

@@ -143,8 +143,8 @@ def main(engine: str, place: str, tokenizer: str, budget: int, kills: int) -> in
     torch.set_num_threads(1)
     folder, rng = Path(place), random.Random(kills + budget)
     words = len(AutoTokenizer.from_pretrained(tokenizer))
-    config = LlamaConfig(vocab_size=words, hidden_size=16, intermediate_size=16, num_hidden_layers=1)
-    config.num_attention_heads = config.num_key_value_heads = 2
+    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=words, **sizes)
     LlamaForCausalLM(config).save_pretrained(folder / "model")
     for kill in range(kills):
         ended = live(engine, folder, tokenizer, budget, 6 * rng.random())
