@@ -47,6 +47,7 @@ def pytest_addoption(parser):
         help="what sandboxes of the conformance suite are made of: a name in"
         " tests/images.py, of an image, or of a root file system's archive",
     )
+    parser.addoption("--used", action="store_true", help="sandboxes of crun's that somebody has had before, alone")
     parser.addoption(
         "--backend",
         default=None,

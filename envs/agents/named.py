@@ -26,7 +26,11 @@ def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
     """Return what `--env.agent` names. Raises ValueError with the remedy.
 
     name: one of `ours` or of this room, package.module:name, or the path of a file that defines `AGENT`."""
-    found = _of_file(Path(name)) if name.endswith(".py") else resolve("--env.agent", name, {**ours, **FOREIGN})
+    found = (
+        _of_file(Path(name))
+        if name.endswith(".py")
+        else resolve("--env.agent", name, {**ours, **FOREIGN}, "atropos_agent.agents")
+    )
     if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, AtroposAgent)):
         return found
     what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"

@@ -22,6 +22,7 @@ from typing import IO
 
 from envs.agents.recipes import Platform, Recipe
 from envs.types import Failure, InfraError
+from sandboxes.shielding import ending
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
         raise InfraError(Failure.ENVIRONMENT, what) from error
     saying = asyncio.create_task(_say(agent, folder))
     try:
-        async with asyncio.timeout(_INSTALL_S):
+        async with ending(process), asyncio.timeout(_INSTALL_S):
             said, _ = await process.communicate()
     finally:
         saying.cancel()

@@ -141,6 +141,7 @@ async def _examine_server(
     yield await examine_scripted(fitted, env.history)
     async for check in examine_rows(server, fitted, env):
         yield check
+    yield _ratios(env)
 
 
 def _engine(server: CompletionsServer, config: EngineConfig, env: AgentEnvConfig) -> Check:
@@ -385,6 +386,15 @@ async def _logprobs(server: CompletionsServer, rows: Sequence[SequenceData]) -> 
     if not math.isfinite(mean) or mean > BAD_MEAN:
         return Check("logprobs", Status.WRONG, f"{text}: they are not of the distribution that was sampled from", data)
     return Check("logprobs", Status.OK, text, data)
+
+
+def _ratios(env: AgentEnvConfig) -> Check:
+    """Check that rollouts are sampled of a distribution that trainers compute, too."""
+    try:
+        env.check_ratios()
+    except ValueError as error:
+        return Check("sampling", Status.WRONG, f"for training: {error}", env.sampling())
+    return Check("sampling", Status.OK, "nothing is cut off the model's distribution", env.sampling())
 
 
 async def _temperature(server: CompletionsServer, template: ChatTemplate, temperature: float) -> Check:

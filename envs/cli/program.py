@@ -195,7 +195,7 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
 def load_environment(path: str) -> type[AgentEnv[Any]]:
     """Return the environment at a dotted path such as `package.module:Class`. Raises UsageError with the remedy."""
     try:
-        found = resolve("environment", path, {})
+        found = resolve("environment", path, {}, "atropos_agent.environments")
     except ValueError as error:
         raise UsageError(str(error)) from error
     found = getattr(found, "environment", found)  # of a function (`envs.functions`)

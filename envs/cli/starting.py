@@ -150,6 +150,11 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
 
 async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
     """Make the environment, with inference servers that answer and a tokenizer that is theirs. Raises UsageError."""
+    if command == "serve":
+        try:
+            options.env.check_ratios()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
     tokenizer = options.env.tokenizer_name
     if tokenizer:
         load_tokenizer(tokenizer)

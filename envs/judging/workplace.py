@@ -25,7 +25,7 @@ from envs.judging.areas import Start
 from envs.judging.changes import Changes, collect_changes
 from envs.judging.cheating import with_signs
 from envs.judging.prefetch import Prefetch
-from envs.judging.specs import agent_spec
+from envs.judging.specs import rollout_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.steps import combined, good_enough, joined, parts, set_up
 from envs.judging.stored import kept
@@ -197,7 +197,7 @@ class Workplaces(Generic[G]):
         """Open the workplace of one rollout. Raises InfraError and SandboxError."""
         with span("sandbox image"):
             image = await self._backend.ensure_image(task.image, task.context)
-        guest = await self._invite(agent_spec(task, image))
+        guest = await self._invite(rollout_spec(task, image))
         async with open_workplace(self._backend, self._starts, task, image, guest) as place:
             yield place
 

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from sandboxes.shielding import ending
+
 STOP_S = 30.0
 """How long a program may take to end when it is asked to."""
 
@@ -85,8 +87,7 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    with contextlib.ExitStack() as undo:
-        undo.callback(process.kill)
+    try:
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -94,5 +95,7 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-        undo.pop_all()
+    except BaseException:
+        async with ending(process):
+            raise
     return Child(process, guard)

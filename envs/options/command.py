@@ -1,8 +1,9 @@
-"""Hold what a command was told: the options of its environment and of its inference servers."""
+"""Hold a command's options: those of its environment and of its inference servers."""
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +12,17 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from envs.config import Told
+from atropos_agent.engines.sessions import HEADERS
+from envs.config import StrictOptions
 from sandboxes.arguments import web_address
 
 logger = logging.getLogger(__name__)
 
 LATE_S = 5.0
 """Seconds after which it is said that a tokenizer is still being looked for: a hub that can't be reached takes 45."""
+
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class UsageError(ValueError):
@@ -28,26 +33,27 @@ WITHOUT_TOKENS = ("openai", "anthropic")
 """The types of servers that give no token ids, and so no rows."""
 
 
-class EngineConfig(Told):
-    """How one inference server is reached. It stands for atroposlib's `APIServerConfig`: see `envs.config`."""
+class EngineConfig(StrictOptions):
+    """Reach one inference server. The class replaces atroposlib's `APIServerConfig`: see `envs.config`."""
 
     unused: ClassVar[Mapping[str, Any]] = MappingProxyType({"health_check": True, "tokenizer_name": "none"})
-    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
-        {"Inference server": ("base_url", "server_type", "model_name", "api_key", "timeout")}
+    essential: ClassVar[Sequence[str]] = ("base_url", "server_type", "model_name", "api_key")
+    inherited: ClassVar[Sequence[str]] = (
+        *("timeout", "num_max_requests_at_once", "num_requests_for_eval", "n_kwarg_is_ignored"),
+        "rolling_buffer_length",
     )
 
     base_url: str = Field(
         default="http://localhost:9001/v1",
-        description="Where the inference server answers; several with commas between them",
+        description="Address of the inference server; separate several by commas",
     )
     server_type: Literal["vllm", "sglang", "atropos", "openai", "anthropic"] = Field(
         default="vllm",
-        description="What the inference server speaks: vLLM's completions or SGLang's /generate by token ids, "
-        "atroposlib's own /generate, plain OpenAI chat, or Anthropic's Messages (these two without tokens: for "
-        "evaluate and process only)",
+        description="Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, "
+        "plain OpenAI chat, or Anthropic's Messages (the last two without tokens: evaluate and process only)",
     )
     model_name: str = Field(
-        default="default", description="What the inference server calls the model; default where it serves one only"
+        default="default", description="The model's name at the inference server; default for its only one"
     )
     api_key: str | None = Field(default="", description="The inference server's key")
     timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
@@ -59,6 +65,12 @@ class EngineConfig(Told):
         default=False, description="A plain OpenAI endpoint gives one reply, however many are asked for"
     )
     rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
+
+    session_headers: list[str] = Field(
+        default=list(HEADERS),
+        min_length=1,
+        description="Headers with a request's rollout, for routers that keep a conversation on one replica",
+    )
 
     @field_validator("base_url", mode="before")
     @classmethod
@@ -73,6 +85,13 @@ class EngineConfig(Told):
             raise ValueError("it names no server")
         return ",".join(web_address(url) for url in urls)
 
+    @field_validator("session_headers")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        if wrong := [name for name in value if not _HEADER.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a header")
+        return value
+
     @field_validator("api_key")
     @classmethod
     def _sendable(cls, value: str | None) -> str | None:
@@ -86,21 +105,19 @@ class EngineConfig(Told):
         return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
 
 
-class Options(Told):
-    """What a command was told; `openai` becomes `engines`."""
+class Options(StrictOptions):
+    """Hold a command's options; `openai` becomes `engines`."""
 
     of_evaluate: ClassVar[Sequence[str]] = ("against", "inspect_log")
 
     env: Any
     openai: list[EngineConfig] = Field(default_factory=lambda: [EngineConfig()])
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="debug, which shows every request and reply, info, warning or error"
+        default="info", description="debug (every request and reply), info, warning or error"
     )
-    against: Path | None = Field(
-        default=None, description="An earlier evaluation's file, with which this one is compared task by task"
-    )
+    against: Path | None = Field(default=None, description="An earlier evaluation's file, to compare with task by task")
     inspect_log: Path | None = Field(
-        default=None, description="Directory for a log that Inspect opens: inspect view --log-dir DIR"
+        default=None, description="Directory for a log of Inspect's: inspect view --log-dir DIR"
     )
 
     @property

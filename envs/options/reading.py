@@ -20,7 +20,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from envs.config import NO_EFFECT, Told
+from envs.config import IN_PYTHON, NO_EFFECT, StrictOptions
 from envs.options.command import EngineConfig, Options, UsageError
 from sandboxes.naming import meant
 
@@ -127,10 +127,11 @@ def _part(
 ) -> Any:
     """Return the options of a part, None where they are wrong."""
     values = {} if values is None else values
-    if isinstance(values, dict) and issubclass(kind, Told):
-        useless = kind.useless(values)
+    if isinstance(values, dict) and issubclass(kind, StrictOptions):
+        useless, in_python = kind.useless(values), [name for name in values if name in kind.for_python]
         problems += [f"--{'.'.join((*place, name))}: {NO_EFFECT}" for name in useless]
-        values = {name: value for name, value in values.items() if name not in useless}
+        problems += [f"--{'.'.join((*place, name))}: {IN_PYTHON}" for name in in_python]
+        values = {name: value for name, value in values.items() if name not in {*useless, *in_python}}
     try:
         return kind.model_validate(values)
     except ValidationError as error:
@@ -157,10 +158,12 @@ def _inside(path: tuple[str, ...], kind: Any) -> Iterator[Option]:
     yield Option(path, kind)
     for inner in _members(kind):
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            for name in inner.unused if issubclass(inner, Told) else ():
+            refused = (*inner.unused, *inner.for_python) if issubclass(inner, StrictOptions) else ()
+            for name in refused:
                 yield Option((*path, name), Any, useless=True)
             for name, info in inner.model_fields.items():
-                yield from _inside((*path, name), info.annotation)
+                if name not in refused:
+                    yield from _inside((*path, name), info.annotation)
 
 
 def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> Said:

@@ -1,4 +1,4 @@
-"""Explain a command's options: those of the environment first, in groups; the rest where `--help-all` asks for them."""
+"""Explain a command's options in four groups: the essential ones for `--help`, the others for `--help-all`."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from envs.config import AgentEnvConfig, Told
+from envs.config import AgentEnvConfig
 from envs.options.command import EngineConfig, Options
 
 _COLUMN = 34
-"""Where explanations begin."""
+"""The column of the explanations."""
 
 
 def usage(prog: str, about: str, config_cls: type[AgentEnvConfig], command: str, *, whole: bool) -> str:
-    """Return the help of a command. whole: with the options that are rarely of use."""
-    own = {name: info for name, info in config_cls.model_fields.items() if name not in AgentEnvConfig.model_fields}
-    blocks = [
-        f"{prog} {command} [--OPTION VALUE …]\n\n{about}",
-        _block("This environment", _lines("env", config_cls, own)),
-        *_sections("openai", EngineConfig),
-        *_sections("env", config_cls),
+    """Return the help of a command. whole: with all groups, not only the essential options."""
+    essential = [
+        *_lines("openai", EngineConfig, EngineConfig.essential),
+        *_lines("env", config_cls, config_cls.essential),
     ]
-    sectioned = {name for cls in (config_cls, EngineConfig) for names in cls.sections.values() for name in names}
+    blocks = [f"{prog} {command} [--OPTION VALUE …]\n\n{about}", _block("Essential", essential)]
     if whole:
-        rest = [name for name in AgentEnvConfig.model_fields if name not in sectioned]
-        servers = [name for name in EngineConfig.model_fields if name not in sectioned]
-        lines = [*_lines("env", config_cls, rest), *_lines("openai", EngineConfig, servers)]
-        blocks.append(_block("Rarely of use", lines))
+        left = [name for name in config_cls.model_fields if name not in {*config_cls.essential, *config_cls.inherited}]
+        left = [name for name in left if name not in config_cls.for_python]
+        own = [name for name in left if name not in AgentEnvConfig.model_fields]
+        run = [name for name in left if name not in {*own, *config_cls.model}]
+        inherited = [f"--env.{name}" for name in config_cls.inherited]
+        inherited += [f"--openai.{name}" for name in EngineConfig.inherited]
+        blocks += [
+            _block("This environment", _lines("env", config_cls, own)),
+            _block("Model and rollouts", _lines("env", config_cls, config_cls.model)),
+            _block("Run, trainer and evaluation", _lines("env", config_cls, run)),
+            textwrap.fill(f"Also accepted, with atroposlib's meaning: {', '.join(inherited)}", 80),
+        ]
     command_s = [name for name in Options.model_fields if name not in ("env", "openai")]
     if command != "evaluate":
         command_s = [name for name in command_s if name not in Options.of_evaluate]
     lines = [
         _line("--config FILE", "YAML file with these options, as env: {NAME: VALUE}; the command line wins"),
         *_lines("", Options, command_s),
-        _line("--help-all", "these options, and those that are rarely of use"),
+        _line("--help-all", "all options"),
     ]
     return "\n\n".join([block for block in [*blocks, _block("This command", lines)] if block])
-
-
-def _sections(place: str, kind: type[Told]) -> Iterator[str]:
-    for title, names in kind.sections.items():
-        yield _block(title, _lines(place, kind, [name for name in names if name in kind.model_fields]))
 
 
 def _block(title: str, lines: Iterable[str]) -> str:

@@ -40,7 +40,7 @@ def main(
 ) -> int:
     """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it.
 
-    more: further forms that are one file, by name, each with what writes a run to it and says what was written."""
+    more: further forms with one file, by name; each writes a run to it and returns a summary."""
     parser = Parser(prog=f"{prog} export", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
@@ -94,7 +94,7 @@ def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 
 def _write_dataset(run: Path, out: Path) -> None:
-    """Write a `datasets.DatasetDict`, which `datasets.load_from_disk` reads."""
+    """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
     import datasets
 
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:

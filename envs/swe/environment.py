@@ -14,12 +14,11 @@ from envs.agents.named import find_agent, room_problems
 from envs.agents.watched import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
-from envs.rewards import shaped
 from envs.running.telemetry import traced
 from envs.swe.config import SWEEnvConfig
 from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
 from envs.swe.source import load_parts, warn_of_unchecked
-from envs.types import Outcome, Reward, Seat, Task
+from envs.types import Outcome, Seat, Task
 from sandboxes.base import Backend, Sandbox, SandboxError
 from sandboxes.docker import PoolLimits
 from sandboxes.local import LocalBackend
@@ -98,11 +97,6 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     def expect(self, task: Task) -> None:
         self.workplaces.expect(task)
-
-    def reward(self, task: Task, outcome: Outcome) -> float | Reward:
-        if self.reward_function is not None:
-            return self.reward_function(task, outcome)
-        return shaped(outcome.verdict, outcome.result, self.config.shaping)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
         async with self.workplaces.open_for(task) as place:

@@ -1,7 +1,8 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -21,7 +22,7 @@ KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("d
 
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
-        engine, image, own = map(metafunc.config.getoption, ("--engine", "--image", "--backend"))
+        engine, image, used, own = map(metafunc.config.getoption, ("--engine", "--image", "--used", "--backend"))
         kinds = KINDS
         if own:
             kinds = [own]
@@ -29,6 +30,8 @@ def pytest_generate_tests(metafunc):
             kinds = [pytest.param("runsc" if engine == "gvisor" else "docker", id=engine, marks=pytest.mark.docker)]
         elif image:
             kinds = [pytest.param(by, id=f"{image}, {by}", marks=pytest.mark.docker) for by in ("docker", "crun")]
+        elif used:
+            kinds = [pytest.param("used", marks=pytest.mark.docker)]
         metafunc.parametrize("kind", kinds, indirect=True)
 
 
@@ -47,7 +50,8 @@ def pytest_runtest_call(item):
 def kind(request) -> str:
     """A name of `KINDS`, or that of a backend of one's own.
 
-    crun past the Docker daemon; runsc is gVisor, tested where the Docker daemon has it as a runtime."""
+    crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where the Docker daemon
+    has it as a runtime."""
     return request.param
 
 
@@ -67,6 +71,21 @@ def spec(kind, request) -> SandboxSpec:
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
 
 
+class UsedSandboxes(DockerBackend):
+    """A backend each of whose sandboxes somebody has had before."""
+
+    @asynccontextmanager
+    async def open(self, spec):
+        spec = replace(spec, shared="tests")
+        async with super().open(spec) as before:
+            await (await before.session()).run("echo x >/tmp/x; (while :; do sleep 9; done) >/dev/null 2>&1 &")
+            await before.stop()
+        async with super().open(spec) as sandbox:
+            if not spec.mounts:
+                assert sandbox.id == before.id
+            yield sandbox
+
+
 def is_own(kind):
     """Tell whether a kind is a dotted path, of a backend that isn't ours."""
     return ":" in kind
@@ -82,11 +101,11 @@ async def backend_of(kind):
         return DockerBackend(starter="docker")
     async with connect() as daemon:
         info = await daemon.system.info()
-        if kind == "crun":
+        if kind in ("crun", "used"):
             found = find_crun(daemon, info)
             if isinstance(found, Obstacle):
                 pytest.skip(found.why)
-            return DockerBackend(starter="crun")
+            return (DockerBackend if kind == "crun" else UsedSandboxes)(starter="crun")
         if kind not in info["Runtimes"]:
             pytest.skip(f"this Docker daemon has no runtime {kind}")
     return DockerBackend(runtime=kind)

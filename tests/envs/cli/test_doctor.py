@@ -62,8 +62,13 @@ async def test_an_engine_that_is_right_gets_its_certificate(engine, tokenizer_fo
     names = [check.name for check in found.checks]
     assert names[:4] == ["inference server", "tokenizer", "template", "tool format"]
     assert names[4:7] == ["a call", "history", "scripted rows"]
-    assert names[7:] == ["stop token", "rows", "logprobs", "trainer API"]
+    assert names[7:] == ["stop token", "rows", "logprobs", "sampling", "trainer API"]
     assert json.loads(json.dumps(found.to_json()))["ok"]
+
+
+async def test_what_cuts_tokens_off_the_distribution_is_wrong_for_training(engine, tokenizer_folder):
+    found = await certificate(engine, tokenizer_folder, top_p=0.8, eval_top_k=20)
+    assert "for training: top_p 0.8 cuts unlikely tokens off" in wrong(found)["sampling"]
 
 
 def drop_stop(choice):

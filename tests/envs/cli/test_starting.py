@@ -41,6 +41,13 @@ def test_serve_refuses_to_start(endpoint, capsys):
     assert "no token ids and no logprobs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", [("top_p", "0.8"), ("top_k", "20"), ("min_p", "0.05"), ("temperature", "0")])
+def test_serve_refuses_what_makes_a_trainers_ratios_wrong_by_its_name(capsys, option):
+    name, value = option
+    assert cli.main(Sums, "serve", [f"--env.{name}", value]) == 2
+    assert f"{name} {value} cuts unlikely tokens off" in capsys.readouterr().err
+
+
 def test_groups_say_that_they_carry_no_tokens(endpoint, tmp_path):
     options = ["--env.total_steps", "1", "--env.group_size", "2", "--env.run_dir", str(tmp_path)]
     assert cli.main(Sums, "process", [*endpoint, "--openai.api_key", "x", *options]) == 0

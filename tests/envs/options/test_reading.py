@@ -115,11 +115,23 @@ def test_a_list_of_urls_is_a_list_of_servers(tmp_path, text):
 
 
 def test_the_command_line_wins_inside_of_a_mapping_and_the_rest_of_it_stays(tmp_path):
-    text = "env:\n  chat_template_kwargs: {a: 1, b: 1e-5}\n  shaping: {tests: fraction, free_tokens: 1}\n  tags: [x]\n"
-    words = ["--env.chat_template_kwargs", "a=2", "--env.shaping.free_tokens=3", "--env.tags=y"]
+    text = "env:\n  chat_template_kwargs: {a: 1, b: 1e-5}\n  ray: {workers: 2, rollouts: 1}\n  tags: [x]\n"
+    words = ["--env.chat_template_kwargs", "a=2", "--env.ray.rollouts=3", "--env.tags=y"]
     env = options("--config", file(tmp_path, text), *words).env
     assert env.chat_template_kwargs == {"a": 2, "b": 1e-5}
-    assert (env.shaping.tests, env.shaping.free_tokens, env.tags) == ("fraction", 3, ["y"])
+    assert (env.ray.workers, env.ray.rollouts, env.tags) == (2, 3, ["y"])
+
+
+def test_what_is_set_in_python_alone_is_refused_by_name(tmp_path):
+    config = file(tmp_path, "env: {overtime_s: 3}\n")
+    lines = refused("--config", config, "--env.task_failures", "4")
+    assert len(lines) == 2
+    assert all("is set in Python alone" in line for line in lines)
+
+    class Patient(SWEEnvConfig):
+        overtime_s: float = 7200.0
+
+    assert Patient().overtime_s == 7200.0
 
 
 BOMB = "".join(f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefghi"))
@@ -306,4 +318,4 @@ def test_every_option_is_read_somewhere():
     for option, info in every_option():
         name = option.path[-1]
         assert info.description, f"{option.name} is not explained"
-        assert any(f"{read}.{name}" in text for read in ("config", "self", "options", "shaping", "env")), option.name
+        assert any(f"{read}.{name}" in text for read in ("config", "self", "options", "env")), option.name

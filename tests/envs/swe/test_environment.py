@@ -2,7 +2,6 @@
 
 import pytest
 
-from envs.rewards import Shaping
 from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
@@ -100,7 +99,3 @@ async def test_tasks_that_the_daemon_can_not_make_are_left_out_or_refused(tmp_pa
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path), bad_tasks="refuse"))
     with pytest.raises(BadTasks, match="1 tasks can't be used"):
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path / "bad")))
-
-
-def test_shaping_is_off_by_default():
-    assert SWEEnvConfig().shaping == Shaping()

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from envs.lab import weights
-from envs.lab.weights import EmbeddedServer, VLLMServer, WeightsRefused, hand_over, kept_current, policy_server
+from envs.trainers import weights
+from envs.trainers.weights import EmbeddedServer, VLLMServer, WeightsRefused, hand_over, kept_current, policy_server
 
 FOLDER = Path("/run/trainer/step-000000")
 
