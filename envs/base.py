@@ -36,8 +36,8 @@ from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.environment import InferenceServer
 from envs.running.monitoring import check_monitoring
-from envs.running.run import InferenceServer
 from envs.running.stopping import Stopping
 from envs.running.telemetry import check_telemetry
 from envs.running.workers import check_workers

@@ -16,12 +16,12 @@ from typing import Protocol
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import CallShape, CallsKind, quoted
+from atropos_agent.tokens.calls import CallShape, CallsKind, Kind, Tools, quoted
 from atropos_agent.tokens.drift import Drift, drift_of
 from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
 from atropos_agent.tokens.experts import Experts, extended, write_experts
 from atropos_agent.tokens.probes import Frame, ReplyKind
-from atropos_agent.tokens.template import ChatTemplate, Kind, Tools
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
 
 

@@ -24,11 +24,11 @@ from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.engines.tokenizers import compare_tokenizers
 from atropos_agent.fitted import AUTO, TEMPLATE, FittedFormat
 from atropos_agent.formats import load_format
-from atropos_agent.tokens.calls import PROBE, CallsKind
+from atropos_agent.tokens.calls import PROBE, CallsKind, Kind
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.probes import ReplyKind
 from atropos_agent.tokens.record import Record, problems
-from atropos_agent.tokens.template import ChatTemplate, Kind
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import (
     IGNORED,
     THINK,

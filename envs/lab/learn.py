@@ -18,6 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
+    if options.trainer in WITHIN and find_spec(options.trainer) is None:
+        return f"--trainer {options.trainer} is not installed: pip install 'atropos-agent[{options.trainer}]'"
     if options.trainer in WITHIN and PRESETS[options.preset].adapter:
         return f"--trainer {options.trainer} trains all weights, and preset {options.preset} an adapter: take smoke"
     if PRESETS[options.preset].model is None and not options.engine_url:

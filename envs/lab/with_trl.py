@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import AutoTokenizer
 from transformers.trainer_callback import TrainerCallback
@@ -115,6 +116,14 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
     )
 
 
+def check_device(options: argparse.Namespace) -> None:
+    """Raise SystemExit with the remedy where TRL can't start."""
+    if options.device == "cuda" and not torch.cuda.is_available():
+        raise SystemExit(
+            "TRL's AsyncGRPOTrainer needs a GPU, PyTorch finds none; docs/trainers.md says how tests run it on a CPU"
+        )
+
+
 def train(options: argparse.Namespace, told: Options, env_cls: type[AgentEnv[Any]] = SWEEnv) -> None:
     """Take `--steps` steps, those of the last checkpoint included."""
 
@@ -140,7 +149,7 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
     add("--sgd", action="store_true", help="plain SGD instead of AdamW")
     add("--learning-rate", type=positive, default=3e-4, help="constant")
     add("--max-grad-norm", type=positive, default=1.0, help=" ")
-    add("--device", default="cpu", help=" ")
+    add("--device", choices=["cuda", "cpu"], default="cuda", help="on cpu TRL 1.16 starts only if it is patched")
     add("--dtype", choices=["float32", "bfloat16"], default="float32", help="of products")
     add("--gradient-checkpointing", action="store_true", help="less memory, more time")
     add("--seed", type=int, default=0)
@@ -153,7 +162,9 @@ def parse(argv: Sequence[str] | None = None, config_cls: type[SWEEnvConfig] = SW
 def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level="INFO", format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    train(*parse(argv))
+    options, told = parse(argv)
+    check_device(options)
+    train(options, told)
 
 
 if __name__ == "__main__":

@@ -68,7 +68,8 @@ class EngineConfig(StrictOptions):
 
     session_headers: list[str] = Field(
         default=list(HEADERS),
-        description="Headers that name a request's rollout, by which routers keep a conversation on one replica",
+        min_length=1,
+        description="Headers with a request's rollout, for routers that keep a conversation on one replica",
     )
 
     @field_validator("base_url", mode="before")

@@ -20,11 +20,12 @@ from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
 from envs.running.database import locked
+from envs.running.environment import Environment
 from envs.running.evaluation import described, evaluate, shortage
 from envs.running.feed import feed
 from envs.running.group import Group
 from envs.running.outbox import Outbox
-from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, tracking
+from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
 from envs.types import Task

@@ -18,8 +18,9 @@ import orjson
 from envs.config import AgentEnvConfig
 from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
+from envs.running.environment import Environment
 from envs.running.rollouts import Rollouts
-from envs.running.run import Environment, cancel
+from envs.running.run import cancel
 from envs.types import InfraError, Seat, Task
 
 logger = logging.getLogger(__name__)

@@ -36,8 +36,9 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from envs.delivery.rows import ScoredGroup
+from envs.running.environment import Environment
 from envs.running.group import Group, confirm
-from envs.running.run import Environment, Pace, Run, Sink, cancel, open_run
+from envs.running.run import Pace, Run, Sink, cancel, open_run
 from envs.running.sinks import Given, give
 from envs.types import Failure, InfraError, Task
 

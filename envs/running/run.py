@@ -6,11 +6,11 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -23,11 +23,10 @@ from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
-from envs.records.redaction import Redactor
 from envs.records.report import write_report
-from envs.records.stats import EvalSummary
 from envs.records.tracking import Tracked, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
+from envs.running.environment import Environment
 from envs.running.failures import FailureLog
 from envs.running.group import UNMADE, Group, count_states, reopen
 from envs.running.journal import Journal
@@ -35,10 +34,8 @@ from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
-from envs.running.stopping import Stopping
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
-from envs.running.worker import Attempts
 from envs.running.workers import open_worker
 from envs.types import Failure, GroupState, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import finish
@@ -58,69 +55,6 @@ TOKENIZER_FILE = "tokenizer.json"
 
 METRICS_S = 10.0
 """How often `metrics.json` is written beside the ends of groups, in seconds."""
-
-
-class InferenceServer(Protocol):
-    """What a run needs of an inference server; see `atropos_agent.engines`."""
-
-    config: Any
-    sampled: int
-    """Tokens that it has ever sampled for us, or replies where it gives no tokens."""
-
-    async def load(self) -> Load | None:
-        """Return how busy it is; None when it does not say."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-class Environment(Attempts, Protocol):
-    """What a run needs of an environment; see `AgentEnv`, which has it.
-
-    redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
-    trackers: where figures are logged.
-    """
-
-    name: ClassVar[str]
-    tokenizer: Any
-    run_dir: Path
-    redactor: Redactor
-    stopping: Stopping
-    trackers: Trackers
-
-    @property
-    def config(self) -> AgentEnvConfig:
-        """Return the options."""
-        ...
-
-    @property
-    def carries_tokens(self) -> bool:
-        """Tell whether rollouts have token ids."""
-        ...
-
-    @property
-    def servers(self) -> Sequence[InferenceServer]:
-        """Return the inference servers."""
-        ...
-
-    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        """Load the tasks to train on and those to evaluate on."""
-        ...
-
-    async def setup(self, resources: AsyncExitStack) -> None:
-        """Open what rollouts need."""
-        ...
-
-    async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step where they are tracked."""
-        ...
-
-    async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
-        started: Unix time."""
-        ...
 
 
 class Pace(Protocol):

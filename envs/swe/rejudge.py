@@ -28,7 +28,7 @@ from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
 from envs.rewards import Shaping
-from envs.swe.environment import load_source
+from envs.swe.source import load_source
 from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import shutil
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from envs.trainers.weights import EmbeddedServer, hand_over
+from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
+
+logger = logging.getLogger(__name__)
 
 CONFIG = "config.json"
 
 
 class LoadedWeights:
-    """Weights that are written to a folder, and loaded from there. It is a WeightTransferProtocol of TRL's.
+    """Weights that are written to a folder, and loaded from there: again when the server comes back without them. It is
+    a WeightTransferProtocol of TRL's.
 
     engine: address of the inference server. folder: of the weights, which that server sees, too; the last two are kept.
     model: the folder that it started with. version: of the weights that are sent first; each time it is one more.
@@ -25,6 +30,8 @@ class LoadedWeights:
     def __init__(self, engine: str, folder: Path, model: Path, version: int = 0) -> None:
         self._engine = engine.rstrip("/").removesuffix("/v1")
         self._folder, self._model, self._next = folder.absolute(), model, version
+        self._sent: tuple[Path, int] | None = None
+        self._sending, self._ended = threading.Lock(), threading.Event()
 
     def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
         """See TRL's protocol: pairs of name and tensor."""
@@ -44,19 +51,30 @@ class LoadedWeights:
         save(partial)
         if not (partial / CONFIG).exists():
             shutil.copyfile(self._model / CONFIG, partial / CONFIG)
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
-        asyncio.run(self._hand_over(target, version))
-        self._next = version + 1
+        with self._sending:
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+            asyncio.run(self._hand_over(_Anew, target, version))
+            self._sent, self._next = (target, version), version + 1
         for old in sorted(self._folder.glob("step-*"))[:-2]:
             shutil.rmtree(old)
 
-    async def _hand_over(self, folder: Path, version: int) -> None:
+    async def _hand_over(self, server: type[EmbeddedServer], folder: Path, version: int) -> None:
         async with httpx.AsyncClient(base_url=self._engine, timeout=300.0) as http:
-            await hand_over(_Anew(http), folder, version)
+            await hand_over(server(http), folder, version)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(RETRY_S):
+            with self._sending:
+                try:
+                    if self._sent is not None:
+                        asyncio.run(self._hand_over(EmbeddedServer, *self._sent))
+                except WeightsRefused as error:
+                    logger.error("%s", error)
 
     def init_weight_transfer(self) -> None:
-        """See TRL's protocol: there is nothing to set up."""
+        """See TRL's protocol: from now on the server keeps what it is sent."""
+        threading.Thread(target=self._keep, name="weights", daemon=True).start()
 
     def pause(self) -> None:
         """See TRL's protocol: the server takes weights between two tokens."""
@@ -66,6 +84,7 @@ class LoadedWeights:
 
     def destroy(self) -> None:
         """See TRL's protocol."""
+        self._ended.set()
 
 
 class _Anew(EmbeddedServer):

@@ -29,8 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from envs.delivery.exports import trl_samples
+from envs.running.environment import Environment
 from envs.running.feed import FeedThread
-from envs.running.run import Environment, Run
+from envs.running.run import Run
 from envs.running.sinks import Given, HandOver
 from envs.trainers.ledger import Ledger
 from envs.trainers.trl import Fed

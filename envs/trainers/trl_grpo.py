@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from envs.delivery.exports import trl_rows
+from envs.running.environment import Environment
 from envs.running.feed import Feed, FeedThread
-from envs.running.run import Environment
 from envs.running.sinks import Given
 from envs.trainers.trl import Fed
 
@@ -43,9 +43,11 @@ class RolloutFunction(Fed):
 
     def __enter__(self) -> RolloutFunction:
         self.thread.__enter__()
+        self._weights.init_weight_transfer()
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._weights.destroy()
         self.thread.__exit__()
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""What the states of a group mean, in a sentence each."""
+"""Explain the states of a group, in a sentence each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OPEN = (GroupState.WORKING, GroupState.OUTBOX, GroupState.TAKEN)
 
 
 def meaning(state: str) -> str:
-    """Return what a state means; "" for one that this version does not know."""
+    """Return the meaning of a state; "" for an unknown one."""
     return _MEANINGS.get(GroupState(state), "") if state in set(GroupState) else ""
 
 

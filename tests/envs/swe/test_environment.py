@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.swe.environment import SWEEnv, SWEEnvConfig, unchecked
+from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
 
@@ -75,14 +75,6 @@ async def test_a_run_without_a_manifest_is_told_so_once_with_the_command_that_ma
     await SWEEnv.preflight(SWEEnvConfig(tasks=str(tmp_path), eval_tasks=str(tmp_path)))
     (said,) = [record.getMessage() for record in caplog.records if "manifest" in record.getMessage()]
     assert f"`python -m envs.swe tasks check {tmp_path}` makes one" in said
-
-
-def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
-    assert unchecked("starter", None, "") == []
-    assert unchecked("starter", None, str(tmp_path)) == [str(tmp_path)]
-    assert unchecked(str(tmp_path), tmp_path / "other.json", "") == []
-    (tmp_path / "manifest.json").write_text("{}")
-    assert unchecked(str(tmp_path), None, "") == []
 
 
 class Loaded:

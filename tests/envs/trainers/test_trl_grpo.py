@@ -50,13 +50,15 @@ def given(*rollouts: Any) -> Given:
     return Given(score(rollouts), {one.id: one for one in rollouts}, "g0")
 
 
-def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(make_env: Any, tmp_path: Path) -> None:
+def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def made() -> Any:
         return make_env(equal_rewards="send")
 
     with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
-        pushed: Any = Pushed()
-        function._weights = pushed
+        pushed = Pushed()
+        monkeypatch.setattr(function._weights, "load", pushed.load)
         prompts = ["sum-2", "sum-2", "sum-1", "sum-1"]
         rows = function(prompts, trainer_at(0))
         assert rows["task_id"] == prompts

@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
     from envs.lab import with_trl
 
     torch.set_num_threads(1)
-    with_trl.main(argv)
+    with_trl.main([*argv, "--device", "cpu"])
     return 0
 
 
