@@ -107,7 +107,7 @@ async def test_evaluations_name_it(base_image, tmp_path, how):
         "config": SandboxEnvironmentSpec("atropos", AtroposConfig(image=base_image, workdir="/there")),
     }
     samples = [Sample("go", id=number, files={"/given": " and you"}) for number in (1, 2)]
-    task = Task(samples, looks(), sandbox=named[how], name="task")
+    task = Task(samples, solver=looks(), sandbox=named[how], name="task")
     (log,) = await eval_async(task, model="mockllm/model", log_dir=str(tmp_path / "logs"))
     assert log.status == "success", log.error
     assert [sample.metadata["said"] for sample in log.samples] == ["by the agent and you"] * 2
