@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from atroposlib.envs.server_handling.managed_server import ManagedServer, SequenceNode
@@ -18,11 +18,13 @@ from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
 from atropos_agent import tracing
+from atropos_agent.aside import aside
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.sampling import Sampler
+from atropos_agent.tokens.calls import CallsKind
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate
@@ -193,7 +195,7 @@ class _Run:
         except ContextOverflow as error:
             logger.info("the run ends because the inference server's context window is full: %s", error)
             return StopReason.MAX_TOKENS
-        text = self.conversation.add_reply(completion)
+        text = await aside(partial(self.conversation.add_reply, completion), len(completion.ids))
         self.sampler.accept(completion)
         logger.debug("reply (%s): %s", completion.finish_reason, text)
         step = AgentStep(
@@ -211,8 +213,7 @@ class _Run:
 
     async def act(self, step: AgentStep) -> StopReason | None:
         """Run a reply's calls and tell the model what came of them."""
-        reply = self.read(step)
-        called = self.agent.tool_format.message(reply)
+        reply, called = await aside(partial(self.read, step), step.completion_tokens)
         if called is not None:
             self.conversation.add_calls(*called)
         step = replace(step, thinking=reply.thinking, content=reply.content, calls=reply.calls)
@@ -234,8 +235,8 @@ class _Run:
             self.conversation.add_messages(shown)
         return reason
 
-    def read(self, step: AgentStep) -> Reply:
-        """Take a reply apart. One that was cut off before it called anything is a problem too."""
+    def read(self, step: AgentStep) -> tuple[Reply, tuple[Message, CallsKind] | None]:
+        """Take a reply apart; return it as a message, too. One cut off before it called anything is a problem."""
         reply = self.agent.tool_format.read(
             step.response, first_id=self.counts.tool_calls, thinking_open=self.conversation.thinking_open
         )
@@ -243,7 +244,7 @@ class _Run:
             cut = f"the reply was cut off after {step.completion_tokens} tokens; be shorter"
             reply = replace(reply, problems=(*reply.problems, cut))
         self.counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
-        return reply
+        return reply, self.agent.tool_format.message(reply)
 
     async def execute_all(self, calls: Sequence[ToolCall]) -> tuple[list[ToolResult], StopReason | None]:
         """Run calls in order. Returns their results, and why the run ends with them, or None."""

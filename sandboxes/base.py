@@ -11,7 +11,8 @@ Three kinds of outcome are kept apart:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -137,6 +138,93 @@ def argv_of(command: str | Sequence[str]) -> list[str]:
     return argv
 
 
+@dataclass(frozen=True, slots=True)
+class PtySize:
+    """How large a terminal is."""
+
+    rows: int = 24
+    cols: int = 80
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rows < 2**16 and 0 < self.cols < 2**16):
+            raise ValueError(f"a terminal has 1 to 65535 rows and columns, not {self.rows} and {self.cols}")
+
+
+class OutputStream(Protocol):
+    """Output of a running command. At most 128 KB of it wait to be read; then the command is held up."""
+
+    async def read(self, size: int = 65536) -> bytes:
+        """Return some bytes, at most `size`; none at the end. Raises what `Process.wait` raises."""
+        ...
+
+    async def readline(self) -> bytes:
+        """Return a line with its end, or a piece of one that is longer than 128 KB; nothing at the end."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield it as it comes, in pieces."""
+        ...
+
+
+class Process(Protocol):
+    """A command that runs, from `Sandbox.start`. With the block's end everything that it started is killed, if it has
+    not ended; what it leaves running in the background when it ends lives on."""
+
+    @property
+    def stdout(self) -> OutputStream:
+        """Return its output: of both streams in order, where they are not apart."""
+        ...
+
+    @property
+    def stderr(self) -> OutputStream:
+        """Return what goes to stderr. Raises ValueError where it was started without `split`."""
+        ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return how it ended; None while it has not."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the output as it comes. Raises ValueError where stdout and stderr are apart."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to its standard input, or type at its terminal; waits while it is 128 KB behind. Raises BrokenPipeError
+        where it has closed that, or has ended."""
+        ...
+
+    async def close_stdin(self) -> None:
+        """End its standard input, after what was written. At a terminal this types Ctrl-D."""
+        ...
+
+    async def send_signal(self, number: int) -> None:
+        """Send a signal to its process group, as a terminal's Ctrl-C does. Does nothing where it has ended."""
+        ...
+
+    async def resize(self, size: PtySize) -> None:
+        """Change the size of its terminal."""
+        ...
+
+    async def kill(self) -> None:
+        """Kill it with everything that it has started, as a time limit does; returns when that is done."""
+        ...
+
+    async def wait(self) -> ExecResult:
+        """Return what it did, when it has ended: as `exec` would, with all output within `max_output`.
+
+        Output that this task has read before, or that no other one has read for a second, is read on here: it comes in
+        the result alone, and to read it raises ValueError. Raises what `exec` raises."""
+        ...
+
+
+def check_port(port: int) -> int:
+    """Return a port that can be connected to. Raises ValueError."""
+    if not 0 < port < 2**16:
+        raise ValueError(f"a port is from 1 to 65535, not {port}")
+    return port
+
+
 Capabilities = Literal["default", "none"]
 
 
@@ -170,6 +258,9 @@ Door = Callable[[], asyncio.Protocol]
 """Makes what serves one connection out of a sandbox, as for `loop.create_server`."""
 
 MOST_DOORS = 8
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""A connection, as `asyncio.open_connection` gives it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,8 +322,8 @@ class Sandbox(Protocol):
     """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
-    and `stop`. Optional: `session` (the terminal tool needs it), `reset`, `fork` and `door`, which raise NotSupported
-    here, and `overran`, which knows of nothing here.
+    and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
+    which raise NotSupported here, and `overran`, which knows of nothing here.
     """
 
     workdir: str
@@ -264,6 +355,35 @@ class Sandbox(Protocol):
         OSError where `stdin` can't be held.
         """
         ...
+
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AbstractAsyncContextManager[Process]:
+        """Start a command and go on while it runs: `async with sandbox.start("make") as process`.
+
+        stdin: it has a standard input that is written to; without, it meets the end at once. pty: it has a terminal of
+        that size, by which it is written to and read. The others are as those of `exec`; there is no time limit.
+        """
+        raise NotSupported(f"{type(self).__name__} can't start commands that are followed; use exec")
+
+    def connect(self, target: int | str, *, timeout: float = 10.0) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a server inside, by its port on loopback or by its unix socket's path, whatever the sandbox's
+        network: `async with sandbox.connect(8000) as (reader, writer)`. The end of the block closes it.
+
+        Raises ConnectionRefusedError where nobody listens, TimeoutError where nobody accepts it within `timeout`
+        seconds, other OSErrors, SandboxError.
+        """
+        raise NotSupported(f"{type(self).__name__} has no way to servers inside")
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
         """Return a regular file's content. Raises FileNotFoundError, IsADirectoryError,

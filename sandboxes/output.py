@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _CHUNK = 65536
 
 
@@ -21,7 +23,9 @@ class BoundedOutput:
         self._tail = bytearray()
         self._dropped = 0
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes, dropped: int = 0) -> None:
+        """Add what came. dropped: how much is missing in its middle, where it was kept within the same limit."""
+        self._dropped += dropped
         room = self._head_size - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -57,6 +61,12 @@ class Collected:
         self._together.add(data)
         if self._apart:
             self._apart[stream].add(data)
+
+    def add_rest(self, rest: Sequence[tuple[bytes, int]]) -> None:
+        """Add what was kept elsewhere within the same limit, and how many bytes were dropped of it: of both streams
+        together, then of each where they are apart."""
+        for output, (data, dropped) in zip([self._together, *self._apart], rest, strict=False):
+            output.add(data, dropped)
 
     def result(self) -> tuple[bytes, bool, bytes | None, bytes | None]:
         """Return both together, and whether any of that was dropped; stdout and stderr where they are apart."""

@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
 
+from atropos_agent.aside import aside
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
@@ -79,6 +81,8 @@ class Session:
         self._counts = Counts()
         self._minted = 0
         """Ids of calls so far."""
+        self._reading = asyncio.Lock()
+        """Held while a reply is read: its calls get the next ids."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
         self._unshown: dict[tuple[str, str], int] = {}
@@ -243,7 +247,7 @@ class Session:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
             wanted = budget if turn.asked.max_tokens is None else min(budget, turn.asked.max_tokens)
             completion = await self._sampler.sample(line.conversation, wanted, stop=turn.asked.stop)
-            self._take_in(turn, completion, time.monotonic() - started)
+            await self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
         except BaseException as error:
@@ -255,14 +259,24 @@ class Session:
                 raise failure from failure.__cause__  # never from itself
             raise
 
-    def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
+    async def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
         """Make a turn's answer of what was sampled."""
-        line, conversation = turn.line, turn.line.conversation
         exchange = len(self._sampler.record.exchanges) - 1
+        async with self._reading:
+            read = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
+            reply, sampled = await aside(read, len(completion.ids))
+            self._sampler.accept(completion)
+            self._minted += len(sampled.answer.calls)
+            self._forest.answered(turn, sampled)
+        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
+        self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
+
+    def _read(self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int) -> tuple[Reply, Sampled]:
+        """Take a reply apart; return it, and what was sampled. It changes nothing but the turn's conversation."""
+        line, conversation = turn.line, turn.line.conversation
         segment, start = len(conversation.segments) - 1, len(conversation.prompt)
         opened = conversation.thinking_open
         text = conversation.add_reply(completion)
-        self._sampler.accept(completion)
         reply = line.fitted.read(text, first_id=self._minted, thinking_open=opened)
         called = line.fitted.message(reply)
         if called is not None:
@@ -279,12 +293,8 @@ class Session:
             prompt_tokens=start,
             thinking_open=opened,
         )
-        self._minted += len(answer.calls)
         step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
-        sampled = Sampled(answer, conversation.place(), called is not None, step, exchange)
-        self._forest.answered(turn, sampled)
-        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
-        self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
+        return reply, Sampled(answer, conversation.place(), called is not None, step, exchange)
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)

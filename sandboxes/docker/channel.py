@@ -7,11 +7,13 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, Door, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout, Streams
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
+from sandboxes.docker.ports import streams_to
+from sandboxes.docker.process import DockerProcess
 from sandboxes.output import dropped_line
 from sandboxes.shielding import finish
 
@@ -20,8 +22,8 @@ _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
 _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
 """How long a request may take to be taken back; and one that has just been silent for so long."""
-_SPLIT = 1
-"""Of how a command runs."""
+_SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
+"""How a command runs."""
 _NOBODY = 2**32 - 1
 """A request number that is never used."""
 
@@ -107,6 +109,36 @@ class Channel:
             _raise_errno(payload, "standard input")
         return _ended(payload, call, split=split)
 
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        identity: Identity,
+        timeout: float,
+        max_output: int,
+        stdin: bool,
+        pty: PtySize | None,
+        split: bool,
+        blame: AbstractAsyncContextManager[None],
+    ) -> DockerProcess:
+        """Start a command that is followed. blame: around waiting for its end."""
+        how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
+        request = _fitting(_command(argv, cwd, env, identity, timeout, max_output, how, pty))
+        await self._moving.wait()
+        self.has_run = True
+        process = DockerProcess(
+            *(self._connection, blame), timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output
+        )
+        await process.begin(request)
+        return process
+
+    def connect(self, target: int | str, identity: Identity, timeout: float) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a port of the sandbox's loopback, or to a socket's path. Raises OSError, SandboxError."""
+        to = struct.pack("<I", target) if isinstance(target, int) else identity.packed() + _path(target)
+        return streams_to(self._connection, to, f"{target!r} in the sandbox", timeout)
+
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
         await self._moving.wait()
@@ -186,7 +218,8 @@ class Channel:
         SandboxError where that can't be."""
         _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
         _raise_errno(payload, "a new beginning")
-        self._connection.end_tunnels()  # what they have said was of the earlier life
+        # What they have said was of the earlier life.
+        self._connection.end_tunnels(SandboxDied("the sandbox was reset"))
 
     async def show_interest(self) -> None:
         """Keep the executor from ending at the end of its lease."""
@@ -225,8 +258,7 @@ class Channel:
 
         A cancelled request is taken back in the sandbox before the cancellation goes on.
         """
-        if len(last[1]) > MAX_FRAME:
-            raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+        _fitting(last[1])
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -274,23 +306,31 @@ def _command(
     timeout: float,
     max_output: int,
     how: int = 0,
+    pty: PtySize | None = None,
 ) -> bytes:
     strings = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("a command, its directory and its environment cannot hold NUL characters")
     groups = identity.groups
     head = struct.pack(
-        f"<4I4H{len(groups)}I",
+        f"<4I6H{len(groups)}I",
         *(max_output, _milliseconds(timeout), identity.uid, identity.gid),
-        *(len(groups), len(argv), len(env), how, *groups),
+        *(len(groups), len(argv), len(env), how, pty.rows if pty else 0, pty.cols if pty else 0, *groups),
     )
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
 
 
+def _fitting(request: bytes) -> bytes:
+    if len(request) > MAX_FRAME:
+        raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+    return request
+
+
 def _ended(payload: bytes, call: Call, *, split: bool = False) -> Ended:
-    exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
-    apart = [Kept(bytes(data), less) for data, less in zip(call.apart, dropped[1:], strict=True)] if split else []
-    return Ended(exit_code, bool(flags & 1), Kept(bytes(call.data), dropped[0]), bool(flags & 2), *apart)
+    exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
+    apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
+    streams = [Kept(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
+    return Ended(exit_code, bool(flags & 1), Kept(bytes(call.data), dropped), bool(flags & 2), *streams)
 
 
 def _path(path: str) -> bytes:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import posixpath
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
     NoSuchUser,
+    Process,
+    PtySize,
     Sandbox,
     SandboxDied,
     SandboxEnded,
@@ -20,19 +23,22 @@ from sandboxes.base import (
     SandboxSpec,
     SandboxTimeout,
     Session,
+    Streams,
     argv_of,
+    check_port,
 )
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.doors import door_ports
 from sandboxes.docker.machine import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
+from sandboxes.shielding import finish
 
 _OWN_UID = 60417
 """The executor's, `self.c`."""
 
 
-class _Blame:
+class _Blame(AbstractAsyncContextManager[None]):
     """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it, and
     SandboxDied where files of its image are gone, so that nothing can be believed that was done without them."""
 
@@ -147,6 +153,52 @@ class DockerSandbox(Sandbox):
                 split=split,
             )
         return _result(ended, max_output, start)
+
+    @asynccontextmanager
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AsyncIterator[Process]:
+        argv = argv_of(command)
+        if max_output < 0:
+            raise ValueError(f"max_output must not be negative, got {max_output}")
+        terminal = {} if pty is None else {"TERM": "xterm-256color"}
+        async with self._blame:
+            identity = await self._identity(user)
+            process = await self._channel.start(
+                argv,
+                cwd=self._absolute(cwd or "."),
+                env=terminal | self._environment(identity, env),
+                identity=identity,
+                timeout=timeout,
+                max_output=max_output,
+                stdin=stdin,
+                pty=pty,
+                split=split,
+                blame=self._blame,
+            )
+        try:
+            yield process
+        finally:
+            await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        where = check_port(target) if isinstance(target, int) else self._absolute(target)
+        async with AsyncExitStack() as stack:
+            async with self._blame:
+                identity = await self._identity(None)
+                streams = await stack.enter_async_context(self._channel.connect(where, identity, timeout))
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None

@@ -17,6 +17,7 @@ import errno
 import getpass
 import io
 import logging
+import math
 import os
 import shutil
 import stat
@@ -31,7 +32,22 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec, argv_of
+from sandboxes.base import (
+    Backend,
+    ExecResult,
+    NotSupported,
+    Process,
+    PtySize,
+    Sandbox,
+    SandboxDied,
+    SandboxError,
+    SandboxSpec,
+    Streams,
+    argv_of,
+    check_port,
+)
+from sandboxes.local.ports import streams_to
+from sandboxes.local.process import LocalProcess
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
@@ -121,6 +137,7 @@ class LocalSandbox(Sandbox):
         self._doors: dict[str, asyncio.Server] = {}
         self._pumps: list[Pump] = []
         self._sessions: list[LocalSession] = []
+        self._processes: list[LocalProcess] = []
         self._workdir = self._root / (spec.workdir or "/").lstrip("/")
         self.workdir = str(self._workdir)
         self._make_directories()
@@ -156,12 +173,11 @@ class LocalSandbox(Sandbox):
         split: bool = False,
     ) -> ExecResult:
         _refuse_other_user(user)
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
+        self._refuse_if_stopped()
         argv = argv_of(command)
         output = Collected(max_output, split=split)
         marker = self._marker()
-        environ = self._environment(env) | {_MARKER: marker.partition("=")[2]}
+        environ = self._environment(env) | _variable(marker)
         directory = self._inside(cwd or ".")
         start = time.monotonic()
         pipes = [os.pipe() for _ in range(2 if split else 1)]
@@ -177,22 +193,58 @@ class LocalSandbox(Sandbox):
             for pump in pumps:
                 pump.take = None
             self._pumps += [pump for pump in pumps if pump.open]
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
+        self._refuse_if_stopped()
         raw, truncated, stdout, stderr = output.result()
         took = time.monotonic() - start
         return ExecResult(code, raw, timed_out, truncated, took, raw_stdout=stdout, raw_stderr=stderr)
+
+    @asynccontextmanager
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AsyncIterator[Process]:
+        _refuse_other_user(user)
+        self._refuse_if_stopped()
+        argv, directory, marker = argv_of(command), self._inside(cwd or "."), self._marker()
+        terminal = {} if pty is None else {"TERM": "xterm-256color"}
+        process = LocalProcess(marker, timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output)
+        self._processes.append(process)
+        try:
+            await process.begin(argv, terminal | self._environment(env) | _variable(marker), directory)
+            yield process
+        finally:
+            await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        """Connect to a server. Ports are this machine's."""
+        self._refuse_if_stopped()
+        where = check_port(target) if isinstance(target, int) else self._inside(target)
+        async with streams_to(where, timeout) as streams:
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> LocalSession:
         _refuse_other_user(user)
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
+        self._refuse_if_stopped()
         directory = self._home / f"session-{len(self._sessions)}"
         session = LocalSession(directory, self._inside(cwd or "."), self._environment(env), self._marker())
         self._sessions.append(session)
         return session
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stopped:
+            raise SandboxDied(f"sandbox {self.id} was stopped")
 
     def _marker(self) -> str:
         """Return "NAME=value" for the environment of a command and of all that it starts, so that it can be found."""
@@ -239,6 +291,8 @@ class LocalSandbox(Sandbox):
 
     async def stop(self) -> None:
         self._stopped = True
+        for process in self._processes:
+            process.failed(SandboxDied(f"sandbox {self.id} was stopped"))
         for server in self._doors.values():
             server.close()
         await self._kill_all()
@@ -248,6 +302,9 @@ class LocalSandbox(Sandbox):
         await asyncio.to_thread(kill_marked, f"{_MARKER}={self._id}")
         for pump in self._pumps:
             pump.close()
+        for process in self._processes:
+            process.stop_reading()
+        self._processes.clear()
 
     def _inside(self, path: str) -> Path:
         """Return where a path of the sandbox lies on the host; links that lead out of it are refused."""
@@ -315,6 +372,11 @@ async def _run(command: _Command, pumps: list[Pump], pipes: list[int]) -> tuple[
         await finish(asyncio.to_thread(kill_marked, command.marker))
         await finish(process.wait())
         raise
+
+
+def _variable(marker: str) -> dict[str, str]:
+    name, _, value = marker.partition("=")
+    return {name: value}
 
 
 def _refuse_other_user(user: str | None) -> None:

@@ -10,20 +10,23 @@ from containers import Container
 from images import made
 from own_sshd import Sshd, need_sshd
 
-from sandboxes.base import SandboxSpec
+from sandboxes.base import NotSupported, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
 from sandboxes.local import LocalBackend
+from sandboxes.registry import load_backend
 
 KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "crun", "runsc"))]
 
 
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
-        engine, image, used = map(metafunc.config.getoption, ("--engine", "--image", "--used"))
+        engine, image, used, own = map(metafunc.config.getoption, ("--engine", "--image", "--used", "--backend"))
         kinds = KINDS
-        if engine:
+        if own:
+            kinds = [own]
+        elif engine:
             kinds = [pytest.param("runsc" if engine == "gvisor" else "docker", id=engine, marks=pytest.mark.docker)]
         elif image:
             kinds = [pytest.param(by, id=f"{image}, {by}", marks=pytest.mark.docker) for by in ("docker", "crun")]
@@ -32,10 +35,23 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("kind", kinds, indirect=True)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip tests of what a backend of one's own says that it can't do."""
+    try:
+        return (yield)
+    except NotSupported as error:
+        if item.config.getoption("--backend") is None:
+            raise
+        pytest.skip(str(error))
+
+
 @pytest.fixture
 def kind(request) -> str:
-    """crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where the daemon has
-    it as a runtime."""
+    """A name of `KINDS`, or that of a backend of one's own.
+
+    crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where the Docker daemon
+    has it as a runtime."""
     return request.param
 
 
@@ -48,7 +64,10 @@ def suites_image(base_image, request) -> str:
 
 @pytest.fixture
 def spec(kind, request) -> SandboxSpec:
-    image = "none" if kind == "local" else request.getfixturevalue("suites_image")
+    if is_own(kind):
+        image = request.config.getoption("--image") or "none"
+    else:
+        image = "none" if kind == "local" else request.getfixturevalue("suites_image")
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
 
 
@@ -67,8 +86,15 @@ class UsedSandboxes(DockerBackend):
             yield sandbox
 
 
+def is_own(kind):
+    """Tell whether a kind is a dotted path, of a backend that isn't ours."""
+    return ":" in kind
+
+
 async def backend_of(kind):
     """Return a backend that is not entered yet; skip where it can't be had."""
+    if is_own(kind):
+        return load_backend(kind)
     if kind == "local":
         return LocalBackend()
     if kind == "docker":
@@ -126,10 +152,10 @@ async def backend_beside(kind, spec):
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept_box(kind, spec, kept_containers):
     """A box that was not made for the test alone, where to make one takes long. Its tests share an event loop."""
-    if kind != "local":
+    if not (kind == "local" or is_own(kind)):
         yield await (await kept_containers(kind, spec)).emptied()
         return
-    async with LocalBackend() as backend, backend.open(spec) as sandbox:
+    async with await backend_of(kind) as backend, backend.open(spec) as sandbox:
         yield sandbox
 
 

@@ -27,3 +27,15 @@ def test_a_dotted_path_may_lead_into_a_class():
 def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, said):
     with pytest.raises(ValueError, match=said):
         resolve("--env.x", value, {"one": 1})
+
+
+def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, monkeypatch):
+    installed = tmp_path / "parts-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: parts\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[atropos_agent.tools]\nload = json:loads\none = json:dumps\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolve("--env.x", "load", {}, "atropos_agent.tools") is json.loads
+    assert resolve("--env.x", "one", {"one": 1}, "atropos_agent.tools") == 1, "ours come first"
+    with pytest.raises(ValueError, match=r"did you mean load\?; choose load, one"):
+        resolve("--env.x", "laod", {}, "atropos_agent.tools")

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 8,
+  VERSION = 10,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -14,7 +14,8 @@ enum {
   KILL_TICK_MS = 3,
   KILL_SOON_MS = 100,    /* what most take to be gone */
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
-  TUNNELS = 64, /* at once */
+  WINDOW = 128 << 10, /* bytes that one side may be ahead of the other */
+  TUNNELS = 64, /* at once, in each direction */
   LISTENERS = 9, /* ports that lead to our owner */
   GROUPS = 64, /* of a user */
   NAME_SIZE = 17,
@@ -22,6 +23,7 @@ enum {
 };
 
 #define TUNNEL 0x80000000u /* in the id of a frame that belongs to a tunnel */
+#define OWNERS 0x40000000u /* in that of a tunnel that our owner has opened */
 
 struct bytes { char *at; size_t len, cap; };
 
@@ -37,7 +39,7 @@ struct output {
 enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, SHELL, LINE, GONE };
 
 /* How a command runs; bits. */
-enum { SPLIT = 1 };
+enum { SPLIT = 1, FOLLOW = 2, INPUT = 4, TERMINAL = 8 };
 
 /* Whom something is done as. */
 struct who {
@@ -62,6 +64,11 @@ struct job {
   int out[2], status; /* pipes: the command's output, of which the second has stderr alone where that is kept apart;
                        * the monitor's word on how it ended. -1 when closed */
   int split;         /* stdout and stderr are kept apart */
+  int in, input_ends;      /* its standard input, -1 when that is not ours to write; no more will come */
+  struct bytes input;      /* what it has not taken yet */
+  int terminal, signal;    /* it has one, whose end is out[0]; what it is sent once it is there */
+  int followed[2];         /* each stream: whether it is sent as it comes, */
+  uint32_t credit[2], owed[2]; /* how much may be sent, and how much will be before the command counts as ended */
   int main_done, exit_code, timed_out, shell_ended, all_ended;
   int64_t deadline, quiet, quiet_limit, kill_at, kill_limit; /* ms, monotonic; 0: none */
   struct output output; /* both streams, in the order in which they came */
@@ -75,7 +82,7 @@ struct job {
 struct command {
   uint32_t max_output, timeout_ms;
   struct who who;
-  uint16_t n_argv, n_env, how;
+  uint16_t n_argv, n_env, how, rows, columns;
   const char *cwd;
   char **argv, **env;
 };
@@ -116,7 +123,20 @@ int64_t next_wake(const struct job *j);
 extern int no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
+const char *parse_who(const char *p, size_t len, struct who *who);
 void close_from(int fd);
+
+/* follow.c */
+void follow(struct job *j, const struct command *c);
+int wanted(const struct job *j, int stream);
+void pass_output(struct job *j, int stream, const char *data, size_t len);
+void note_owed(struct job *j);
+int owes(const struct job *j);
+void close_input(struct job *j);
+void pass_input(struct job *j);
+void send_early_signal(struct job *j);
+void follow_frame(uint32_t id, char type, const char *p, size_t len);
+int open_terminal(const struct command *c, int *theirs);
 
 /* self.c */
 enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */
