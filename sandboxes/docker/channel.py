@@ -327,9 +327,10 @@ def _fitting(request: bytes) -> bytes:
 
 
 def _ended(payload: bytes, call: Call, *, split: bool = False) -> Ended:
-    exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
-    apart = [Kept(bytes(data), less) for data, less in zip(call.apart, dropped[1:], strict=True)] if split else []
-    return Ended(exit_code, bool(flags & 1), Kept(bytes(call.data), dropped[0]), bool(flags & 2), *apart)
+    exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
+    apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
+    streams = [Kept(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
+    return Ended(exit_code, bool(flags & 1), Kept(bytes(call.data), dropped), bool(flags & 2), *streams)
 
 
 def _path(path: str) -> bytes:

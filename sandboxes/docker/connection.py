@@ -44,8 +44,8 @@ class Call:
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
     data: bytearray = field(default_factory=bytearray)
-    apart: tuple[bytearray, bytearray] = field(default_factory=lambda: (bytearray(), bytearray()))
-    """What of a command's output went to stdout, and what to stderr, where they are kept apart."""
+    apart: dict[bytes, bytearray] = field(default_factory=dict)
+    """What of a command's output went to stdout, "o", and what to stderr, "e", where they are kept apart."""
     heard: Callable[[bytes, bytes], None] | None = None
     """Takes the frames of a command that is followed, kind and payload."""
 
@@ -199,9 +199,10 @@ class Connection:
     async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
         """Connect to a server inside, and have the connection served. Returns what does. Raises OSError where it is
         refused, SandboxDied, DaemonRestarted."""
+        era = await self.ready()
         if self._tunnels is None:
             raise SandboxError(f"sandbox {self._name} passes no connections on")
-        return await self._tunnels.open(payload, functools.partial(self.send, era=await self.ready()), serve)
+        return await self._tunnels.open(payload, functools.partial(self.send, era=era), serve)
 
     def end_tunnels(self, error: SandboxError) -> None:
         """End the connections out of the sandbox and into it. error: what those say that are only being made."""
@@ -300,7 +301,7 @@ class Connection:
             if kind == b"O":
                 call.data += payload
             elif kind in b"oe":
-                call.apart[kind == b"e"].extend(payload)
+                call.apart.setdefault(kind, bytearray()).extend(payload)
             elif kind in b"12GY" and call.heard is not None:
                 call.heard(kind, bytes(payload))
             else:

@@ -77,8 +77,8 @@ class DockerProcess(RunningProcess):
             self._connection.forget(self._call)
             self._more.set()
         exit_code, flags, *dropped = struct.unpack("<IB3Q", payload)
-        rest = [bytes(data) for data in (self._call.data, *self._call.apart)]
-        pairs = list(zip(rest, dropped, strict=True))[: 3 if self._split else 1]
+        apart = [self._call.apart.get(kind, b"") for kind in (b"o", b"e")] if self._split else []
+        pairs = [(bytes(data), less) for data, less in zip((self._call.data, *apart), dropped, strict=False)]
         self.ended(exit_code, timed_out=bool(flags & 1), rest=pairs)
 
     async def _answer(self) -> tuple[bytes, bytes]:

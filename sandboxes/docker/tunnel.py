@@ -12,7 +12,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from sandboxes.base import SandboxError
+from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -113,6 +113,7 @@ class Tunnels:
         self._opening: dict[int, tuple[asyncio.Future[Opened], Callable[[], asyncio.Task[None]]]] = {}
         self._numbers = itertools.count()
         self._free = asyncio.Semaphore(_AT_ONCE)
+        self._life = 0
 
     def heard(self, number: int, kind: bytes, payload: bytes, send: Send) -> None:
         """Take a frame of the executor's."""
@@ -133,7 +134,11 @@ class Tunnels:
     async def open(self, payload: bytes, send: Send, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
         """Have a connection made inside, and serve it. payload: where to, as the executor's frame J has it. Waits while
         there are as many as there may be. Returns what serves it. Raises OSError, SandboxError."""
+        life = self._life
         await self._free.acquire()
+        if life != self._life:
+            self._free.release()
+            raise SandboxDied("the sandbox has ended, or was reset, while a connection into it waited for its turn")
         number = TUNNEL | _OPENED_HERE | next(self._numbers) % _OPENED_HERE
         tunnel = Tunnel(number, send)
         opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
@@ -156,6 +161,7 @@ class Tunnels:
 
     def end(self, error: Exception) -> None:
         """End them all. error: what those say that are only being opened."""
+        self._life += 1
         for _, task in self._open.values():
             task.cancel()
         for opened, _ in self._opening.values():

@@ -143,3 +143,21 @@ async def test_one_that_is_being_opened_when_the_sandbox_ends_says_so():
     tunnels.end(SandboxDied("it has ended"))
     with pytest.raises(SandboxDied):
         await opening
+
+
+async def test_one_that_waits_for_its_turn_is_never_opened_in_the_sandboxs_next_life():
+    async def stay(tunnel):
+        await tunnel.read()
+
+    tunnels = Tunnels(nobody)
+    inside = Inside(tunnels)
+    for _ in range(64):
+        await tunnels.open(PORT, inside, stay)
+    waiting = asyncio.create_task(tunnels.open(PORT, inside, stay))
+    await asyncio.sleep(0.01)
+    tunnels.end(SandboxDied("it was reset"))
+    with pytest.raises(SandboxDied):
+        await waiting
+    assert [kind for _, kind, _ in inside.frames].count(b"J") == 64
+    assert await asyncio.wait_for(tunnels.open(PORT, inside, stay), 5)
+    tunnels.end(SandboxDied("it is over"))
