@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from sandboxes.arguments import host_port, loopback, web_address
-
-if TYPE_CHECKING:
-    from atropos_agent.tokens.template import ChatTemplate
 
 UNUSED: Mapping[str, Any] = MappingProxyType(
     {
@@ -466,6 +464,4 @@ class AgentEnvConfig(StrictOptions):
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
-        from atropos_agent.tokens.template import ChatTemplate  # takes its time, which a misspelt option need not
-
         return ChatTemplate(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)

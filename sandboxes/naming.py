@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 
@@ -37,6 +39,13 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found
+
+
+def later(path: str) -> Callable[[], Any]:
+    """Return a function that imports what stands at a dotted path of ours, `package.module:name`, and returns it.
+
+    For what takes seconds to import, or is an extra: a misspelt option, or a command without it, need not wait."""
+    return partial(resolve_name, path)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

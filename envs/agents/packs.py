@@ -81,6 +81,9 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
             said, _ = await process.communicate()
     finally:
         saying.cancel()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         shown = said.decode(errors="replace").strip()[-_SHOWN:]
         raise InfraError(

@@ -33,7 +33,7 @@ from envs.running.database import RunDirectoryError
 from envs.running.limits import raise_open_files
 from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
 from envs.types import BadTask
-from sandboxes.naming import meant, resolve
+from sandboxes.naming import later, meant, resolve
 
 if TYPE_CHECKING:
     from envs.base import AgentEnv
@@ -59,6 +59,10 @@ MORE = {
 
 _MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
 """Commands that read a run's directory, each with a `main`."""
+
+_START = later("envs.cli.starting:run_command")
+_EXAMINATION = later("envs.cli.doctor")
+_ENVIRONMENT = later("envs.base:AgentEnv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,7 @@ def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) 
     try:
         with ended_while_loading():
             logger.info("loading")
-            env_cls = program.load()
-            from envs.cli.starting import run_command
+            env_cls, run_command = program.load(), _START()
         raise_open_files()
         with EndBySignal() as end:
             return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
@@ -155,10 +158,9 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
     logging.basicConfig(level=logging.ERROR)
     with ended_while_loading():
         print("examining …", file=sys.stderr)
-        from envs.cli.doctor import certify, surroundings_of
-
-        surroundings = program.surroundings() if program.surroundings else surroundings_of(program.load())
-    certificate = asyncio.run(certify(options, surroundings))
+        examination = _EXAMINATION()
+        surroundings = program.surroundings() if program.surroundings else examination.surroundings_of(program.load())
+    certificate = asyncio.run(examination.certify(options, surroundings))
     print(json.dumps(certificate.to_json(), indent=2) if "--json" in argv else certificate.render())
     return 0 if certificate.ok else 1
 
@@ -192,19 +194,29 @@ def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
 
 def load_environment(path: str) -> type[AgentEnv[Any]]:
     """Return the environment at a dotted path such as `package.module:Class`. Raises UsageError with the remedy."""
-    from envs.base import AgentEnv
-
     try:
         found = resolve("environment", path, {}, "atropos_agent.environments")
     except ValueError as error:
         raise UsageError(str(error)) from error
     found = getattr(found, "environment", found)  # of a function (`envs.functions`)
-    if not (isinstance(found, type) and issubclass(found, AgentEnv)):
+    if not (isinstance(found, type) and issubclass(found, _ENVIRONMENT())):
         raise UsageError(
             f"{path!r} is no environment; give swe, or package.module:name of a subclass of AgentEnv or of a function "
             "with @rollout"
         )
     return found
+
+
+def run_named(path: str, argv: Sequence[str]) -> int:
+    """Run a command of the environment at a dotted path. Returns the exit status."""
+    try:
+        with ended_while_loading():
+            print(f"loading {path} …", file=sys.stderr)
+            env_cls = load_environment(path)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return WRONG_USE
+    return run(env_cls, argv, prog=f"python -m envs {path}")
 
 
 async def _followed(running: Coroutine[Any, Any, int], end: EndBySignal) -> int:

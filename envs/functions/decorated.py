@@ -8,14 +8,19 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from envs.cli import Program, called_as, run
 from envs.functions.config import FunctionConfig
 from envs.functions.given import Hooks, Prompt
 from envs.functions.judging import check_score, parameters_of
 from envs.functions.tasks import Tasks
 from envs.functions.work import GIVEN, ONE_TURN, TRAINED, Work
+from sandboxes.naming import later
 
 if TYPE_CHECKING:
     from envs.functions.environment import FunctionEnv
+
+
+_ENVIRONMENT = later("envs.functions.environment:environment_of")
 
 
 class Function:
@@ -34,14 +39,11 @@ class Function:
     @functools.cached_property
     def environment(self) -> type[FunctionEnv]:
         """Return the environment's class."""
-        from envs.functions.environment import environment_of  # takes seconds
-
-        return environment_of(self.work)
+        made: type[FunctionEnv] = _ENVIRONMENT()(self.work)
+        return made
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
-        from envs.cli import Program, called_as, run
-
         return run(Program(called_as(), FunctionConfig, lambda: self.environment), argv)
 
 

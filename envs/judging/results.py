@@ -30,8 +30,8 @@ _NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
 
-class SeveralRewards(ValueError):
-    """A reward.json of several numbers, of which none is said to count."""
+class UnclearReward(ValueError):
+    """A reward that says something else than one number: who is at fault for that only the reference can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,9 @@ def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
         return {}, ran.problem
     try:
         return _rewards(ran.logs), None
-    except SeveralRewards as error:
-        if ran.known:  # the reference wrote one that counts
+    except UnclearReward as error:
+        failed = ran.result.timed_out or (ran.seen is not None and ran.seen.problem is not None)
+        if ran.known or failed:  # the reference wrote one that counts, or the code is seen to be at fault
             return {}, str(error)
         raise InfraError(Failure.TASK, str(error)) from None
     except ValueError as error:
@@ -134,30 +135,30 @@ def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
 
 
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return the named rewards that test.sh wrote. Raises ValueError when there is none that can be used."""
+    """Return the named rewards that test.sh wrote. Raises UnclearReward, and ValueError where there is none."""
     if "reward.json" in logs:
         try:
             found = json.loads(logs["reward.json"])
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"reward.json is not JSON: {error}") from None
+            raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
         if not table or not all(type(value) in (int, float) and math.isfinite(value) for value in table.values()):
-            raise ValueError(f"reward.json holds {str(found)[:100]}, not finite numbers")
+            raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers")
         if "reward" not in table:
             if len(table) > 1:
                 names = ", ".join(sorted(map(str, table)))[:_NAMES]
-                raise SeveralRewards(f"reward.json has {names} and no `reward`; write which of them counts")
+                raise UnclearReward(f"reward.json has {names} and no `reward`; write which of them counts")
             table = dict.fromkeys(["reward"], *table.values())
         return {name: float(value) for name, value in table.items()}
-    if "reward.txt" not in logs:
+    text = logs.get("reward.txt", b"").decode("utf-8-sig", "replace").strip()
+    if not text:
         raise ValueError("test.sh wrote no reward")
-    text = logs["reward.txt"].decode("utf-8", "replace").strip()
     try:
         reward = float(text)
     except ValueError:
-        raise ValueError(f"reward.txt holds {text[:100]!r}, not a number") from None
+        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a number") from None
     if not math.isfinite(reward):
-        raise ValueError(f"reward.txt holds {text[:100]!r}, not a finite number")
+        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a finite number")
     return {"reward": reward}
 
 

@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -123,9 +124,8 @@ def replace_file(path: Path, data: bytes) -> None:
     Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
+    with ExitStack() as undo:
+        undo.callback(temporary.unlink, missing_ok=True)
         temporary.write_bytes(data)
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        undo.pop_all()

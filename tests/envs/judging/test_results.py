@@ -11,7 +11,7 @@ from envs.judging.results import Ran, read_verdict
 from envs.judging.seen.outcome import Outcome
 from envs.judging.verifier import judge
 from envs.rewards import fraction
-from envs.types import TESTS_UNSEEN, InfraError, Task, TestStatus, Verdict
+from envs.types import TESTS_UNSEEN, Failure, InfraError, Task, TestStatus, Verdict
 from envs.types import Outcome as Judged
 from sandboxes.base import ExecResult
 
@@ -24,7 +24,7 @@ from sandboxes.base import ExecResult
         ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
         (REWARD.format("nan"), 0.0, "reward.txt holds 'nan', not a finite number"),
         (REWARD.format("1 2"), 0.0, "reward.txt holds '1 2', not a number"),
-        (REWARD.format("''"), 0.0, "reward.txt holds '', not a number"),
+        (REWARD.format("''"), 0.0, "test.sh wrote no reward"),
         (REWARD.format("0.25"), 0.25, "Reward 0.25"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("echo '{\"a\": 0.5}' > /logs/verifier/reward.json", 0.5, "Reward 0.5"),
@@ -62,6 +62,20 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     verdict = read("1", half)
     assert "Reward 0, not the 1 of test.sh: 1 tests not seen to pass: b" in verdict.explanation
     assert verdict.metrics["test_sh_reward"] == 1.0
+
+
+@pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS"])
+def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_the_code(written):
+    for known, outcome in ((True, seen()), (False, seen("1 tests not seen to pass: b", share=0.5))):
+        assert read(written, outcome, known=known).reward == 0.0
+    for watched in (True, False):
+        with pytest.raises(InfraError, match=r"reward.txt holds .*, not a") as raised:
+            read(written, seen() if watched else None, watched=watched, known=False)
+        assert raised.value.kind is Failure.TASK
+
+
+def test_a_byte_order_mark_is_no_part_of_a_reward():
+    assert read("\ufeff1\r\n", seen()).reward == 1.0
 
 
 @pytest.mark.parametrize("written", ["1", "0.25"])

@@ -15,6 +15,8 @@ import signal
 import sys
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,7 @@ from envs.trainers.trl import STATE, given_reward
 from envs.trainers.trl_async import Worker
 from envs.types import Task
 
-STEPS, SAVE_STEPS, ACCUMULATED = 60, 2, 2
+STEPS, SAVE_STEPS, ACCUMULATED = 40, 2, 2
 
 
 class ManySums(Sums):
@@ -113,45 +115,48 @@ def train(engine: str, folder: Path, tokenizer: str, budget: int) -> None:
         rollout_worker=worker,
         weight_transfer=Unsent(),
     )
-    (folder / "begun").touch()
     trainer.train(resume_from_checkpoint=worker.checkpoint)
 
 
-def live(engine: str, folder: Path, tokenizer: str, budget: int, seconds: float | None) -> int:
-    """Fork a process that trains, and kill it after so many seconds of training, if that is not None. Return how it
-    ended."""
-    (folder / "begun").unlink(missing_ok=True)
+def live(work: Callable[[], None], out: Path, wanted: int | None, pause: float) -> int:
+    """Fork a process that does `work`, and kill it some time after it saved so many checkpoints, if that is not None.
+    Return how it ended."""
+    before = newest(out)
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            train(engine, folder, tokenizer, budget)
+            work()
             status = 0
         finally:
             sys.stdout.flush()
             os._exit(status)
-    if seconds is not None:
-        while not (folder / "begun").exists():
-            time.sleep(0.02)
-        time.sleep(seconds)
+    began = time.monotonic()
+    while wanted is not None and newest(out) < before + wanted * SAVE_STEPS:
+        time.sleep(0.02)
+    if wanted is not None:
+        # As long as a checkpoint took, or less: anywhere between two of them.
+        time.sleep(pause * (time.monotonic() - began) / max(1, wanted))
         os.kill(child, signal.SIGKILL)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def newest(out: Path) -> int:
+    return max((int(path.name.rpartition("-")[2]) for path in out.glob("checkpoint-*")), default=0)
 
 
 def main(engine: str, place: str, tokenizer: str, budget: int, kills: int) -> int:
     patch()
     torch.set_num_threads(1)
     folder, rng = Path(place), random.Random(kills + budget)
-    words = len(AutoTokenizer.from_pretrained(tokenizer))
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = LlamaConfig(vocab_size=words, **sizes)
+    config = LlamaConfig(vocab_size=len(AutoTokenizer.from_pretrained(tokenizer)), **sizes)
     LlamaForCausalLM(config).save_pretrained(folder / "model")
+    work = partial(train, engine, folder, tokenizer, budget)
     for kill in range(kills):
-        ended = live(engine, folder, tokenizer, budget, 6 * rng.random())
-        print("life", kill, "ended with", ended, sorted(path.name for path in (folder / "out").glob("checkpoint-*")))
-        if ended == 0:
-            break
-    return live(engine, folder, tokenizer, budget, None)
+        ended = live(work, folder / "out", rng.choice((1, 1, 2)), rng.random())
+        print("life", kill, "ended with", ended, "at checkpoint", newest(folder / "out"), flush=True)
+    return live(work, folder / "out", None, 0.0)
 
 
 if __name__ == "__main__":
