@@ -40,13 +40,32 @@ class StopReason(enum.StrEnum):
     """The agent's program ended in the middle of its work: it crashed, or could not go on from a reply."""
 
 
+class Branch(enum.StrEnum):
+    """What a reply is in its rollout, which may have several conversations."""
+
+    MAIN = "main"
+    """Of the agent's own conversation, also where that was compacted or edited and begun anew."""
+    FORK = "fork"
+    """Of a conversation that an agent of ours has forked from another."""
+    SUB_AGENT = "sub-agent"
+    """Of another conversation with tools."""
+    SUMMARY = "summary"
+    """Asked without tools, of a conversation that holds replies: a compaction, for example."""
+    RETRY = "retry"
+    """The agent had it, asked the same again, and went on from the other."""
+    SIDE = "side call"
+    """Asked without tools and without any reply before: a title, a topic check."""
+    UNTAKEN = "untaken"
+    """The agent went away before it had it whole, and never asked for it again."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How an agent works.
 
     temperature, top_p: of the sampling distribution.
-    max_tokens: tokens of one reply.
-    max_steps: turns in one rollout.
+    max_tokens: tokens of one reply; None leaves it to the inference server, which may fill what room there is.
+    max_steps: turns in one rollout, of all its conversations.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
     max_seconds: time of a rollout, commands and sampling at a fair speed (see `docs/faults.md`); None for no limit.
     system_prompt: what stands before the tools' description; None for the default.
@@ -62,7 +81,7 @@ class AgentConfig:
 
     temperature: float = 1.0
     top_p: float = 1.0
-    max_tokens: int = 2048
+    max_tokens: int | None = 2048
     max_steps: int = 30
     max_total_tokens: int | None = None
     max_seconds: float | None = None
@@ -75,10 +94,10 @@ class AgentConfig:
     history: str = "template"
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_steps", "request_timeout_s"):
+        for name in ("max_steps", "request_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"AgentConfig.{name} must be positive, not {getattr(self, name)}")
-        for name in ("max_total_tokens", "max_seconds"):
+        for name in ("max_tokens", "max_total_tokens", "max_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"AgentConfig.{name} must be positive or None, not {value}")
@@ -120,7 +139,7 @@ class SequenceData:
     policy_version: of the oldest weights that had a part in a reply; None where the inference server
         does not say.
     thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
-    branch: of which kind of the rollout's conversations the row is (`atropos_agent.gateway.Branch`).
+    branch: of which kind of the rollout's conversations the row is (`Branch`).
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -299,6 +318,16 @@ class AgentResult:
     def sampled_tokens(self) -> int:
         """Return how many tokens the rows train."""
         return sum(segment.trained for segment in self.segments)
+
+    @property
+    def total_tokens(self) -> int:
+        """Return how many tokens the rows hold, given and sampled."""
+        return sum(len(segment.tokens) for segment in self.segments)
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many replies there were."""
+        return len(self.steps)
 
     def to_messages(self) -> list[Message]:
         """Return the conversation as chat messages, in order."""

@@ -1,4 +1,9 @@
-"""One rollout's conversations: requests come in, each is answered in its place, and all end as an `AgentResult`."""
+"""One rollout's conversations: requests come in, each is answered in its place, and all end as an `AgentResult`.
+
+Sampling, reading a reply and making rows are those of our own loop (`sampling`, `harvest`). A session is not written on
+`Turns`: an agent's requests hold whole histories, in any order and several at once, so that its conversations are
+located, not held.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +23,16 @@ from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
 from atropos_agent.gateway.asked import Asked, Fault, Refusal, ToldCall
 from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
-from atropos_agent.gateway.branches import TRAINED, Branch, harvest
+from atropos_agent.gateway.branches import TRAINED, harvest
 from atropos_agent.gateway.encoded import foreign_calls
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
 from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.harvest import take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason, Unanswered
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, StopReason, Unanswered
 
 _OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
@@ -99,7 +105,6 @@ class Session:
     async def close(self) -> None:
         """Take no more requests, and end what is under way."""
         self._closed = True
-        self._counts += Counts(abandoned_requests=len(self._work))
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
@@ -237,12 +242,11 @@ class Session:
         """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
         line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
-            budget = self._sampler.budget(len(line.conversation.prompt))
-            if budget <= 0:
-                tokens = len(line.conversation.prompt)
+            tokens = len(line.conversation.prompt)
+            budget = self._sampler.budget(tokens, turn.asked.max_tokens)
+            if budget is not None and budget <= 0:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
-            wanted = budget if turn.asked.max_tokens is None else min(budget, turn.asked.max_tokens)
-            completion = await self._sampler.sample(line.conversation, wanted, stop=turn.asked.stop)
+            completion = await self._sampler.sample(line.conversation, budget, stop=turn.asked.stop)
             self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
@@ -257,34 +261,28 @@ class Session:
 
     def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
         """Make a turn's answer of what was sampled."""
-        line, conversation = turn.line, turn.line.conversation
+        line, number = turn.line, len(self._forest)
         exchange = len(self._sampler.record.exchanges) - 1
-        segment, start = len(conversation.segments) - 1, len(conversation.prompt)
-        opened = conversation.thinking_open
-        text = conversation.add_reply(completion)
+        read = take_in(
+            *(line.conversation, line.fitted, completion), number=number, first_id=self._minted, engine_s=engine_s
+        )
         self._sampler.accept(completion)
-        reply = line.fitted.read(text, first_id=self._minted, thinking_open=opened)
-        called = line.fitted.message(reply)
-        if called is not None:
-            conversation.add_calls(*called)
-        number = len(self._forest)
         answer = answer_of(
-            text,
-            reply,
+            read.text,
+            read.reply,
             completion,
             turn.asked,
             line.fitted,
             number=number,
             first_id=self._minted,
-            prompt_tokens=start,
-            thinking_open=opened,
+            prompt_tokens=read.step.prompt_tokens,
+            thinking_open=read.opened,
         )
         self._minted += len(answer.calls)
-        step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
-        sampled = Sampled(answer, conversation.place(), called is not None, step, exchange)
+        sampled = Sampled(answer, line.conversation.place(), read.called, read.step, exchange)
         self._forest.answered(turn, sampled)
         self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
-        self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
+        self._counts += Counts(tool_calls=len(read.reply.calls), malformed_calls=len(read.reply.problems))
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)
@@ -320,26 +318,6 @@ class Session:
             drift=conversation.drift(conversation.rows()) if conversation is not None else None,
             conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),
         )
-
-
-def _step(
-    number: int, text: str, reply: Reply, completion: Completion, *, segment: int, start: int, engine_s: float
-) -> AgentStep:
-    """Return a reply as a step. start: its place in the segment, behind its whole prompt."""
-    return AgentStep(
-        number,
-        text,
-        reply.thinking,
-        reply.calls,
-        finish_reason=completion.finish_reason,
-        segment=segment,
-        start=start,
-        prompt_tokens=start,
-        completion_tokens=len(completion.ids),
-        engine_s=engine_s,
-        content=reply.content,
-        policy_version=completion.version,
-    )
 
 
 def _beyond(calls: Sequence[ToldCall]) -> int:
