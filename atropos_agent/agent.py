@@ -11,6 +11,7 @@ from atroposlib.envs.server_handling.openai_server import OpenAIServer
 from atroposlib.envs.server_handling.server_baseline import APIServer
 from atroposlib.envs.server_handling.server_manager import ServerManager
 
+from atropos_agent.compaction import policy_of
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats.base import ToolFormat
 from atropos_agent.formats.hermes import Hermes
@@ -96,7 +97,11 @@ class AtroposAgent:
         This is what an agent of your own does in its way. turns: the task stands in it. Whatever is done with it, and
         with conversations that are forked from it or opened beside it, the result holds all that was sampled, and ends
         as `turns` does."""
+        compact = policy_of(self.config, turns)
         while turns.ended is None:
+            await compact(turns)
+            if turns.ended is not None:
+                break
             reply = await turns.reply()
             await turns.execute(reply.calls)
 

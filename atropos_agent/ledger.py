@@ -19,7 +19,7 @@ from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
 from atropos_agent.tokens.template import Tools
-from atropos_agent.types import AgentResult, Counts, Message, StopReason
+from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
 from tools.base import ToolCall, ToolResult
 
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
@@ -82,6 +82,7 @@ class Ledger:
         self.failure: Exception | None = None
         self._lines: list[Line] = []
         self._taken: list[Taken] = []
+        self._compacted: dict[str, int | str] = {}
         self._sampling = 0
         self._spans: list[Span] = []
         """Of turns that may not have ended."""
@@ -91,9 +92,10 @@ class Ledger:
 
     # What conversations use
 
-    def begin(self, messages: Sequence[Message], branch: str) -> Line:
+    def begin(self, messages: Sequence[Message], branch: str, kept: Sequence[Message] = ()) -> Line:
         """Begin a conversation. messages: as people write them; one system prompt is put first where there is none.
-        Raises jinja2's TemplateError for messages that the chat template refuses."""
+        kept: turns of another conversation of the rollout behind them, as that has them. Raises jinja2's TemplateError
+        for messages that the chat template refuses."""
         config, opening = self.sampler.config, list(messages)
         if opening[0]["role"] != "system":
             system = self.fitted.system_prompt(
@@ -101,7 +103,7 @@ class Ledger:
             )
             opening = [{"role": "system", "content": system}, *opening]
         begun = self.fitted.begin(
-            *(self.sampler.template, self.fitted.opening(opening), self.schemas),
+            *(self.sampler.template, [*self.fitted.opening(opening), *kept], self.schemas),
             keeps_thinking=config.history == "sampled",
         )
         return self._kept(Line(begun, branch))
@@ -151,6 +153,11 @@ class Ledger:
         for one in line.replies[line.inherited :]:
             one.untrained = reason
         self._harvest = None
+
+    def compacted(self, version: str, *, saved: int) -> None:
+        """Count that a conversation was made shorter. version: of the texts for it. saved: tokens, about."""
+        count, before = int(self._compacted.get("count", 0)), int(self._compacted.get("tokens_saved", 0))
+        self._compacted = {"version": version, "count": count + 1, "tokens_saved": before + saved}
 
     @contextmanager
     def working(self) -> Iterator[None]:
@@ -218,7 +225,10 @@ class Ledger:
         found = self.harvest()
         kinds = Counter(one.branch for one in self._taken)
         several = len(self._lines) > 1 or found.untrained
-        told = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
+        told: dict[str, Any] = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
+        if self._compacted:
+            summaries = [one.step.index for one in self._taken if one.branch == Branch.SUMMARY]
+            told["compaction"] = {**self._compacted, "summaries": summaries}
         return AgentResult(
             success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
             final_response=final,

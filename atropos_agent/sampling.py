@@ -32,7 +32,7 @@ takes longer hangs or is slow, which is no fault of the model's."""
 CHARACTERS_OF_TOKEN = 4
 """About as many, where an inference server returns text alone."""
 
-_TOLD = ("temperature", "top_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds", "history")
+_TOLD = ("temperature", "top_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds", "history", "compaction")
 """Fields of `AgentConfig` that say how a model was sampled."""
 
 T = TypeVar("T")

@@ -18,14 +18,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
-from jinja2 import TemplateError
 from opentelemetry.trace import Span
 
 from atropos_agent import tracing
 from atropos_agent.calls import Calls
 from atropos_agent.engines.errors import ContextOverflow
+from atropos_agent.fitted import fitting
 from atropos_agent.ledger import BudgetSpent, Ledger, Line
 from atropos_agent.tokens.calls import quoted
 from atropos_agent.tokens.conversation import Completion
@@ -35,7 +34,7 @@ from tools.base import ToolCall, ToolResult
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
+Edit = Callable[[Message], Message]
 
 SPENT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.TIME})
 """Reasons behind which a conversation can't go on."""
@@ -73,6 +72,10 @@ class Turns:
         self.ledger = ledger
         self._branch = branch
         self._line: Line | None = None
+        self.task: Sequence[Message] = ()
+        """What stood before its first reply; a restart leaves it."""
+        self._kept: list[Message] = []
+        """Turns from before a restart that stand behind the first messages."""
         self._given: list[Message] = []
         """What was added and the conversation doesn't hold yet."""
         self._calls = 0
@@ -145,9 +148,19 @@ class Turns:
         opened.add(messages)
         return opened
 
-    def restart(self, messages: str | Message | Sequence[Message]) -> None:
-        """Go on with these messages alone: the model no longer sees what was said before, whose rows stay."""
-        self._line, self._last, self._given, self.ended = None, None, [], None
+    def restart(
+        self, messages: str | Message | Sequence[Message], *, keep: int | None = 0, edit: Edit | None = None
+    ) -> None:
+        """Go on with these messages: the model no longer sees what was said before, whose rows stay.
+
+        keep: so many of the last turns stand behind them, as context; None for all. edit: changes what stood before the
+        last two turns."""
+        said = [] if self._line is None else [*self._line.conversation.messages, *self._told()]
+        starts = [place for place, message in enumerate(said) if message["role"] == "assistant"]
+        first = len(said) if keep == 0 or not starts else starts[0 if keep is None else max(0, len(starts) - keep)]
+        recent = starts[-2] if len(starts) > 1 else len(said)
+        changed = [edit(one) if edit is not None and place < recent else one for place, one in enumerate(said)]
+        self._line, self._last, self._given, self.ended, self._kept = None, None, [], None, changed[first:]
         self.add(messages)
 
     def leave_out(self, reason: str) -> None:
@@ -159,7 +172,7 @@ class Turns:
     def messages(self) -> list[Message]:
         """Return the conversation as people read it, with what comes before the next reply."""
         if self._line is None:
-            return [dict(message) for message in self._given]
+            return [*map(dict, self._given), *(quoted(message, unquoted) for message in self._kept)]
         shown = self._told() if self._last is not None and self._last.shown else []
         waiting = [quoted(message, unquoted) for message in shown]
         return [*self._line.conversation.plain_messages(), *waiting, *map(dict, self._given)]
@@ -167,8 +180,13 @@ class Turns:
     def room(self) -> int | None:
         """Return about how many tokens there is room for behind what was said; None where that is not known."""
         sampler, written = self.ledger.sampler, 0 if self._line is None else len(self._line.conversation.prompt)
-        waiting = [*self._told(), *self._given]
+        waiting = [*self._told(), *self._given, *([] if self._line is not None else self._kept)]
         return sampler.room(written + sum(sampler.tokens(message["content"] or "") for message in waiting))
+
+    @property
+    def replies(self) -> int:
+        """Return how many replies the rollout has had, in all its conversations."""
+        return self.ledger.replies
 
     def rows(self) -> list[SequenceData]:
         """Return the rows of this conversation alone. Those of the rollout, which train each token once, are in
@@ -242,11 +260,12 @@ class Turns:
         if self._line is None:
             if not self._given:
                 raise ValueError("a conversation needs at least one message")
-            self._line = _fitting(lambda messages: self.ledger.begin(messages, self._branch), self._given)
+            self._line = fitting(lambda messages: self.ledger.begin(messages, self._branch, self._kept), self._given)
         elif new := [*self._told(), *self.ledger.fitted.opening(self._given)]:
-            _fitting(self._line.go_on, new)
+            fitting(self._line.go_on, new)
         elif self._last is not None:
             raise ValueError("the last message is the model's own; add what it is to reply to")
+        self.task = self.task or tuple(self._given)
         self._given, self._last = [], None
         return self._line
 
@@ -261,20 +280,3 @@ def _whole(reply: Reply, completion: Completion) -> Reply:
         return reply
     cut = f"the reply was cut off after {len(completion.ids)} tokens; be shorter"
     return replace(reply, problems=(*reply.problems, cut))
-
-
-def _fitting(encode: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
-    """Return what `encode` makes of messages, in a form that the chat template takes: some want a reply behind each
-    message. Raises TemplateError."""
-    try:
-        return encode(messages)
-    except TemplateError:
-        joined: list[Message] = []
-        for message in messages:
-            if joined and message["role"] == "user" and joined[-1]["role"] in ("user", "tool"):
-                joined[-1] = {**joined[-1], "content": f"{joined[-1]['content']}\n\n{message['content']}"}
-            else:
-                joined.append(message)
-        if len(joined) == len(messages):
-            raise
-        return encode(joined)

@@ -77,6 +77,8 @@ class AgentConfig:
     history: "template" lets the chat template write earlier turns as it likes; "sampled" keeps a turn as it was sampled
         where the template would drop its thinking.
     stop: strings that end a reply, beside the inference server's own end-of-turn token.
+    compaction: what is done where a conversation leaves little room (`atropos_agent.compaction`): "none", "cut",
+        "summary" or "notes". trains_summaries: whether the model's summaries are trained.
     """
 
     temperature: float = 1.0
@@ -92,6 +94,8 @@ class AgentConfig:
     tool_role: str = "user"
     stop: Sequence[str] = ()
     history: str = "template"
+    compaction: str = "none"
+    trains_summaries: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "request_timeout_s"):
@@ -103,6 +107,8 @@ class AgentConfig:
                 raise ValueError(f"AgentConfig.{name} must be positive or None, not {value}")
         if self.tool_role not in ("user", "tool"):
             raise ValueError(f"AgentConfig.tool_role must be 'user' or 'tool', not {self.tool_role!r}")
+        if self.compaction not in ("none", "cut", "summary", "notes"):
+            raise ValueError(f"AgentConfig.compaction must be none, cut, summary or notes, not {self.compaction!r}")
         if self.history not in ("template", "sampled"):
             raise ValueError(f"AgentConfig.history must be 'template' or 'sampled', not {self.history!r}")
 

@@ -49,6 +49,7 @@ Condition = Literal[
     "top_p",
     "system_prompt",
     "history",
+    "compaction",
     "tool_format",
     "tool_role",
     "agent",
@@ -191,7 +192,7 @@ class AgentEnvConfig(Told):
         {
             "Rollouts": (
                 *("max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
-                *("temperature", "top_p", "system_prompt"),
+                *("temperature", "top_p", "system_prompt", "compaction", "trains_summaries"),
             ),
             "Model": ("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system"),
             "Groups and the trainer": (
@@ -260,6 +261,12 @@ class AgentEnvConfig(Told):
         description="Whether earlier turns are what the chat template makes of them, or stay as they were sampled "
         "where it would drop their thinking",
     )
+    compaction: Literal["none", "cut", "summary", "notes"] = Field(
+        default="none",
+        description="What our agent does where little room is left: cut old results, go on from the model's summary, "
+        "or begin again with its notes in a file (docs/compaction.md)",
+    )
+    trains_summaries: bool = Field(default=True, description="Whether the tokens of summaries are trained")
     agent: str = Field(
         default="atropos",
         description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is; envs.swe "
@@ -418,6 +425,8 @@ class AgentEnvConfig(Told):
             request_timeout_s=self.request_timeout_s,
             tool_role="user" if self.tool_role == "auto" else self.tool_role,
             history=self.history,
+            compaction=self.compaction,
+            trains_summaries=self.trains_summaries,
         )
         return replace(own, **more)
 
