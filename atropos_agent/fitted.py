@@ -19,10 +19,10 @@ from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.plain import Plain
 from atropos_agent.formats.reading import tags_of
-from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, learn
+from atropos_agent.tokens.calls import PROBE, CallShape, CallsKind, Tools, learn
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Conversation
-from atropos_agent.tokens.template import ChatTemplate, Tools
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import Message, Reply
 from tools.base import ToolCall, ToolResult
 

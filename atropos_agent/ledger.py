@@ -7,18 +7,20 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from jinja2 import TemplateError
 from opentelemetry.trace import Span
 
 from atropos_agent import tracing
+from atropos_agent.aside import aside
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.harvest import Harvest, Read, Taken, harvest, take_in
 from atropos_agent.sampling import Sampler
+from atropos_agent.tokens.calls import Tools
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.tokens.template import Tools
 from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
 from tools.base import ToolCall, ToolResult
 
@@ -86,7 +88,8 @@ class Ledger:
         self._sampling = 0
         self._spans: list[Span] = []
         """Of turns that may not have ended."""
-        self._begun = 0
+        self._begun = self._number = 0
+        self._taking: set[asyncio.Future[tuple[Taken, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
         self._harvest: Harvest | None = None
 
@@ -116,7 +119,7 @@ class Ledger:
 
     def spent(self) -> StopReason | None:
         """Return which of the rollout's budgets leaves no room for a reply; None where none does."""
-        if len(self._taken) + self._sampling >= self.sampler.config.max_steps:
+        if self._number + self._sampling >= self.sampler.config.max_steps:
             return StopReason.MAX_STEPS
         return StopReason.TIME if self.sampler.remaining() <= 0 else None
 
@@ -135,12 +138,21 @@ class Ledger:
         finally:
             self._sampling -= 1
 
-    def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
+    async def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
         """Take a reply into the conversation that it was sampled for. first_id: of its first call."""
-        exchange, number = len(self.sampler.record.exchanges) - 1, len(self._taken)
-        read = take_in(
-            *(line.conversation, self.fitted, completion), number=number, first_id=first_id, engine_s=engine_s
-        )
+        exchange, number = len(self.sampler.record.exchanges) - 1, self._number
+        self._number += 1
+        read = partial(take_in, line.conversation, self.fitted, completion, number=number, first_id=first_id)
+        work = partial(read, engine_s=engine_s)
+        taking = asyncio.ensure_future(self._take(line, completion, exchange, work))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        return await asyncio.shield(taking)  # a reply that nobody waits for any more was sampled all the same
+
+    async def _take(
+        self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
+    ) -> tuple[Taken, Read]:
+        read = await aside(work, len(completion.ids))
         self.sampler.accept(completion)
         taken = Taken(read.step, exchange, line.branch)
         line.replies.append(taken)
@@ -206,6 +218,7 @@ class Ledger:
             task.cancel()
         if left:
             await asyncio.wait(left, timeout=LATE_S)
+        await asyncio.gather(*self._taking, return_exceptions=True)
         for span in self._spans:
             tracing.end(span)
 
@@ -249,7 +262,8 @@ class Ledger:
         if line is None or not line.replies:
             return None
         found, last = self.harvest(), line.replies[-1].step
-        row = next((row for row in found.rows if row.segment == found.steps[last.index].segment), None)
+        place = next(step.segment for step in found.steps if step.index == last.index)
+        row = next((row for row in found.rows if row.segment == place), None)
         if row is None:  # left out
             return line.conversation.drift(line.conversation.rows())
         return line.conversation.drift([row if row.segment == last.segment else replace(row, segment=last.segment)])

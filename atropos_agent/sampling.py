@@ -32,7 +32,10 @@ takes longer hangs or is slow, which is no fault of the model's."""
 CHARACTERS_OF_TOKEN = 4
 """About as many, where an inference server returns text alone."""
 
-_TOLD = ("temperature", "top_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds", "history", "compaction")
+_TOLD = (
+    *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds"),
+    *("history", "compaction"),
+)
 """Fields of `AgentConfig` that say how a model was sampled."""
 
 T = TypeVar("T")
@@ -95,6 +98,9 @@ class Sampler:
             **({} if max_tokens is None else {"max_tokens": max_tokens}),
             "temperature": self.config.temperature,
             "top_p": self.config.top_p,
+            # Left out where they cut nothing: not every server knows them.
+            "top_k": self.config.top_k or None,
+            "min_p": self.config.min_p or None,
             "n": 1,
             "stop": [*self.config.stop, *stop] or None,
             "split": self.split,

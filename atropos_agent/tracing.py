@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach, get_current
@@ -30,9 +30,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from atropos_agent.types import AgentConfig, AgentResult, Message
 from tools.base import ToolCall, ToolResult
-
-if TYPE_CHECKING:
-    from atropos_agent.tokens.conversation import Completion
 
 T = TypeVar("T")
 
@@ -218,8 +215,27 @@ def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) 
         yield found
 
 
+class Sampled(Protocol):
+    """What is told of a reply; see `atropos_agent.tokens.conversation.Completion`."""
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Return its tokens."""
+        ...
+
+    @property
+    def finish_reason(self) -> str:
+        """Return why it ended."""
+        ...
+
+    @property
+    def version(self) -> int | None:
+        """Return the policy's version."""
+        ...
+
+
 def tell_reply(
-    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: Completion
+    found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: Sampled
 ) -> None:
     """Add a reply to the span of its request. messages: returns what it answers. text: returns it as text."""
     reason = completion.finish_reason

@@ -214,10 +214,10 @@ class Turns:
             except ContextOverflow as error:
                 logger.info("no room for a reply: the inference server's context window is full: %s", error)
                 return await self._spent(StopReason.MAX_TOKENS)
-            return self._take(line, completion, span, time.monotonic() - started)
+            return await self._take(line, completion, span, time.monotonic() - started)
 
-    def _take(self, line: Line, completion: Completion, span: Span, engine_s: float) -> TurnReply:
-        taken, read = self.ledger.take(line, completion, first_id=self._calls, engine_s=engine_s)
+    async def _take(self, line: Line, completion: Completion, span: Span, engine_s: float) -> TurnReply:
+        taken, read = await self.ledger.take(line, completion, first_id=self._calls, engine_s=engine_s)
         logger.debug("reply (%s): %s", completion.finish_reason, read.text)
         reply = _whole(read.reply, completion)
         self._calls += len(reply.calls)
@@ -263,7 +263,7 @@ class Turns:
             self._line = fitting(lambda messages: self.ledger.begin(messages, self._branch, self._kept), self._given)
         elif new := [*self._told(), *self.ledger.fitted.opening(self._given)]:
             fitting(self._line.go_on, new)
-        elif self._last is not None:
+        elif self._line.conversation.messages[-1]["role"] == "assistant":
             raise ValueError("the last message is the model's own; add what it is to reply to")
         self.task = self.task or tuple(self._given)
         self._given, self._last = [], None

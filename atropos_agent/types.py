@@ -63,7 +63,7 @@ class Branch(enum.StrEnum):
 class AgentConfig:
     """How an agent works.
 
-    temperature, top_p: of the sampling distribution.
+    temperature, top_p, top_k, min_p: of the sampling distribution; top_k 0 and min_p 0 cut nothing off it.
     max_tokens: tokens of one reply; None leaves it to the inference server, which may fill what room there is.
     max_steps: turns in one rollout, of all its conversations.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
@@ -83,6 +83,8 @@ class AgentConfig:
 
     temperature: float = 1.0
     top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
     max_tokens: int | None = 2048
     max_steps: int = 30
     max_total_tokens: int | None = None
@@ -146,6 +148,7 @@ class SequenceData:
         does not say.
     thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
     branch: of which kind of the rollout's conversations the row is (`Branch`).
+    experts: which experts each token was routed to, of a mixture-of-experts model: see `atropos_agent.tokens.experts`.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -160,6 +163,7 @@ class SequenceData:
     policy_version: int | None = None
     thinking_kept: bool = False
     branch: str = "main"
+    experts: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not len(self.tokens) == len(self.masked_tokens) == len(self.logprobs):

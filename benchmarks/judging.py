@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from sandbox_starts import STARTERS, Costs
+from sandbox_starts import Costs
 from transformers import AutoTokenizer
 
 from atropos_agent.agent import AtroposAgent
@@ -30,12 +30,12 @@ from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.types import AgentConfig
 from envs.judging.archives import pack_directory
 from envs.judging.changes import Changes, collect_changes
-from envs.judging.specs import agent_spec, verifier_spec
+from envs.judging.specs import agent_spec, rollout_spec, verifier_spec
 from envs.judging.start_trees import StartTrees
 from envs.judging.verifier import open_verifier
 from envs.tasks.harbor import load_task
 from envs.types import Task
-from sandboxes.base import Backend
+from sandboxes.base import Backend, SandboxSpec
 from sandboxes.docker import DockerBackend
 from tools import default_tools
 
@@ -81,7 +81,8 @@ async def judged(
 class Work:
     """A rollout of three commands that solve a task, written down for an inference server without a model."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, spec: Callable[[Task, str], SandboxSpec] = rollout_spec) -> None:
+        self.spec = spec
         assert task.hidden.solution is not None
         self.task = task
         self.solution = pack_directory(task.hidden.solution)
@@ -92,7 +93,7 @@ class Work:
     async def rollout(self, backend: Backend, starts: StartTrees, image: str) -> float:
         """Make and judge one. Returns its reward."""
         task = self.task
-        async with backend.open(agent_spec(task, image)) as sandbox:
+        async with backend.open(self.spec(task, image)) as sandbox:
             await sandbox.upload(self.solution, "/solution")
             server = ScriptedServer([*self.replies, "It is done."], self.tokenizer)
             agent = AtroposAgent(server, default_tools(sandbox, ("terminal",)), AgentConfig(), self.tokenizer)
@@ -105,13 +106,17 @@ class Work:
 
 async def rollouts(task: Task, repeats: int, rounds: int = 6) -> None:
     """Print what a judged rollout costs with either starter, one by one and eight at once."""
-    work, costs = Work(task), Costs(repeats)
+    costs = Costs(repeats)
     await costs.begin()
-    for starter in STARTERS:
+    for starter, spec, how in (
+        ("docker", agent_spec, ""),
+        ("crun", agent_spec, ", all new"),
+        ("crun", rollout_spec, ""),
+    ):
         async with DockerBackend(starter=starter) as backend:
             image = await backend.ensure_image(task.image, task.context)
-            one = partial(work.rollout, backend, StartTrees(backend), image)
-            await costs.row(f"{starter}: a judged rollout of three commands", one, rounds)
+            one = partial(Work(task, spec).rollout, backend, StartTrees(backend), image)
+            await costs.row(f"{starter}: a judged rollout of three commands{how}", one, rounds)
             rates = [await rate(one, 8 * rounds) for _ in range(repeats)]
             spread = f"{statistics.median(rates):.0f} ({min(rates):.0f}, {max(rates):.0f})"
             print(f"{starter}: {spread} solved rollouts a minute, eight at once", flush=True)

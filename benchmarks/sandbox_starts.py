@@ -17,7 +17,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import docker
@@ -120,6 +120,15 @@ async def _lives(costs: Costs, backend: DockerBackend, starter: str, spec: Sandb
             await box.exec("true")
 
     await costs.row(f"{starter}: start, first command, removal", cold, rounds)
+    if starter == "crun":
+        used = replace(spec, shared="benchmark")
+
+        async def handed_on() -> None:
+            async with backend.open(used) as box:
+                await box.exec("true")
+                await box.stop()
+
+        await costs.row(f"{starter}: open, command, stop, handed on to the next", handed_on, rounds)
     async with backend.open(spec) as box:
 
         async def reset() -> None:

@@ -208,16 +208,15 @@ async def measure(options: argparse.Namespace, rollouts: int, url: str, folder: 
     env.sandbox, env.image, env.together = options.sandbox, options.image, 1 if options.ramp else rollouts
     parts, began = CpuParts(), time.monotonic()
     async with open_run(env) as run:
-        following = []
         if options.ramp:
-            following.append(asyncio.create_task(run.follow_load()))
+            run.beside(run.follow_load())
             watching = asyncio.create_task(reached(env, rollouts))
         else:
             run.rollouts.limiter.climb.limit = rollouts
         file = await open_group_file(run, folder / f"groups-{rollouts}.jsonl")
         with parts.counting():
-            await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), following)
-        await cancel(following)
+            await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file))
+        await cancel(run.background)
         turns = run.metrics.rollouts * options.turns
         if options.ramp:
             print(f"{rollouts}: nine tenths of them were alive after {await watching:.0f} s", file=sys.stderr)

@@ -113,7 +113,7 @@ async def measure(
                 await asyncio.sleep(0.2)
 
         looking = asyncio.create_task(look())
-        await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file), [])
+        await run.make_groups(CountPace(run, config.total_steps), FileSink(run, file))
         looking.cancel()
         made, seconds, used = run.metrics.rollouts, time.monotonic() - began, time.process_time() - cpu
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -14,6 +14,9 @@ if __name__ == "__main__":
 
 from envs.swe.__main__ import main as swe
 from envs.swe.__main__ import said
+from sandboxes.naming import later
+
+_RUN = later("envs.cli.program:run_named")
 
 
 def main(argv: list[str]) -> int:
@@ -24,18 +27,7 @@ def main(argv: list[str]) -> int:
     name, *rest = argv
     if name == "swe":
         return swe(rest)
-    from envs.cli import load_environment, run
-    from envs.options import UsageError
-    from envs.running.stopping import ended_while_loading
-
-    try:
-        with ended_while_loading():
-            print(f"loading {name} …", file=sys.stderr)
-            env_cls = load_environment(name)
-    except UsageError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return run(env_cls, rest, prog=f"python -m envs {name}")
+    return int(_RUN()(name, rest))
 
 
 if __name__ == "__main__":

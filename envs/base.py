@@ -36,8 +36,8 @@ from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.environment import InferenceServer
 from envs.running.monitoring import check_monitoring
-from envs.running.run import InferenceServer
 from envs.running.stopping import Stopping
 from envs.running.telemetry import check_telemetry
 from envs.running.workers import check_workers
@@ -103,7 +103,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             lambda: cls.load_tasks(config),
             lambda: load_format(config.tool_format) if config.tool_format not in (AUTO, TEMPLATE) else None,
             lambda: cls.find_agent(config.agent),
-            lambda: resolve("--env.reward", config.reward, {}) if config.reward else None,
+            lambda: resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None,
             lambda: check_trackers(config.trackers),
             lambda: check_telemetry(config.otlp_url),
             lambda: check_monitoring(config.prometheus),
@@ -119,7 +119,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
         """Return what `--env.agent` names: a class of agents like `AtroposAgent`. Raises ValueError with the remedy."""
-        found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS)
+        found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS, "atropos_agent.agents")
         return found
 
     # What a subclass uses
@@ -181,7 +181,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             logger.warning("%s", self.tool_format.warning)
         self.agent_cls = self.find_agent(config.agent)
         self.reward_function: RewardFunction | None = (
-            resolve("--env.reward", config.reward, {}) if config.reward else None
+            resolve("--env.reward", config.reward, {}, "atropos_agent.rewards") if config.reward else None
         )
         self.run_dir = config.run_dir or Path("runs") / f"{self.name}-{time.strftime('%Y%m%d-%H%M%S')}"
         self.redactor = Redactor()

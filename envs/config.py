@@ -1,7 +1,7 @@
-"""What every agent environment can be told: atroposlib's options with safe defaults, and ours.
+"""Hold the options of every agent environment: atroposlib's with safe defaults, and ours.
 
-The class stands for atroposlib's `BaseEnvConfig` without being one: to import that takes seconds, before anything could
-be said about a misspelt option. A test compares the two.
+The class replaces atroposlib's `BaseEnvConfig`, because its import takes seconds, and a misspelt option should be
+reported at once. A test compares the two.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig
 from sandboxes.arguments import host_port, loopback, web_address
-
-if TYPE_CHECKING:
-    from atropos_agent.tokens.template import ChatTemplate
 
 UNUSED: Mapping[str, Any] = MappingProxyType(
     {
@@ -38,7 +36,7 @@ UNUSED: Mapping[str, Any] = MappingProxyType(
         "min_items_sent_before_logging": 2,
     }
 )
-"""Options of atroposlib that this package has no use for, with its defaults. Setting one is refused, not ignored."""
+"""Unused options of atroposlib, with its defaults. Another value is refused, not ignored."""
 
 
 Condition = Literal[
@@ -47,6 +45,8 @@ Condition = Literal[
     "template",
     "temperature",
     "top_p",
+    "top_k",
+    "min_p",
     "system_prompt",
     "history",
     "compaction",
@@ -55,13 +55,13 @@ Condition = Literal[
     "agent",
     "reward",
     "tools",
-    "shaping",
     "estimator",
     "length_penalty",
 ]
-"""What decides how a run's rollouts are made, and stays the same over its starts."""
+"""Conditions of a run's rollouts; they stay the same over its starts."""
 
 NO_EFFECT = "has no effect in this environment; remove it"
+IN_PYTHON = "is set in Python alone: give a subclass of the options another default (docs/options.md)"
 
 
 def _not_zero(steps: int) -> int:
@@ -105,18 +105,34 @@ def _torn(value: Any) -> bool:
     return isinstance(value, str | Path) and any("\ud800" <= sign <= "\udfff" for sign in str(value))
 
 
-class Told(BaseModel):
-    """What a user may set by name: nothing else, no value that is empty by mistake, no number that is none.
+def cut_off(sampling: Mapping[str, Any]) -> str | None:
+    """Return how sampling cuts tokens off the model's distribution, in words; None where it does not.
 
-    unused: names that atroposlib has and that mean nothing here, with its defaults. sections: what `--help` shows
-    together, by title; what a subclass adds is a section of its own, before them. The other options are explained by
-    `--help-all`.
+    What is left is given all the mass: a server's logprobs are then higher than a trainer's at every token, or of
+    another distribution than the tokens were sampled from.
+    sampling: by `AgentConfig`'s names; what is missing cuts nothing."""
+    cutting = {"top_p": sampling.get("top_p", 1.0) < 1, "top_k": sampling.get("top_k", 0) > 0}
+    cutting |= {"min_p": sampling.get("min_p", 0.0) > 0, "temperature": sampling.get("temperature", 1.0) == 0}
+    named = [f"{name} {sampling[name]:g}" for name, cuts in cutting.items() if cuts]
+    if not named:
+        return None
+    return f"{' and '.join(named)} cuts unlikely tokens off, so that ratios of a trainer's logprobs to these are wrong"
+
+
+class StrictOptions(BaseModel):
+    """Refuse unknown names, values left empty by mistake, and numbers that are none.
+
+    unused: atroposlib's names without a meaning here, with its defaults. essential: the options of `--help`, at most 15
+    with those of the inference server. inherited: atroposlib's names, accepted and not explained. for_python: defaults
+    that a subclass may change in Python; no command line or file sets them.
     """
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
 
     unused: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
+    essential: ClassVar[Sequence[str]] = ()
+    inherited: ClassVar[Sequence[str]] = ()
+    for_python: ClassVar[Sequence[str]] = ()
 
     if not TYPE_CHECKING:
 
@@ -161,19 +177,19 @@ class Told(BaseModel):
         return _at_home(value)
 
 
-class RayOptions(Told):
+class RayOptions(StrictOptions):
     """Where and how worker processes run on Ray."""
 
     address: str = Field(
         default="auto",
-        description="Ray cluster, as HOST:PORT of its head; auto for the one that this machine belongs to",
+        description="Ray cluster, as HOST:PORT of its head; auto for this machine's cluster",
     )
     workers: int = Field(default=1, ge=1, description="Worker processes on each node")
-    rollouts: int = Field(default=64, ge=1, description="Rollouts in one worker process at the same time, at most")
+    rollouts: int = Field(default=64, ge=1, description="Most rollouts in one worker process at the same time")
     resources: dict[str, Annotated[float, Field(ge=0)]] = Field(
         default={"CPU": 1.0},
         min_length=1,
-        description="What a worker process asks of its node, as CPU=2,docker=1; nodes that have less are not used",
+        description="A worker process's request to its node, as CPU=2,docker=1; nodes with less are not used",
     )
 
     @field_validator("address")
@@ -184,50 +200,45 @@ class RayOptions(Told):
         return value
 
 
-class AgentEnvConfig(Told):
+class AgentEnvConfig(StrictOptions):
     """Options of an environment in which agents work with tools."""
 
     unused = UNUSED
-    sections: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType(
-        {
-            "Rollouts": (
-                *("max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
-                *("temperature", "top_p", "system_prompt", "compaction", "trains_summaries"),
-            ),
-            "Model": ("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system"),
-            "Groups and the trainer": (
-                *("group_size", "estimator", "length_penalty", "total_steps", "rollout_server_url", "equal_rewards"),
-                *("max_stale_steps", "max_batches_offpolicy", "include_messages"),
-            ),
-            "Evaluation": ("eval_samples", "eval_temperature", "eval_ks", "eval_lost", "steps_per_eval"),
-            "The run": (
-                *("run_dir", "allow_change", "seed", "max_concurrent_rollouts", "max_num_workers"),
-                *("attempts", "task_failures", "failure_rate", "overtime_s", "outbox_mb", "shutdown_s"),
-            ),
-            "Many machines": ("workers", "ray"),
-            "Watching it": ("track", "use_wandb", "wandb_name", "live", "otlp_url", "otlp_content", "prometheus"),
-            "Parts of your own": ("agent", "reward"),
-        }
+    essential: ClassVar[Sequence[str]] = (
+        *("agent", "group_size", "max_steps", "max_token_length", "temperature", "max_concurrent_rollouts"),
+        *("total_steps", "run_dir", "eval_samples"),
     )
+    model: ClassVar[Sequence[str]] = (
+        *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
+        *("compaction", "trains_summaries"),
+        *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
+        "reward",
+    )
+    """Options that `--help-all` explains together, beside those of the inference server."""
+    inherited: ClassVar[Sequence[str]] = (
+        *("max_num_workers", "use_wandb", "wandb_name", "inference_weight", "ensure_scores_are_not_same"),
+        *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),
+    )
+    for_python: ClassVar[Sequence[str]] = ("task_failures", "failure_rate", "overtime_s", "outbox_mb")
 
-    group_size: int = Field(default=8, ge=1, description="Rollouts of one task that are scored together")
+    group_size: int = Field(default=8, ge=1, description="Rollouts of one task, scored together")
     estimator: Literal["group-std", "group-mean", "leave-one-out"] = Field(
         default="group-std",
-        description="How advantages are made of a group's rewards: less their mean, divided by their standard "
-        "deviation; less their mean; less the mean of the others",
+        description="Advantages of a group's rewards: less their mean, divided by their standard deviation; less their "
+        "mean; less the mean of the others",
     )
     length_penalty: float = Field(
         default=0.0,
         ge=0,
         le=1,
-        description="Share of a reward above 0 that the longest rollouts of a group lose in the advantage",
+        description="Share of a positive reward lost in the advantage by the longest rollouts of a group",
     )
-    max_num_workers: int = Field(default=16, ge=1, description="Groups that are worked on at the same time, at most")
+    max_num_workers: int = Field(default=16, ge=1, description="Most groups in progress")
     max_concurrent_rollouts: int = Field(
         default=64,
         ge=1,
-        description="Rollouts (and so sandboxes) that run at the same time, at most; within it their number follows "
-        "the inference servers' load",
+        description="Most rollouts (and so sandboxes) at the same time; below it, their number follows the inference "
+        "servers' load",
     )
     max_token_length: int = Field(
         default=8192, ge=64, description="Token budget of a rollout, prompt and replies together"
@@ -237,29 +248,38 @@ class AgentEnvConfig(Told):
     rollout_timeout_s: float = Field(
         default=900.0,
         gt=0,
-        description="Time of a rollout in seconds, of commands and of sampling at a fair speed; what there is then is "
-        "graded",
+        description="Seconds of a rollout, for commands and sampling at a fair speed; then its work is graded",
     )
     request_timeout_s: float = Field(
         default=600.0, gt=0, description="Wall time of one request to the inference server in seconds"
     )
     temperature: float = Field(default=1.0, ge=0, description="Sampling temperature in training and process")
-    top_p: float = Field(default=1.0, gt=0, le=1, description="Nucleus sampling threshold")
+    top_p: float = Field(
+        default=1.0, gt=0, le=1, description="Nucleus sampling threshold; below 1 for evaluate and process alone"
+    )
+    top_k: int = Field(
+        default=0, ge=0, description="Likeliest tokens to sample from, 0 for all; for evaluate and process alone"
+    )
+    min_p: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Likelihood of a token, relative to the likeliest, below which it is not sampled; for evaluate and "
+        "process alone",
+    )
     workers: Literal["process", "ray"] = Field(
         default="process",
-        description="Where rollouts are made: in this process, or in worker processes on the nodes of a Ray cluster "
-        "(docs/ray.md)",
+        description="Run rollouts in this process, or in worker processes of a Ray cluster (docs/ray.md)",
     )
     ray: RayOptions = Field(default=RayOptions(), description="The Ray cluster")
     tool_format: str = Field(
         default="auto",
-        description="How the model calls tools: auto takes what its chat template writes, or text where nothing reads "
-        "that; template refuses then; else a name of docs/formats.md, or package.module:Class",
+        description="The model's tool calls: auto takes the chat template's, or text if no format reads them; template "
+        "refuses then; otherwise a name of docs/formats.md, or package.module:Class",
     )
     history: Literal["template", "sampled"] = Field(
         default="template",
-        description="Whether earlier turns are what the chat template makes of them, or stay as they were sampled "
-        "where it would drop their thinking",
+        description="Earlier turns: as the chat template writes them, or as sampled with their thinking",
     )
     compaction: Literal["none", "cut", "summary", "notes"] = Field(
         default="none",
@@ -269,117 +289,122 @@ class AgentEnvConfig(Told):
     trains_summaries: bool = Field(default=True, description="Whether the tokens of summaries are trained")
     agent: str = Field(
         default="atropos",
-        description="What works on a task: atropos, or package.module:Class that is made as AtroposAgent is; envs.swe "
-        "also knows codex, claude-code, opencode, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
+        description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
+        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
     )
     reward: str = Field(
         default="",
-        description="What a rollout is worth in training, as package.module:function of (task, outcome); empty for the "
-        "environment's own",
+        description="Reward in training, as package.module:function of (task, outcome), such as envs.rewards:fraction; "
+        "empty for the environment's own",
     )
     tool_role: Literal["auto", "user", "tool"] = Field(
         default="auto",
-        description="Chat role that carries tool results: auto leaves tools, calls and results to the chat template "
-        "where it knows them; user and tool make text of them all",
+        description="Chat role of tool results: auto leaves tools, calls and results to a chat template with support; "
+        "user and tool make text of them all",
     )
     chat_template_kwargs: dict[str, Any] = Field(
         default={}, description="Variables of the chat template, such as enable_thinking=false"
     )
     fold_system: bool = Field(
         default=False,
-        description="Put the system prompt in front of the first user message, where the template moves or drops it",
+        description="Put the system prompt in front of the first user message, for templates without a fixed one",
     )
     system_prompt: str | None = Field(default=None, description="Replaces the first lines of the system prompt")
     attempts: int = Field(
-        default=3, ge=1, description="How often a rollout that failed by our fault is tried before its task is put back"
+        default=3, ge=1, description="Attempts at a rollout with infrastructure failures, before its task is put back"
     )
     task_failures: int = Field(
-        default=3, ge=1, description="How often a task's group may be put back before the task is quarantined"
+        default=3, ge=1, description="Times that a task's group may be put back before the task is quarantined"
     )
     failure_rate: float = Field(
         default=0.5,
         gt=0,
         le=1,
-        description="Share of rollouts that may fail by our fault before fewer are started",
+        description="Share of infrastructure failures above which fewer rollouts are started",
     )
     overtime_s: float = Field(
         default=3600.0,
         gt=0,
-        description="Seconds that a rollout may take beyond its own time and its verifier's before it counts as hung",
+        description="Seconds beyond its own time and its verifier's, after which a rollout counts as hung",
     )
     equal_rewards: Literal["drop", "send", "resample"] = Field(
-        default="drop", description="What becomes of a group whose rewards are all equal; resample tries twice more"
+        default="drop", description="A group with equal rewards is dropped, sent, or sampled again up to twice"
     )
     max_stale_steps: int = Field(
-        default=16, ge=0, description="Trainer steps after which a group that was not delivered is kept aside instead"
+        default=16, ge=0, description="Trainer steps after which an undelivered group is kept aside instead"
     )
     outbox_mb: int = Field(
-        default=2048, ge=1, description="Size of undelivered groups on disk at which no new rollouts are started"
+        default=2048, ge=1, description="Size of undelivered groups on disk; above it no new rollouts are started"
     )
     shutdown_s: float = Field(
-        default=3.0, ge=0, description="Seconds that running rollouts have to finish after SIGTERM or Ctrl-C"
+        default=3.0, ge=0, description="Seconds for running rollouts to finish after SIGTERM or Ctrl-C"
     )
     run_dir: Path | None = Field(
         default=None,
-        description="Directory of the run; a start with the directory of an earlier one continues that run. A new one "
-        "under runs/ when not given",
+        description="Directory of the run; an earlier run's directory continues it. By default a new one under runs/",
     )
     allow_change: list[Condition] = Field(
         default=[],
-        description="What may differ from the earlier starts of the run in run_dir, such as model,temperature; else a "
-        "start under other conditions is refused",
+        description="Conditions that may differ from the run's earlier starts, such as model,temperature; any other "
+        "difference is refused",
     )
     seed: int = Field(default=0, description="Seed of the order of tasks")
     tokenizer_name: str = Field(
         default="",
-        description="Tokenizer (a folder or a hub name); empty takes the one that the inference server names",
+        description="Tokenizer (a folder or a hub name); empty for the one named by the inference server",
     )
     track: list[Literal["wandb", "trackio", "tensorboard"]] = Field(
-        default=[], description="Where figures of training and evaluations are logged: wandb, trackio, tensorboard"
+        default=[], description="Trackers for figures of training and evaluations: wandb, trackio, tensorboard"
     )
     use_wandb: bool = Field(default=False, description="atroposlib's name for track wandb")
-    wandb_name: str | None = Field(
-        default=None, description="Name of the run where it is tracked, and at the trainer API"
-    )
+    wandb_name: str | None = Field(default=None, description="Name of the run for trackers and the trainer API")
     otlp_url: Annotated[str, AfterValidator(_web_address_or_none)] = Field(
-        default="", description="Where an OpenTelemetry receiver takes spans by OTLP over HTTP; empty for nowhere"
+        default="", description="Address of an OpenTelemetry receiver of spans (OTLP over HTTP); empty for none"
     )
-    otlp_content: bool = Field(default=False, description="Whether spans hold what was said and what tools answered")
+    otlp_content: bool = Field(default=False, description="Put messages and tools' answers into spans")
     live: Annotated[str, AfterValidator(_loopback_or_none)] = Field(
         default="",
-        description="HOST:PORT of this machine at which the page shows the run, such as 127.0.0.1:8900; empty for none",
+        description="HOST:PORT of this machine for the page of the run, such as 127.0.0.1:8900; empty for none",
     )
     prometheus: Annotated[str, AfterValidator(_socket_or_none)] = Field(
-        default="", description="HOST:PORT at which Prometheus finds /metrics, such as 127.0.0.1:9464; empty for none"
+        default="", description="HOST:PORT for Prometheus' /metrics, such as 127.0.0.1:9464; empty for none"
     )
     rollout_server_url: Annotated[str, AfterValidator(web_address)] = Field(
-        default="http://localhost:8000", description="Where the trainer API answers"
+        default="http://localhost:8000", description="Address of the trainer API"
     )
     total_steps: Annotated[int, AfterValidator(_not_zero)] = Field(
         default=1000,
         ge=-1,
-        description="serve: the trainer's step at which the run ends, -1 for as many as the trainer takes; "
-        "process: groups to make",
+        description="serve: the trainer's last step, -1 for no limit; process: groups to make",
     )
     inference_weight: float = Field(
         default=1.0, gt=0, description="Share of the batches, beside other environments at the same trainer API"
     )
     ensure_scores_are_not_same: bool = Field(
-        default=True, description="atroposlib's name for equal_rewards: false sends groups whose rewards are all equal"
+        default=True, description="atroposlib's name for equal_rewards: false sends groups with equal rewards"
     )
     data_path_to_save_groups: str | None = Field(
-        default=None, description="File of groups; process writes groups.jsonl in run_dir when not given, serve none"
+        default=None, description="File of groups; by default process writes groups.jsonl in run_dir, serve none"
     )
     data_dir_to_save_evals: str | None = Field(
-        default=None, description="Directory in which atroposlib's own file of an evaluation is written as well"
+        default=None, description="Directory for atroposlib's own file of an evaluation"
     )
     include_messages: bool = Field(default=False, description="Send the chat messages to the trainer as well")
     max_batches_offpolicy: int = Field(
-        default=3, ge=1, description="Batches in the trainer's queue at which new groups wait"
+        default=3, ge=1, description="Batches in the trainer's queue that make new groups wait"
     )
     steps_per_eval: int = Field(default=0, ge=0, description="Trainer steps between evaluations; 0 for none")
     eval_samples: int = Field(default=1, ge=1, description="Rollouts of each task in an evaluation")
     eval_temperature: float = Field(default=0.0, ge=0, description="Sampling temperature in evaluations")
+    eval_top_p: float | None = Field(
+        default=None, gt=0, le=1, description="The same as top_p in evaluations; top_p where not given"
+    )
+    eval_top_k: int | None = Field(
+        default=None, ge=0, description="The same as top_k in evaluations; top_k where not given"
+    )
+    eval_min_p: float | None = Field(
+        default=None, ge=0, lt=1, description="The same as min_p in evaluations; min_p where not given"
+    )
     eval_ks: list[Annotated[int, Field(ge=1)]] = Field(
         default=[1], min_length=1, description="The k of each pass@k to report; each at most eval_samples"
     )
@@ -387,8 +412,8 @@ class AgentEnvConfig(Told):
         default=0.1,
         ge=0,
         le=1,
-        description="Share of an evaluation's samples that may be lost by our fault; evaluate ends with status 1 where "
-        "more are, or all",
+        description="Share of an evaluation's samples that infrastructure failures may cost; above it evaluate ends "
+        "with status 1",
     )
 
     @model_validator(mode="after")
@@ -415,8 +440,7 @@ class AgentEnvConfig(Told):
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
         """Return the agent's part of these options; `more` are fields of AgentConfig that differ."""
         own = AgentConfig(
-            temperature=self.eval_temperature if evaluating else self.temperature,
-            top_p=self.top_p,
+            **self.sampling(evaluating=evaluating),
             max_tokens=self.max_reply_tokens,
             max_steps=self.max_steps,
             max_total_tokens=max_total_tokens,
@@ -430,6 +454,19 @@ class AgentEnvConfig(Told):
         )
         return replace(own, **more)
 
+    def sampling(self, *, evaluating: bool = False) -> dict[str, Any]:
+        """Return of which distribution replies are sampled, by `AgentConfig`'s names."""
+        usual = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
+        own = {name: getattr(self, f"eval_{name}") for name in usual} if evaluating else {}
+        return usual | {name: value for name, value in own.items() if value is not None}
+
+    def check_ratios(self) -> None:
+        """Raise ValueError where trainers can't make importance ratios of what is sampled."""
+        if (why := cut_off(self.sampling())) is not None:
+            raise ValueError(
+                f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
+            )
+
     @property
     def trackers(self) -> list[str]:
         """Return where figures are logged, by name."""
@@ -437,6 +474,4 @@ class AgentEnvConfig(Told):
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:
         """Return the tokenizer's chat template as the options want it. Raises ValueError when it can't be used."""
-        from atropos_agent.tokens.template import ChatTemplate  # takes its time, which a misspelt option need not
-
         return ChatTemplate(tokenizer, fold_system=self.fold_system, **self.chat_template_kwargs)

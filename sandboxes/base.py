@@ -11,7 +11,8 @@ Three kinds of outcome are kept apart:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,6 +72,10 @@ class DaemonRefused(SandboxError, PermissionError):
     """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
 
 
+class NoSuchUser(SandboxError, LookupError):
+    """The sandbox's image has no user of the name that was given."""
+
+
 class NotSupported(SandboxError, NotImplementedError):
     """This backend cannot do what was asked, and says so rather than do something else.
 
@@ -82,10 +87,12 @@ class ExecResult:
     """What a command did.
 
     exit_code: as a shell reports it: 128 + n when signal n ended it, 124 when `timed_out`.
-    raw: stdout and stderr as one stream of bytes, in the order in which they were written.
+    raw: stdout and stderr as one stream of bytes, in the order in which they were written. Where they are kept apart,
+        it is the order in which they came: of what is written to both within a moment, either may be first.
     truncated: bytes were dropped from the middle of `raw`, which then says how many.
     shell_ended: in a session, the command ended the shell itself (`exit`, `exec`, a signal, its time
         limit); the next one finds the state as it was before this one.
+    raw_stdout, raw_stderr: each by itself, where the command was run with `split=True`; each bounded as `raw` is.
     """
 
     exit_code: int
@@ -94,15 +101,33 @@ class ExecResult:
     truncated: bool = False
     duration_s: float = 0.0
     shell_ended: bool = False
+    raw_stdout: bytes | None = None
+    raw_stderr: bytes | None = None
 
     @property
     def output(self) -> str:
         """Return `raw` as text; bytes that are not UTF-8 become U+FFFD."""
-        return self.raw.decode("utf-8", errors="replace")
+        return _text(self.raw)
+
+    @property
+    def stdout(self) -> str:
+        """Return what went to stdout alone, as text. Raises ValueError where the streams were not kept apart."""
+        return _text(self.raw_stdout)
+
+    @property
+    def stderr(self) -> str:
+        """Return what went to stderr alone, as text. Raises ValueError where the streams were not kept apart."""
+        return _text(self.raw_stderr)
 
     @property
     def ok(self) -> bool:
         return self.exit_code == 0
+
+
+def _text(raw: bytes | None) -> str:
+    if raw is None:
+        raise ValueError("stdout and stderr came as one stream: run the command with split=True, or use output")
+    return raw.decode("utf-8", errors="replace")
 
 
 def argv_of(command: str | Sequence[str]) -> list[str]:
@@ -111,6 +136,93 @@ def argv_of(command: str | Sequence[str]) -> list[str]:
     if not argv:
         raise ValueError("an empty command")
     return argv
+
+
+@dataclass(frozen=True, slots=True)
+class PtySize:
+    """How large a terminal is."""
+
+    rows: int = 24
+    cols: int = 80
+
+    def __post_init__(self) -> None:
+        if not (0 < self.rows < 2**16 and 0 < self.cols < 2**16):
+            raise ValueError(f"a terminal has 1 to 65535 rows and columns, not {self.rows} and {self.cols}")
+
+
+class OutputStream(Protocol):
+    """Output of a running command. At most 128 KB of it wait to be read; then the command is held up."""
+
+    async def read(self, size: int = 65536) -> bytes:
+        """Return some bytes, at most `size`; none at the end. Raises what `Process.wait` raises."""
+        ...
+
+    async def readline(self) -> bytes:
+        """Return a line with its end, or a piece of one that is longer than 128 KB; nothing at the end."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield it as it comes, in pieces."""
+        ...
+
+
+class Process(Protocol):
+    """A command that runs, from `Sandbox.start`. With the block's end everything that it started is killed, if it has
+    not ended; what it leaves running in the background when it ends lives on."""
+
+    @property
+    def stdout(self) -> OutputStream:
+        """Return its output: of both streams in order, where they are not apart."""
+        ...
+
+    @property
+    def stderr(self) -> OutputStream:
+        """Return what goes to stderr. Raises ValueError where it was started without `split`."""
+        ...
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return how it ended; None while it has not."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the output as it comes. Raises ValueError where stdout and stderr are apart."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to its standard input, or type at its terminal; waits while it is 128 KB behind. Raises BrokenPipeError
+        where it has closed that, or has ended."""
+        ...
+
+    async def close_stdin(self) -> None:
+        """End its standard input, after what was written. At a terminal this types Ctrl-D."""
+        ...
+
+    async def send_signal(self, number: int) -> None:
+        """Send a signal to its process group, as a terminal's Ctrl-C does. Does nothing where it has ended."""
+        ...
+
+    async def resize(self, size: PtySize) -> None:
+        """Change the size of its terminal."""
+        ...
+
+    async def kill(self) -> None:
+        """Kill it with everything that it has started, as a time limit does; returns when that is done."""
+        ...
+
+    async def wait(self) -> ExecResult:
+        """Return what it did, when it has ended: as `exec` would, with all output within `max_output`.
+
+        Output that this task has read before, or that no other one has read for a second, is read on here: it comes in
+        the result alone, and to read it raises ValueError. Raises what `exec` raises."""
+        ...
+
+
+def check_port(port: int) -> int:
+    """Return a port that can be connected to. Raises ValueError."""
+    if not 0 < port < 2**16:
+        raise ValueError(f"a port is from 1 to 65535, not {port}")
+    return port
 
 
 Capabilities = Literal["default", "none"]
@@ -147,6 +259,9 @@ Door = Callable[[], asyncio.Protocol]
 
 MOST_DOORS = 8
 
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""A connection, as `asyncio.open_connection` gives it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
@@ -161,6 +276,9 @@ class SandboxSpec:
     mounts: folders of this machine that stand inside, by their absolute path there, for reading alone, without what
         is mounted below them. Where the engine is elsewhere each is sent there once, by its name, which so has to
         stand for its content.
+    shared: a word for whoever may have had it before, and may have it after. A sandbox whose block ends well may be
+        brought back to the state of its start and opened again for a spec with the same word, and else the same. Empty:
+        nobody has had it before, nor has it after.
     """
 
     image: str
@@ -171,6 +289,7 @@ class SandboxSpec:
     switch_users: bool = False
     doors: Mapping[str, Door] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
+    shared: str = ""
 
     def __post_init__(self) -> None:
         if len(self.doors) > MOST_DOORS:
@@ -203,8 +322,8 @@ class Sandbox(Protocol):
     """One isolated machine for one rollout, open from `Backend.open` until its block ends.
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
-    and `stop`. Optional: `session` (the terminal tool needs it), `reset`, `fork` and `door`, which raise NotSupported
-    here, and `overran`, which knows of nothing here.
+    and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
+    which raise NotSupported here, and `overran`, which knows of nothing here.
     """
 
     workdir: str
@@ -220,6 +339,7 @@ class Sandbox(Protocol):
         user: str | None = None,
         stdin: bytes = b"",
         max_output: int = 1_000_000,
+        split: bool = False,
     ) -> ExecResult:
         """Run a command to its end and return what it did.
 
@@ -228,10 +348,42 @@ class Sandbox(Protocol):
         At most `max_output` bytes come back: the first and the last half, with a line between
         them that says how much was dropped. `env` adds to the sandbox's own.
 
+        stdout and stderr come as one stream, in order, or with `split` each by itself as well: two pipes, between which
+        no order is kept.
+
         Raises SandboxEnded where what ran here has ended the sandbox; SandboxDied, SandboxTimeout, SandboxError;
         OSError where `stdin` can't be held.
         """
         ...
+
+    def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AbstractAsyncContextManager[Process]:
+        """Start a command and go on while it runs: `async with sandbox.start("make") as process`.
+
+        stdin: it has a standard input that is written to; without, it meets the end at once. pty: it has a terminal of
+        that size, by which it is written to and read. The others are as those of `exec`; there is no time limit.
+        """
+        raise NotSupported(f"{type(self).__name__} can't start commands that are followed; use exec")
+
+    def connect(self, target: int | str, *, timeout: float = 10.0) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a server inside, by its port on loopback or by its unix socket's path, whatever the sandbox's
+        network: `async with sandbox.connect(8000) as (reader, writer)`. The end of the block closes it.
+
+        Raises ConnectionRefusedError where nobody listens, TimeoutError where nobody accepts it within `timeout`
+        seconds, other OSErrors, SandboxError.
+        """
+        raise NotSupported(f"{type(self).__name__} has no way to servers inside")
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
         """Return a regular file's content. Raises FileNotFoundError, IsADirectoryError,

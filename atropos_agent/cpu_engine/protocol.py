@@ -45,6 +45,7 @@ class CompletionRequest(BaseModel):
     temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(None, gt=0, le=1)
     top_k: int | None = Field(None, ge=-1)
+    min_p: float | None = Field(None, ge=0, le=1)
     stop_token_ids: list[int] | None = None
     include_stop_str_in_output: bool = False
     ignore_eos: bool = False
@@ -61,7 +62,6 @@ class CompletionRequest(BaseModel):
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
     repetition_penalty: Literal[1] | None = None
-    min_p: Literal[0] | None = None
     min_tokens: Literal[0] = 0
     spaces_between_special_tokens: bool = True  # of no effect: fast tokenizers add no such spaces
 
@@ -93,6 +93,7 @@ class CompletionRequest(BaseModel):
             temperature=temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=max(self.top_k or 0, 0),
+            min_p=self.min_p or 0.0,
             stop=stop,
             stop_token_ids=self.stop_token_ids or [],
             ignore_eos=self.ignore_eos,

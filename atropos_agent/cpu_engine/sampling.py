@@ -14,9 +14,9 @@ class LogprobsMode(enum.StrEnum):
     """Which distribution logprobs are of; the names are vLLM's."""
 
     RAW = "raw_logprobs"
-    """The model's own, before temperature and top_p: vLLM's default."""
+    """The model's own, before temperature and what cuts it off: vLLM's default."""
     PROCESSED = "processed_logprobs"
-    """The one that was sampled from, after temperature and top_p: what a policy gradient needs."""
+    """The one that was sampled from, after temperature and what cuts it off: what a policy gradient needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,7 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
+    min_p: float = 0.0
     stop: Sequence[str] = ()
     stop_token_ids: Sequence[int] = ()
     ignore_eos: bool = False
@@ -65,8 +66,8 @@ def sample(
     temperatures = torch.tensor([p.temperature or 1.0 for p in params])
     scaled = logits / temperatures[:, None]
     for row, p in enumerate(params):
-        if p.temperature and (p.top_p < 1.0 or p.top_k > 0):
-            scaled[row] = _truncate(scaled[row], p.top_p, p.top_k)
+        if p.temperature and (p.top_p < 1.0 or p.top_k > 0 or p.min_p > 0):
+            scaled[row] = _truncate(scaled[row], p)
     processed = torch.log_softmax(scaled, dim=-1)
     reported = processed if mode is LogprobsMode.PROCESSED else torch.log_softmax(logits, dim=-1)
     tokens = [
@@ -96,13 +97,14 @@ def _draw(logprobs: Tensor, generator: torch.Generator) -> int:
     return min(found, len(logprobs) - 1)
 
 
-def _truncate(logits: Tensor, top_p: float, top_k: int) -> Tensor:
-    """Return the logits of the smallest set of likeliest tokens that holds `top_p` of the mass and has at
-    most `top_k` members; -inf elsewhere."""
+def _truncate(logits: Tensor, params: SamplingParams) -> Tensor:
+    """Return the logits of the smallest set of likeliest tokens that holds `top_p` of the mass, has at most `top_k`
+    members, and none less than `min_p` times as likely as the likeliest; -inf elsewhere."""
     values, ids = logits.sort(descending=True)
-    mass_before = torch.softmax(values, dim=-1).cumsum(0).roll(1)
+    mass = torch.softmax(values, dim=-1)
+    mass_before = mass.cumsum(0).roll(1)
     mass_before[0] = 0.0
-    keep = mass_before < top_p
-    if top_k > 0:
-        keep &= torch.arange(len(values)) < top_k
+    keep = (mass_before < params.top_p) & (mass >= params.min_p * mass[0])
+    if params.top_k > 0:
+        keep &= torch.arange(len(values)) < params.top_k
     return torch.full_like(logits, float("-inf")).scatter(0, ids[keep], values[keep])

@@ -11,7 +11,7 @@ from typing import Any
 
 from atroposlib.envs.server_handling.server_baseline import APIServerConfig, ReasoningConfig
 
-from atropos_agent.engines.chat import ChatServer
+from atropos_agent.engines.chat import NOT_OPENAI, ChatServer
 from atropos_agent.engines.errors import EngineDown, OddAnswer, refusal, said_error
 from atropos_agent.engines.http import HttpClient, NoAnswer, Response
 from atropos_agent.types import Message
@@ -90,6 +90,8 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     # Newer models refuse the two together.
     if "temperature" in options:
         body["temperature"] = min(1.0, options["temperature"])
+    # It has no min_p, and says so.
+    body |= {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
     if system:
         body["system"] = system
     if options.get("stop"):

@@ -22,6 +22,8 @@ UNNAMED = ("default", "", None)
 _SHOWN = 10
 _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 64}
 """The request that is sent at the start: enough tokens for models that think first."""
+NOT_OPENAI = ("top_k", "min_p")
+"""Options that are no part of OpenAI's protocol; many servers take them beside it."""
 _NO_KEY = "none"
 """Stands for the key of a local server, which wants none: an empty one makes a header that can't be sent."""
 
@@ -76,7 +78,11 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
 
     async def _once(self, options: dict[str, Any]) -> Any:
         """Ask once. Raises AgentError; EngineDown where another try may succeed."""
-        asked = self._inject_reasoning_kwargs({**options, "model": self.config.model_name})
+        own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
+        known = {name: value for name, value in options.items() if name not in NOT_OPENAI}
+        asked = self._inject_reasoning_kwargs({**known, "model": self.config.model_name})
+        if own:
+            asked["extra_body"] = {**asked.get("extra_body", {}), **own}
         try:
             return await self._chat_completion_wrapper(**asked)
         except openai.APIStatusError as error:

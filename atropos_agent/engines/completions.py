@@ -34,6 +34,7 @@ from atropos_agent.engines.http import HttpClient, NoAnswer, NotHttp
 from atropos_agent.engines.liveness import while_alive
 from atropos_agent.engines.load import Load, read_load
 from atropos_agent.engines.replies import Defect, UnsoundReply, check_ended, sound
+from atropos_agent.engines.sessions import HEADERS, Session
 from atropos_agent.engines.settling import settled
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.engines.versions import ServedAdapter, program_version, version_of
@@ -51,6 +52,9 @@ class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
         does not say.
     """
 
+    experts: list[str | None]
+    """Per reply, which experts prompt and reply were routed to (`atropos_agent.tokens.experts`); None where the
+    inference server does not say."""
     versions: list[int | None]
 
 
@@ -131,7 +135,7 @@ class CompletionsServer(TokenServer):
         self.adapter = ServedAdapter(self._client(), self.config.model_name) if base is not model else None
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
-        """Sample `n` replies to `input_ids`.
+        """Sample `n` replies to `input_ids`. session: the `Session` that the request is part of, if any.
 
         Returns the prompt ids that the inference server saw, and per reply the sampled ids, their logprobs
         and the finish reason. A request that the inference server did not answer is sent again with the
@@ -236,11 +240,13 @@ class CompletionsServer(TokenServer):
         return read_load(response.text) if response.status_code == 200 else None
 
     async def _tokens_and_logprobs_completion_wrapper(self, **kwargs: Any) -> Answer:
-        prompt = kwargs.pop("input_ids")
+        prompt, session = kwargs.pop("input_ids"), kwargs.pop("session", None)
         kwargs.pop("prompt", None)
         options = {key: value for key, value in kwargs.items() if value is not None}
         body = self.request(prompt, options)
-        answer = await while_alive(self._asked(self.path, body), self.alive, every_s=self.probe_s, label=self.label)
+        answer = await while_alive(
+            self._asked(self.path, body, session=session), self.alive, every_s=self.probe_s, label=self.label
+        )
         try:
             return self.read(answer, prompt)
         except AgentError as error:
@@ -286,7 +292,9 @@ class CompletionsServer(TokenServer):
             ids.append(sampled)
             logprobs.append(given)
             reasons.append(choice["finish_reason"])
-        return answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
+        answer = answer_of(seen, ids, logprobs, reasons, [_label(choice) for choice in choices])
+        answer.experts = [choice.get("routed_experts") for choice in choices]
+        return answer
 
     def sampled_in(self, body: Any) -> int:
         """Return how many tokens were sampled for an answer's body, as far as it tells. Raises what odd bodies do."""
@@ -326,12 +334,19 @@ class CompletionsServer(TokenServer):
                     raise EngineError(f"{error} ({tries} attempts)") from error
             await asyncio.sleep(pause)
 
-    async def _asked(self, path: str, body: dict[str, Any], seconds: float | None = None) -> Any:
-        """Post to a path once. seconds: for the answer; None for the configured silence. Raises AgentError."""
+    async def _asked(
+        self, path: str, body: dict[str, Any], seconds: float | None = None, session: Session | None = None
+    ) -> Any:
+        """Post to a path once. seconds: for the answer; None for the configured silence. session: whose request it is.
+        Raises AgentError."""
+        names = getattr(self.config, "session_headers", HEADERS)
+        headers = {} if session is None else session.headers(self.url, names)
         try:
-            response = await self._client().post(path, json=body, timeout=seconds)
+            response = await self._client().post(path, json=body, timeout=seconds, headers=headers)
         except NoAnswer as error:
             raise EngineDown(f"{self.label} did not answer: {error}") from error
+        if session is not None:
+            session.heard(self.url, response.headers)
         if response.status_code != 200:
             raise refusal(self.label, response.status_code, response.text, known=self._known)
         try:
@@ -387,6 +402,7 @@ def answer_of(
     """Return an Answer. versions: labels of weights, as `version_of` reads them."""
     answer = Answer((seen, ids, logprobs, reasons))
     answer.versions = [version_of(version) for version in versions]
+    answer.experts = [None] * len(ids)
     return answer
 
 

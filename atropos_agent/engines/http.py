@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -38,6 +39,8 @@ class Response:
     status_code: int
     content: bytes
     encoding: str = "utf-8"
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Found whatever the case of their names, where a server has sent them."""
 
     @property
     def text(self) -> str:
@@ -91,9 +94,11 @@ class HttpClient:
         """Ask for a path. timeout: seconds in all. Raises NoAnswer."""
         return await self._request("GET", path, None, timeout)
 
-    async def post(self, path: str, *, json: Any, timeout: float | None = None) -> Response:
-        """Send `json` to a path. timeout: seconds in all. Raises NoAnswer."""
-        return await self._request("POST", path, dumped(json), timeout)
+    async def post(
+        self, path: str, *, json: Any, timeout: float | None = None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Send `json` to a path. timeout: seconds in all. headers: of this request. Raises NoAnswer."""
+        return await self._request("POST", path, dumped(json), timeout, headers)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -101,7 +106,14 @@ class HttpClient:
             await self._session.close()
             self._session = None
 
-    async def _request(self, method: str, path: str, body: bytes | None, timeout: float | None) -> Response:
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        timeout: float | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
         # In one piece, a large body would hold up the event loop.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
         limits = self._timeout if timeout is None else aiohttp.ClientTimeout(total=timeout)
@@ -109,9 +121,9 @@ class HttpClient:
             if self._session is None:
                 self._session = self._open()
             async with self._session.request(
-                method, self._url + path, data=data, timeout=limits, allow_redirects=False
+                method, self._url + path, data=data, timeout=limits, allow_redirects=False, headers=headers
             ) as answer:
-                return Response(answer.status, await _body(answer), answer.charset or "utf-8")
+                return Response(answer.status, await _body(answer), answer.charset or "utf-8", answer.headers)
         # The second where a connection breaks, the last where a header or the URL is nonsense.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

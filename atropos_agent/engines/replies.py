@@ -9,6 +9,7 @@ from typing import Any
 
 from atropos_agent.tokens.chat import read_chat
 from atropos_agent.tokens.conversation import Completion
+from atropos_agent.tokens.experts import Experts, read_experts
 from atropos_agent.tokens.record import first_difference
 from atropos_agent.tokens.template import End
 from atropos_agent.types import EngineError, TokenMismatch
@@ -106,7 +107,8 @@ def sound(
         what = f"{label} returned logprobs that are missing, positive or not finite"
         raise TokenMismatch(what, lost_tokens=lost)
     (version,) = getattr(answer, "versions", [None])
-    return Completion(ids, [float(p) for p in given], _name(reasons[0]), version=version)
+    experts = _experts(getattr(answer, "experts", [None]), len(prompt) + len(ids), label, lost)
+    return Completion(ids, [float(p) for p in given], _name(reasons[0]), version=version, experts=experts)
 
 
 def sound_chat(response: Any) -> Completion:
@@ -136,6 +138,20 @@ def check_ended(finish_reason: Any, *, lost_tokens: int = 0) -> None:
     else:
         defect, what = Defect.FAILED, f"the inference server's reply ended with {reason!r}"
     raise UnsoundReply(defect, what, lost_tokens=lost_tokens)
+
+
+def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts | None:
+    """Return which experts prompt and reply, of so many tokens, were routed to; None where the server does not say."""
+    if not isinstance(told[0], str):
+        return None
+    try:
+        experts = read_experts(told[0])
+    except ValueError as error:
+        raise TokenMismatch(f"{label}: {error}", lost_tokens=lost) from error
+    if len(experts) < tokens - 1:
+        what = f"{label} returned routed experts of {len(experts)} tokens for a sequence of {tokens}"
+        raise TokenMismatch(what, lost_tokens=lost)
+    return experts
 
 
 def _name(reason: Any) -> str:

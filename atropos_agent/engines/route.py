@@ -11,6 +11,7 @@ from typing import Any
 from atropos_agent.engines.completions import Answer, CompletionsServer
 from atropos_agent.engines.errors import ContextOverflow, OddAnswer
 from atropos_agent.engines.replies import EndOf, UnknownId, UnsoundReply, sound
+from atropos_agent.engines.sessions import Session
 from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
@@ -26,6 +27,8 @@ class Route(TokenServer):
     patience_s: how long a request waits, in all, for an inference server that answers.
     unknown_id: knows the model's vocabulary (`ChatTemplate.unknown_id`); None leaves it out.
     end_of: knows what ends a reply (`ChatTemplate.end_of`); None leaves it out.
+
+    session: names the rollout in every request.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Route(TokenServer):
         self._unknown_id = unknown_id
         self._end_of = end_of
         self._own: CompletionsServer | None = None
+        self.session = Session()
         self._patience_s = patience_s
 
     @property
@@ -74,7 +78,7 @@ class Route(TokenServer):
                 engine = await self._choose(refusals)
                 started = time.monotonic()
                 try:
-                    answer = await engine.once(**kwargs)
+                    answer = await engine.once(**kwargs, session=self.session)
                     self._check(engine, answer, kwargs)
                 except (EngineError, TokenMismatch) as error:
                     # A server that does not answer says nothing of the request.

@@ -47,7 +47,7 @@ def load_format(name: str) -> ToolFormat:
 
     Raises ValueError, which says what to give instead.
     """
-    found = resolve("--env.tool_format", name, FORMATS)
+    found = resolve("--env.tool_format", name, FORMATS, "atropos_agent.tool_formats")
     if not (isinstance(found, type) and issubclass(found, ToolFormat)):
         raise ValueError(f"{name!r} is not a subclass of atropos_agent.formats.ToolFormat")
     try:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from atropos_agent.formats.literals import Literals
+from atropos_agent.formats.literals import Literals, names
 from atropos_agent.formats.reading import Read, Section, TaggedFormat, expect
 from atropos_agent.formats.typed import checked
 from atropos_agent.types import Reply
@@ -22,7 +22,7 @@ RESPONSE, RESPONSE_END = "<|tool_response>", "<tool_response|>"
 QUOTE = '<|"|>'
 THOUGHT, THOUGHT_END = "<|channel>thought\n", "<channel|>"
 
-_NAME = re.compile(r"[^\s{}\[\]:,<>]++")
+_name = names(re.compile(r"[^\s{}\[\]:,<>]++"))
 
 
 class Gemma4(TaggedFormat):
@@ -63,13 +63,6 @@ def _written(value: Any) -> str:
         case list() | tuple():
             return "[" + ",".join(map(_written, value)) + "]"
     return repr(value)
-
-
-def _name(text: str, start: int) -> tuple[str, int]:
-    found = _NAME.match(text, start)
-    if found is None:
-        raise ValueError("the name of a tool or an argument is missing")
-    return found[0], found.end()
 
 
 def _text(text: str, start: int) -> tuple[str, int] | None:

@@ -101,6 +101,17 @@ def _number(digits: str) -> int | float:
     return int(digits) if digits.lstrip("-").isdigit() else float(digits)
 
 
+def names(pattern: re.Pattern[str]) -> ReadKey:
+    """Return what reads the name of a tool or an argument, which matches a pattern."""
+
+    def read(text: str, start: int) -> tuple[str, int]:
+        if (found := pattern.match(text, start)) is None:
+            raise ValueError("the name of a tool or an argument is missing")
+        return found[0], found.end()
+
+    return read
+
+
 def python_text(source: str, start: int) -> Place | None:
     """Read a string of Python's on one line. Raises ValueError for escapes that are none."""
     if not source.startswith(('"', "'"), start):

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from atropos_agent.formats.bare import NOTHING_ELSE, BareFormat
-from atropos_agent.formats.literals import Literals, python_text
+from atropos_agent.formats.literals import Literals, names, python_text
 from atropos_agent.formats.reading import Read, Section, TaggedFormat, expect, skip_space
 from tools.base import ToolCall
 
 _NAME = re.compile(r"[^\s\[\](){},=:'\"<>]++")
+_name = names(_NAME)
 _BEGIN = re.compile(r"\[\s*+[^\s\[\](){},=:'\"<>]++\(")
 _MOST = 20
 """Places in content that are looked at for a call."""
@@ -113,13 +114,6 @@ def written_python(value: Any) -> str:
         case str():
             return json.dumps(value, ensure_ascii=False)
     return repr(value)
-
-
-def _name(text: str, start: int) -> tuple[str, int]:
-    found = _NAME.match(text, start)
-    if found is None:
-        raise ValueError("the name of a tool or an argument is missing")
-    return found[0], found.end()
 
 
 def _key(text: str, start: int) -> tuple[str, int]:

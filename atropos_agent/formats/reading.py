@@ -225,7 +225,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
-        value, end = _decoded(text, start)
+        value, end = decoded(text, start)
     except json.JSONDecodeError as error:
         hint = "; write a newline inside a string as \\n" if error.msg.startswith("Invalid control") else ""
         raise ValueError(f"the call is not valid JSON: {error.msg} at character {error.pos}{hint}") from None
@@ -236,7 +236,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
     return value, end
 
 
-def _decoded(text: str, start: int) -> tuple[Any, int]:
+def decoded(text: str, start: int) -> tuple[Any, int]:
     """Decode the JSON value at `start`; return it and the place behind it.
 
     Looks at a part of the text that grows, because an error counts the lines of all that was given before its place.
@@ -312,7 +312,7 @@ def holds_call(text: str, *keys: str) -> bool:
     found = _OBJECT.search(text)
     while found is not None:
         try:
-            value, end = _decoded(text, found.start())
+            value, end = decoded(text, found.start())
         except json.JSONDecodeError as error:
             end = found.start() + max(error.pos, 1)
         except ValueError:

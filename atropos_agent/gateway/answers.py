@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats.reading import decoded
 from atropos_agent.gateway.asked import Answer, Asked, SaidCall
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.types import Reply
@@ -16,8 +17,8 @@ from tools.base import ToolCall
 
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\\s]+)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
-_TRIES = 16
-"""Places at which a call's arguments are looked for in its text."""
+_TRIES = 32
+"""Objects behind a call's that are looked at for the next call's arguments."""
 
 
 def answer_of(
@@ -39,7 +40,8 @@ def answer_of(
     spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
     names = {tool["function"]["name"] for tool in asked.tools}
     calls = [
-        SaidCall(call.id, call.name, _sampled(call, spans), call, offered=call.name in names) for call in reply.calls
+        SaidCall(call.id, call.name, sampled, call, offered=call.name in names)
+        for call, sampled in zip(reply.calls, _sampled(reply.calls, spans), strict=True)
     ]
     if reply.problems:
         broken = list(_broken(spans, fitted, asked, first_id + len(calls)))
@@ -62,17 +64,41 @@ def _until(content: str, stop: Sequence[str]) -> tuple[str, str | None]:
     return (content, None) if found is None else (content[: found[0]].rstrip(), found[1])
 
 
-def _sampled(call: ToolCall, spans: Sequence[str]) -> str:
-    """Return a call's arguments as they were sampled; as JSON where the format writes none."""
-    for span in spans:
-        for _, found in zip(range(_TRIES), re.finditer("{", span), strict=False):
-            try:
-                value, end = json.JSONDecoder().raw_decode(span, found.start())
-            except (ValueError, RecursionError):
-                continue
-            if value == call.arguments and found.start() > 0:
-                return span[found.start() : end]
-    return json.dumps(dict(call.arguments), ensure_ascii=False)
+def _sampled(calls: Sequence[ToolCall], spans: Sequence[str]) -> Iterator[str]:
+    """Yield calls' arguments as they were sampled, in this order; as JSON where the format writes none.
+
+    No object is decoded twice, and none within the arguments of an earlier call."""
+    places = ((number, found.start()) for number, span in enumerate(spans) for found in re.finditer("(?!^){", span))
+    behind, ahead = (0, 0), list[_Object]()
+    for call in calls:
+        found = next((one for one in ahead if one.value == call.arguments), None)
+        while found is None and len(ahead) < _TRIES and (place := next(places, None)) is not None:
+            if place >= behind and (one := _object_at(spans, place)) is not None:
+                ahead.append(one)
+                found = one if one.value == call.arguments else None
+        if found is None:
+            yield json.dumps(dict(call.arguments), ensure_ascii=False)
+            continue
+        yield spans[found.place[0]][found.place[1] : found.end]
+        behind = found.place[0], found.end
+        ahead = [one for one in ahead if one.place >= behind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A JSON object in one of several texts: which text, where in it, and the place behind it."""
+
+    place: tuple[int, int]
+    end: int
+    value: Any
+
+
+def _object_at(spans: Sequence[str], place: tuple[int, int]) -> _Object | None:
+    try:
+        value, end = decoded(spans[place[0]], place[1])
+    except (ValueError, RecursionError):
+        return None
+    return _Object(place, end, value)
 
 
 def _broken(spans: Sequence[str], fitted: FittedFormat, asked: Asked, number: int) -> Iterator[SaidCall]:

@@ -6,23 +6,21 @@ import asyncio
 import contextlib
 import json
 import logging
+import typing
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
 from atropos_agent.engines.http import dumped
 from atropos_agent.gateway.asked import Asked, Fault, Refusal
-from atropos_agent.gateway.bounds import Share, TooLong
+from atropos_agent.gateway.bounds import Bounds, Share, TooLong
 from atropos_agent.gateway.chat import Chat
+from atropos_agent.gateway.forest import Turn
 from atropos_agent.gateway.messages import Messages
 from atropos_agent.gateway.protocol import Protocol
 from atropos_agent.gateway.responses import Responses
 from atropos_agent.types import AgentError
-
-if TYPE_CHECKING:
-    from atropos_agent.gateway.forest import Turn
-    from atropos_agent.gateway.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +48,40 @@ _MODEL = {
     **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
 }
 """In the shapes of both providers. Any name is taken for it."""
+
+
+class Asks(typing.Protocol):
+    """What answers requests in a rollout; see `Session`, which has it."""
+
+    @property
+    def bounds(self) -> Bounds:
+        """Return what a request may have."""
+        ...
+
+    @property
+    def share(self) -> Share:
+        """Return its part of the process's time."""
+        ...
+
+    def ask(self, asked: Asked) -> Turn:
+        """Return the turn that answers a request. Raises Refusal and AgentError."""
+        ...
+
+    def count_tokens(self, asked: Asked) -> int:
+        """Return how many tokens a request has. Raises Refusal and AgentError."""
+        ...
+
+    def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
+        """Note that a request was refused. tools: whether it has some."""
+        ...
+
+    def too_long(self, error: TooLong, *, counting: bool) -> Refusal:
+        """Return the refusal of a request that is too long."""
+        ...
+
+    def fail(self, error: Exception) -> AgentError:
+        """Note a failure of ours, and return it."""
+        ...
 
 
 class _Gone(Exception):
@@ -166,7 +198,7 @@ class _Exchange:
             raise _Gone from error
 
 
-async def respond(session: Session, scope: Scope, receive: Receive, send: Send) -> None:
+async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> None:
     """Answer one request of a session's agent."""
     exchange, asked, body = _Exchange(scope, receive, send), None, None
     try:

@@ -1,4 +1,4 @@
-"""Parts of a message as text: blocks that hold only text are text, whatever their type is called.
+"""Parts of a message as text: blocks that hold only text are text, whatever their type is called, others JSON.
 
 What no text can show (pictures, sounds, files) is refused where the request of the agent's user consists of it. Where a
 tool has returned it, words say what it was.
@@ -6,6 +6,7 @@ tool has returned it, words say what it was.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ def part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, i
     if isinstance(kind, str) and kind in _PLAIN:
         return fields.text(block.get(_PLAIN[kind]), f"{where}.{_PLAIN[kind]}"), 0
     text = _text(block, _DEPTH)
+    if text is None:
+        text = _json(block)
     if text is not None:
         return text, 0
     if refuses:
@@ -71,10 +74,27 @@ def _of_block(block: Mapping[str, Any], depth: int) -> str | None:
         return str(block["data"])
     if not block.keys().isdisjoint(_DATA | _ADDRESSES):
         return None
-    if named := [block[key] for key in _TEXTS if block.get(key) is not None]:
+    if named := [block[key] for key in _TEXTS if block.get(key)]:
         return _all(named, depth)
     rest = [one for key, one in block.items() if key not in _ABOUT]
+    if rest and not any(rest):
+        return ""
     return "\n".join(rest) if rest and all(isinstance(one, str) for one in rest) else None
+
+
+def _json(block: Mapping[str, Any]) -> str | None:
+    """Return what else a block tells, as JSON; None where it tells nothing, or has content that no text can show."""
+    rest = {key: one for key, one in block.items() if key not in _ABOUT}
+    return None if not rest or _carries(rest, _DEPTH) else json.dumps(rest, ensure_ascii=False)
+
+
+def _carries(value: Any, depth: int) -> bool:
+    """Tell whether a value holds data, or leads to some; so does one that is nested too deeply to look into."""
+    if not isinstance(value, dict | list):
+        return False
+    if not depth or (isinstance(value, dict) and not value.keys().isdisjoint(_DATA | _ADDRESSES)):
+        return True
+    return any(_carries(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
 
 
 def _all(values: Sequence[Any], depth: int) -> str | None:

@@ -13,10 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from atroposlib.envs.server_handling.server_baseline import APIServer
 
+from atropos_agent.aside import aside
 from atropos_agent.engines.errors import ContextOverflow
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.answers import answer_of
@@ -32,7 +34,7 @@ from atropos_agent.harvest import take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, StopReason, Unanswered
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, Reply, StopReason, Unanswered
 
 _OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
@@ -85,6 +87,8 @@ class Session:
         self._counts = Counts()
         self._minted = 0
         """Ids of calls so far."""
+        self._reading = asyncio.Lock()
+        """Held while a reply is read: its calls get the next ids."""
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
         self._unshown: dict[tuple[str, str], int] = {}
@@ -247,7 +251,7 @@ class Session:
             if budget is not None and budget <= 0:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
             completion = await self._sampler.sample(line.conversation, budget, stop=turn.asked.stop)
-            self._take_in(turn, completion, time.monotonic() - started)
+            await self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
         except BaseException as error:
@@ -259,14 +263,24 @@ class Session:
                 raise failure from failure.__cause__  # never from itself
             raise
 
-    def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
+    async def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
         """Make a turn's answer of what was sampled."""
-        line, number = turn.line, len(self._forest)
         exchange = len(self._sampler.record.exchanges) - 1
+        async with self._reading:
+            work = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
+            reply, sampled = await aside(work, len(completion.ids))
+            self._sampler.accept(completion)
+            self._minted += len(sampled.answer.calls)
+            self._forest.answered(turn, sampled)
+        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
+        self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
+
+    def _read(self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int) -> tuple[Reply, Sampled]:
+        """Take a reply apart; return it, and what was sampled. It changes nothing but the turn's conversation."""
+        line, number = turn.line, len(self._forest)
         read = take_in(
             *(line.conversation, line.fitted, completion), number=number, first_id=self._minted, engine_s=engine_s
         )
-        self._sampler.accept(completion)
         answer = answer_of(
             read.text,
             read.reply,
@@ -278,11 +292,7 @@ class Session:
             prompt_tokens=read.step.prompt_tokens,
             thinking_open=read.opened,
         )
-        self._minted += len(answer.calls)
-        sampled = Sampled(answer, line.conversation.place(), read.called, read.step, exchange)
-        self._forest.answered(turn, sampled)
-        self._unshown |= {(told.call_id, told.text): told.unshown for told in turn.given if told.unshown}
-        self._counts += Counts(tool_calls=len(read.reply.calls), malformed_calls=len(read.reply.problems))
+        return read.reply, Sampled(answer, line.conversation.place(), read.called, read.step, exchange)
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)

@@ -12,14 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from atropos_agent.tokens.probes import MARK, mark
+from atropos_agent.tokens.probes import MARK, ReplyKind, mark
 from atropos_agent.types import THINK, THINK_END, Message, Reply
 from tools.base import ToolCall
+
+Tools = Sequence[Mapping[str, Any]]
+"""Schemas in OpenAI's function format."""
 
 PROBE = "probe"
 """The name of the tool in marked calls."""
 
-STUB: Sequence[Mapping[str, Any]] = (
+STUB: Tools = (
     {
         "type": "function",
         "function": {
@@ -153,6 +156,10 @@ class CallsKind:
     def as_taken(self) -> CallsKind:
         """Return the kind of the message that the template is given."""
         return replace(self, dropped=False, emptied=False)
+
+
+Kind = ReplyKind | CallsKind
+"""Of a reply."""
 
 
 def results_of(message: Message, i: int) -> list[Message]:

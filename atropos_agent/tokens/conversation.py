@@ -16,11 +16,12 @@ from typing import Protocol
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import CallShape, CallsKind, quoted
+from atropos_agent.tokens.calls import CallShape, CallsKind, Kind, Tools, quoted
 from atropos_agent.tokens.drift import Drift, drift_of
 from atropos_agent.tokens.encoding import CUT, SPELLED, unquoted
+from atropos_agent.tokens.experts import Experts, extended, write_experts
 from atropos_agent.tokens.probes import Frame, ReplyKind
-from atropos_agent.tokens.template import ChatTemplate, Kind, Tools
+from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, SequenceData
 
 
@@ -40,13 +41,15 @@ _TAGS = re.compile(f"{THINK}|{THINK_END}")
 class Completion:
     """One sampled reply as the inference server gave it: ids (stop token included), their logprobs and why
     it ended ("stop", "length", …). `text` is set only by inference servers that return no ids, `version` (of the
-    oldest weights that had a part in it) only by those that say it."""
+    oldest weights that had a part in it) and `experts` (that prompt and reply were routed to) only by those that say
+    it."""
 
     ids: Sequence[int]
     logprobs: Sequence[float]
     finish_reason: str
     text: str | None = None
     version: int | None = None
+    experts: Experts | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class _Segment:
     """Where replies stand whose calls are the template's."""
     begun: tuple[int, int] = (0, 0)
     """With how many ids and how many messages it began."""
+    experts: Experts | None = None
 
     @classmethod
     def of(cls, prompt: list[int], messages: int) -> _Segment:
@@ -79,6 +83,12 @@ class _Segment:
         self.turns += 1
         known = [version for version in (self.version, completion.version) if version is not None]
         self.version = min(known, default=None)
+        self.experts = extended(self.experts, completion.experts, len(self.tokens))
+
+    def experts_until(self, end: int) -> str | None:
+        """Return the experts of all tokens before a place but the last; None where those of one are not known."""
+        known = self.experts is not None and len(self.experts) >= end - 1
+        return write_experts(self.experts[: end - 1]) if known and self.experts is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +240,7 @@ class Conversation:
             place.thinking_kept,
             [called for called in given.called if called[1] <= place.tokens],
             given.begun,
+            None if given.experts is None else given.experts[: place.tokens],
         )
         forked = copy(self)
         forked.segments = [*self.segments[: place.segment], last]
@@ -265,6 +276,7 @@ class Conversation:
                     turns=segment.turns,
                     policy_version=segment.version,
                     thinking_kept=segment.thinking_kept,
+                    experts=segment.experts_until(end),
                 )
             )
         return rows

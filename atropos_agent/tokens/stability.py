@@ -7,14 +7,28 @@ import itertools
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, results_of, text_behind, texts_of
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, results_of, text_behind, texts_of
+from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import Frame, ReplyKind, mark, marks, reply, shaped, squeeze, user
 from atropos_agent.types import THINK, THINK_END, Message
 
-if TYPE_CHECKING:
-    from atropos_agent.tokens.template import ChatTemplate, Kind, Tools
+
+class Renders(Protocol):
+    """A chat template as it is asked here; see `ChatTemplate`."""
+
+    refusals: tuple[type[Exception], ...]
+    opens_thinking: bool
+    header: Header
+
+    def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
+        """Return messages as text. Raises what `refusals` lists."""
+        ...
+
+    def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
+        """Tell whether results may follow a reply without calls."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +39,7 @@ class Stability:
     thoughtless: replies hold no thinking, but the prompt may begin or end some.
     """
 
-    template: ChatTemplate
+    template: Renders
     messages: Sequence[Message]
     frame: Frame | None
     tools: Tools
@@ -102,7 +116,7 @@ class Stability:
 
 
 def tail(
-    template: ChatTemplate,
+    template: Renders,
     messages: Sequence[Message],
     has_system: bool,
     frame: Frame | None,
@@ -119,7 +133,7 @@ def tail(
 
 
 def tail_behind_calls(
-    template: ChatTemplate,
+    template: Renders,
     messages: Sequence[Message],
     has_system: bool,
     kind: CallsKind,
@@ -140,7 +154,7 @@ def tail_behind_calls(
     return text_behind(text[text.rindex(mark(400)) + len(mark(400)) :], kind.shape.closing(marked, 400))
 
 
-def reads_back(template: ChatTemplate, kind: CallsKind, tools: Tools) -> bool:
+def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
     """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
     message = kind.reply(20)
     shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
@@ -167,7 +181,7 @@ def reads_back(template: ChatTemplate, kind: CallsKind, tools: Tools) -> bool:
     return not read.problems and names == {PROBE} and kind.shape.says_same(read, message)
 
 
-def written_call(template: ChatTemplate, ids: Sequence[str]) -> str:
+def written_call(template: Renders, ids: Sequence[str]) -> str:
     """Return what a template writes of a reply that is a call, in the first shape that it takes; "" where it writes no
     call. ids: of calls, as tool formats make them."""
     arguments: dict[str, str] = {"x": mark(1)}

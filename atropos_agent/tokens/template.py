@@ -10,24 +10,20 @@ by returning None.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
 
-from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, quoted
+from atropos_agent.tokens.calls import PROBE, STUB, CallsKind, Kind, Tools, quoted
 from atropos_agent.tokens.encoding import Encoder
 from atropos_agent.tokens.header import Header
 from atropos_agent.tokens.probes import Frame, ReplyKind, is_framed, mark, marks, reply, system, user
 from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_back, tail, tail_behind_calls, written_call
 from atropos_agent.types import THINK, THINK_END, Message
 
-Kind = ReplyKind | CallsKind
-Tools = Sequence[Mapping[str, Any]]
-"""Schemas in OpenAI's function format."""
-
-_REFUSALS = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
+_REFUSALS: tuple[type[Exception], ...] = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
 """What templates raise about messages of a shape that they don't take."""
 _KEPT = 1 << 18
 """Characters of a prompt up to which its ids are kept: the members of a group begin alike."""

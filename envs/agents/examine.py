@@ -13,7 +13,7 @@ from atropos_agent.types import THINK, THINK_END, AgentConfig, AgentError, Agent
 from envs.agents.foreign import ForeignAgent
 from envs.agents.guests import Guests
 from envs.agents.watched import WatchedSession
-from envs.checks import Check, Status
+from envs.cli.checks import Check, Status
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, SandboxError, SandboxSpec
 from tools.base import ToolCall

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,7 +26,11 @@ def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
     """Return what `--env.agent` names. Raises ValueError with the remedy.
 
     name: one of `ours` or of this room, package.module:name, or the path of a file that defines `AGENT`."""
-    found = _of_file(Path(name)) if name.endswith(".py") else resolve("--env.agent", name, {**ours, **FOREIGN})
+    found = (
+        _of_file(Path(name))
+        if name.endswith(".py")
+        else resolve("--env.agent", name, {**ours, **FOREIGN}, "atropos_agent.agents")
+    )
     if isinstance(found, ForeignAgent) or (isinstance(found, type) and issubclass(found, AtroposAgent)):
         return found
     what = "a ForeignAgent (see docs/agents.md) or a class made as AtroposAgent is"
@@ -44,3 +48,16 @@ def _of_file(path: Path) -> object:
     if not hasattr(module, "AGENT"):
         raise ValueError(f"--env.agent {path}: it defines no AGENT; see docs/agents.md")
     return module.AGENT
+
+
+def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
+    """Return why rows of `most` tokens have no room for an agent, with the remedy; nothing where they have, and nothing
+    of an agent that `find_agent` refuses."""
+    try:
+        agent = find_agent(name, ours)
+    except ValueError:
+        return ()
+    if not isinstance(agent, ForeignAgent) or agent.opening < most:
+        return ()
+    said = f"--env.max_token_length {most}: agent {agent.name} begins with about {agent.opening} tokens"
+    return [ValueError(f"{said}, before its first reply: raise it, or take an agent that says less (docs/agents.md)")]

@@ -22,6 +22,7 @@ from typing import IO
 
 from envs.agents.recipes import Platform, Recipe
 from envs.types import Failure, InfraError
+from sandboxes.shielding import ending
 
 logger = logging.getLogger(__name__)
 
@@ -76,14 +77,13 @@ async def _run(agent: str, command: Sequence[str], folder: Path) -> None:
         raise InfraError(Failure.ENVIRONMENT, what) from error
     saying = asyncio.create_task(_say(agent, folder))
     try:
-        async with asyncio.timeout(_INSTALL_S):
+        async with ending(process), asyncio.timeout(_INSTALL_S):
             said, _ = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
     finally:
         saying.cancel()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode:
         shown = said.decode(errors="replace").strip()[-_SHOWN:]
         raise InfraError(

@@ -64,13 +64,19 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     tools answered), and `reward`. The trainer makes its own advantages of the rewards.
 
     Source: trl/trainer/grpo_trainer.py, `rollout_func` (1.16.0). Raises ValueError for a rollout of several rows, since
-    the trainer takes one a prompt.
+    the trainer takes one a prompt, and for one whose turns have advantages of their own.
     """
     for name, count in Counter(row.rollout_id for row in rows).items():
         if count > 1:
             raise ValueError(
                 f"rollout {name} has {count} rows, and GRPOTrainer's rollout_func takes one a prompt; train it with "
                 "AsyncGRPOTrainer, which takes all of them (trl_samples)"
+            )
+    for row in rows:
+        if any(turn.advantage for turn in row.turns):
+            raise ValueError(
+                f"turns of rollout {row.rollout_id} have advantages of their own, and GRPOTrainer makes one of the "
+                "reward; train it with AsyncGRPOTrainer, which takes them (trl_samples)"
             )
     for row in rows:
         start = row.sampled.index(1)
@@ -238,6 +244,7 @@ def _names(row: Row, *, group: str = "group_id") -> dict[str, Any]:
         "rollout_advantage": float(row.advantage),
         "share": row.share,
         "policy_versions": versions,
+        **({"routed_experts": row.experts} if row.experts is not None else {}),
         "min_policy_version": min(known, default=None),
         "max_policy_version": max(known, default=None),
     }
@@ -313,3 +320,6 @@ ROWS: Mapping[str, Callable[[Export], Iterator[dict[str, Any]]]] = {
 
 MESSAGES_ALONE = ("preferences",)
 """Forms that need no token ids."""
+
+WITHOUT_RATIOS = ("sft", *MESSAGES_ALONE)
+"""Forms of which no trainer makes importance ratios: how replies were sampled is all one."""

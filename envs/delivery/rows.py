@@ -43,7 +43,7 @@ class Row:
     """One row for the trainer: a segment of a rollout, with what it is worth in parts.
 
     segment: its number in the rollout. step: the trainer's when the rollout was begun. policy_version: the oldest
-    that sampled in it; None where the inference server does not tell. branch: as in `SequenceData`.
+    that sampled in it; None where the inference server does not tell. branch, experts: as in `SequenceData`.
     tokens, masks, logprobs: as in `SequenceData`. score: the rollout's reward.
     advantage: the rollout's, of its group. share: of the rollout's trained tokens that the row has.
     turns: the replies in it, with their own versions and advantages.
@@ -65,6 +65,7 @@ class Row:
     messages: Sequence[Message] | None = None
     resources: Mapping[str, Any] | None = None
     branch: str = "main"
+    experts: str | None = None
 
     def advantages(self, loss: Loss) -> list[float]:
         """Return the advantage of each token as a trainer of this loss takes it; 0.0 where it is not trained."""
@@ -185,6 +186,7 @@ def score_group(
             rollout.result.to_messages() if messages else None,
             rollout.result.metadata.get(RESOURCES),
             segment.branch,
+            segment.experts,
         )
         for rollout, value in zip(sound, values, strict=True)
         for segment in (rollout.result.segments if origin.carries_tokens else [SequenceData("", (), (), ())])
@@ -227,6 +229,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
             "turns": [[list(astuple(turn)) for turn in row.turns] for row in rows],
             "resources": [row.resources for row in rows] if any(row.resources for row in rows) else None,
             "branches": [row.branch for row in rows],
+            "routed_experts": [row.experts for row in rows] if any(row.experts for row in rows) else None,
             "dropped": [asdict(row) for row in dropped],
         },
     }
@@ -266,6 +269,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
             wire["messages"] and wire["messages"][place],
             (params.get("resources") or {place: None})[place],
             params.get("branches", ["main"] * count)[place],
+            (params.get("routed_experts") or [None] * count)[place],
         )
         for place, name in enumerate(params["rollout_ids"])
     ]

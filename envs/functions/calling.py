@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from envs.functions.child import Child
-from envs.functions.decorated import Work
 from envs.functions.given import LLM
+from envs.functions.work import Work
 
 logger = logging.getLogger(__name__)
 

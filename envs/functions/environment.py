@@ -14,10 +14,10 @@ from atropos_agent.types import StopReason
 from envs.base import AgentEnv
 from envs.functions.calling import Hung, call
 from envs.functions.config import FunctionConfig
-from envs.functions.decorated import Work
 from envs.functions.given import LLM
 from envs.functions.judging import judged, verdict_of
 from envs.functions.turns import TurnRewards, Turns
+from envs.functions.work import Work
 from envs.judging.specs import agent_spec
 from envs.types import RESOURCES, Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend

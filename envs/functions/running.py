@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from envs.base import AgentEnv
+from envs.cli.starting import check, open_env
 from envs.functions.decorated import Function, rollout
 from envs.functions.models import function_server
 from envs.functions.presets import Agent
@@ -30,7 +31,6 @@ from envs.records.metrics import Metrics
 from envs.records.read import SavedRollout, read_at
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel, follow_load, open_rollouts
-from envs.starting import check, open_env
 from envs.types import InfraError, Seat, Task
 
 logger = logging.getLogger(__name__)

@@ -14,15 +14,13 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from envs.judging.changes import collect_changes
 from envs.judging.generic_cheats import CHEATS, PRELUDE, Cheat
 from envs.judging.manifest import Attack, CheckResult, with_record
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.steps import combined, work_in_steps
-from envs.judging.verifier import judge
+from envs.judging.workplace import Plain, open_workplace
 from envs.types import InfraError, Task, Verdict
-from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
+from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 from sandboxes.shielding import together
 
 BUILT_IN = "built-in"
@@ -93,24 +91,17 @@ def judged(result: CheckResult, by: str, name: str, verdict: Verdict) -> Attack:
 
 async def _attack(backend: Backend, starts: StartTrees, task: Task, result: CheckResult, cheat: Cheat) -> Attack:
     """Run a cheat and judge what it made."""
-
-    async def cheating(_: Task, sandbox: Sandbox) -> None:
-        command = ["sh", "-c", PRELUDE + cheat.shell]
-        await sandbox.exec(command, cwd=sandbox.workdir, env={"CODE": cheat.code}, timeout=_CHEAT_S)
-
+    command, env = ["sh", "-c", PRELUDE + cheat.shell], {"CODE": cheat.code}
     try:
         image = await backend.ensure_image(task.image, task.context)
-        if task.steps:
-            done, problem = await work_in_steps(backend, starts, task, image, cheating)
-            verdict = combined(task, [*(step.verdict for step in done), *([problem] if problem else [])])
-            return judged(result, BUILT_IN, cheat.name, verdict)
-        start = await starts.get(task, image)
-        async with backend.open(agent_spec(task, image)) as sandbox:
-            await cheating(task, sandbox)
-            changes = await collect_changes(sandbox, start, task.hidden.protected)
-        if not changes:  # the check has judged that
-            return Attack(BUILT_IN, cheat.name, max(result.nothing))
-        return judged(result, BUILT_IN, cheat.name, await judge(backend, task, image, changes))
+        async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+            async for _ in place:
+                await place.sandbox.exec(command, cwd=place.sandbox.workdir, env=env, timeout=_CHEAT_S)
+                changes = await place.collect()
+                if not (changes or task.steps):  # the check has judged that
+                    return Attack(BUILT_IN, cheat.name, max(result.nothing))
+                await place.judge(changes)
+        return judged(result, BUILT_IN, cheat.name, place.verdict())
     except DaemonUnavailable:
         raise
     except (InfraError, SandboxError, OSError) as error:

@@ -18,16 +18,17 @@ from rich.text import Text
 
 from envs.judging.archives import pack_directory
 from envs.judging.blind_spots import blind_spots
-from envs.judging.changes import Changes, collect_changes
+from envs.judging.changes import Changes
 from envs.judging.installed import installed_copies
 from envs.judging.manifest import CheckResult, with_record
 from envs.judging.record import REFERENCE, has_odd, merged, only_odd, unverified
 from envs.judging.results import WRITTEN
 from envs.judging.specs import agent_spec
 from envs.judging.start_trees import StartTrees
-from envs.judging.steps import combined, parts, work_in_steps
-from envs.judging.verifier import judge, open_verifier
+from envs.judging.steps import parts
+from envs.judging.verifier import judge
 from envs.judging.watched import lists_tests
+from envs.judging.workplace import Plain, open_workplace
 from envs.types import TESTS_UNSEEN, BadTask, Failure, InfraError, Task, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, Sandbox, SandboxError
 from sandboxes.docker import DockerBackend
@@ -80,17 +81,13 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
     Raises BadTask when the task has no solution, InfraError when we fail."""
     if any(part.hidden.solution is None for part in parts(task)):
         raise BadTask(f"task {task.id} has no solution/solve.sh; without a reference it can't be checked")
+    said = []
     try:
-        if task.steps:
-            done, problem = await work_in_steps(backend, starts, task, image, _run_reference)
-            verdicts = [*(step.verdict for step in done), *([problem] if problem else [])]
-            return combined(task, verdicts), "; ".join(step.worked for step in done)
-        start = await starts.get(task, image)
-        async with open_verifier(backend, task, image) as verifier:
-            async with backend.open(agent_spec(task, image)) as sandbox:
-                said = await _run_reference(task, sandbox)
-                changes = await collect_changes(sandbox, start, task.hidden.protected)
-            return await verifier(changes), said
+        async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+            async for step in place:
+                said.append(await _run_reference(step, place.sandbox))
+                await place.judge(await place.collect())
+        return place.verdict(), "; ".join(said)
     except (SandboxError, OSError) as error:
         raise InfraError(Failure.SANDBOX, f"the reference of task {task.id} could not run: {error}") from error
 
@@ -99,8 +96,10 @@ async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: st
     """Judge what an agent leaves that does nothing. Raises InfraError."""
     if not task.steps:
         return await judge(backend, task, image, Changes())
-    done, problem = await work_in_steps(backend, starts, task, image, _rest)
-    return combined(task, [*(step.verdict for step in done), *([problem] if problem else [])])
+    async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
+        async for _ in place:
+            await place.judge(await place.collect())
+    return place.verdict()
 
 
 async def _run_reference(task: Task, sandbox: Sandbox) -> str:
@@ -117,10 +116,6 @@ async def _run_reference(task: Task, sandbox: Sandbox) -> str:
     )
     ended = "did not end in time" if ran.timed_out else f"ended with {ran.exit_code}"
     return f"solve.sh {ended}: {ran.output[-500:]}"
-
-
-async def _rest(task: Task, sandbox: Sandbox) -> None:
-    """Do nothing."""
 
 
 def render(results: Sequence[CheckResult]) -> Group:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from envs.judging.specs import agent_spec, verifier_spec
+from envs.judging.specs import rollout_spec, verifier_spec
 from envs.judging.steps import parts
 from envs.types import InfraError, Task
 from sandboxes.base import Backend, SandboxError, SandboxSpec
@@ -47,7 +47,7 @@ class Prefetch:
             image = await self._backend.ensure_image(task.image, task.context)
             for own in filter(None, (part.hidden.own for part in parts(task))):
                 await self._backend.ensure_image(own.image, own.context)
-            spec = agent_spec(task, image)
+            spec = rollout_spec(task, image)
             if self._complete is not None:
                 spec = await self._complete(spec)
         except (SandboxError, InfraError) as error:

@@ -100,8 +100,9 @@ class Judge:
         works = [unpacked(entry) for entry in saved.work]
         # A step that was not begun left nothing.
         verdicts = [await judge(self._backend, part, image, one) for part, one in zip(parts(task), works, strict=False)]
-        verdict = combined(task, verdicts) if task.steps else verdicts[0]
-        return replace(verdict, output="", patch="", evidence=())  # as many are held as there are different works
+        return replace(
+            combined(task, verdicts), output="", patch="", evidence=()
+        )  # as many are held as there are different works
 
     def _reward(self, task: Task, saved: SavedRollout, verdict: Verdict) -> float:
         if saved.seat.evaluating:

@@ -4,8 +4,8 @@
 In a watched task the reward is what was seen of the tests, and test.sh's own figure can only make it less. In an
 unwatched one test.sh's word counts.
 
-`Verdict.tests` is what was seen; where nothing was, `ctrf.json`, a JUnit file or pytest's `-rA` lines explain a reward
-and never change it: the code under test may have printed them.
+`Verdict.tests` is what was seen; where nothing was, `ctrf.json` explains a reward and never changes it: the code under
+test may have written it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from xml.etree import ElementTree
 
 from envs.judging.prepare import SHOWN
 from envs.judging.seen.outcome import Outcome
@@ -28,13 +26,12 @@ logger = logging.getLogger(__name__)
 WRITTEN = "test_sh_reward"
 """The metric of what test.sh itself said."""
 _CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
-_PYTEST_LINE = re.compile(r"^(PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) (\S+)", re.MULTILINE)
 _NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
 
-class SeveralRewards(ValueError):
-    """A reward.json of several numbers, of which none is said to count."""
+class UnclearReward(ValueError):
+    """A reward that says something else than one number: who is at fault for that only the reference can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +81,9 @@ def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
         return {}, ran.problem
     try:
         return _rewards(ran.logs), None
-    except SeveralRewards as error:
-        if ran.known:  # the reference wrote one that counts
+    except UnclearReward as error:
+        failed = ran.result.timed_out or (ran.seen is not None and ran.seen.problem is not None)
+        if ran.known or failed:  # the reference wrote one that counts, or the code is seen to be at fault
             return {}, str(error)
         raise InfraError(Failure.TASK, str(error)) from None
     except ValueError as error:
@@ -137,45 +135,38 @@ def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
 
 
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return the named rewards that test.sh wrote. Raises ValueError when there is none that can be used."""
+    """Return the named rewards that test.sh wrote. Raises UnclearReward, and ValueError where there is none."""
     if "reward.json" in logs:
         try:
             found = json.loads(logs["reward.json"])
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"reward.json is not JSON: {error}") from None
+            raise UnclearReward(f"reward.json is not JSON: {error}") from None
         table = found if isinstance(found, dict) else {"reward": found}
         if not table or not all(type(value) in (int, float) and math.isfinite(value) for value in table.values()):
-            raise ValueError(f"reward.json holds {str(found)[:100]}, not finite numbers")
+            raise UnclearReward(f"reward.json holds {str(found)[:100]}, not finite numbers")
         if "reward" not in table:
             if len(table) > 1:
                 names = ", ".join(sorted(map(str, table)))[:_NAMES]
-                raise SeveralRewards(f"reward.json has {names} and no `reward`; write which of them counts")
+                raise UnclearReward(f"reward.json has {names} and no `reward`; write which of them counts")
             table = dict.fromkeys(["reward"], *table.values())
         return {name: float(value) for name, value in table.items()}
-    if "reward.txt" not in logs:
+    text = logs.get("reward.txt", b"").decode("utf-8-sig", "replace").strip()
+    if not text:
         raise ValueError("test.sh wrote no reward")
-    text = logs["reward.txt"].decode("utf-8", "replace").strip()
     try:
         reward = float(text)
     except ValueError:
-        raise ValueError(f"reward.txt holds {text[:100]!r}, not a number") from None
+        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a number") from None
     if not math.isfinite(reward):
-        raise ValueError(f"reward.txt holds {text[:100]!r}, not a finite number")
+        raise UnclearReward(f"reward.txt holds {text[:100]!r}, not a finite number")
     return {"reward": reward}
 
 
 def _tests(ran: Ran) -> dict[str, TestStatus]:
-    """Return the status of each test from whatever report there is; empty when there is none that can be read."""
+    """Return the status of each test; empty where none was seen or is reported."""
     if ran.seen is not None:
         return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in ran.seen.statuses.items()}
-    logs, output = ran.logs, ran.result.output
-    if "ctrf.json" in logs:
-        return _from_ctrf(logs["ctrf.json"])
-    for name in sorted(logs):
-        if name.endswith(".xml"):
-            return _from_junit(logs[name])
-    passed = {"PASSED": TestStatus.PASSED, "SKIPPED": TestStatus.MISSING}
-    return {name: passed.get(word, TestStatus.FAILED) for word, name in _PYTEST_LINE.findall(output)}
+    return _from_ctrf(ran.logs["ctrf.json"]) if "ctrf.json" in ran.logs else {}
 
 
 def _from_ctrf(report: bytes) -> dict[str, TestStatus]:
@@ -185,21 +176,3 @@ def _from_ctrf(report: bytes) -> dict[str, TestStatus]:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         logger.info("ctrf.json can't be read: %r", error)
         return {}
-
-
-def _from_junit(report: bytes) -> dict[str, TestStatus]:
-    if b"<!DOCTYPE" in report or b"<!ENTITY" in report:
-        return {}
-    try:
-        cases = list(ElementTree.fromstring(report).iter("testcase"))
-    except ElementTree.ParseError as error:
-        logger.info("The JUnit report can't be read: %r", error)
-        return {}
-    return {f"{case.get('classname', '')}::{case.get('name', '')}": _junit_status(case) for case in cases}
-
-
-def _junit_status(case: ElementTree.Element) -> TestStatus:
-    kinds = {child.tag for child in case}
-    if kinds & {"failure", "error"}:
-        return TestStatus.FAILED
-    return TestStatus.MISSING if "skipped" in kinds else TestStatus.PASSED

@@ -13,6 +13,15 @@ def agent_spec(task: Task, image: str) -> SandboxSpec:
     return SandboxSpec(image, workdir=task.workdir, env=task.env, user=task.user, limits=task.limits)
 
 
+def rollout_spec(task: Task, image: str) -> SandboxSpec:
+    """Return the sandbox in which a rollout's agent works. Agents of other rollouts may have had it, and nobody else.
+
+    What the kernel goes on counting there tells of no more than they did; of a verifier's it could tell the next one's
+    code which of the tests' values are decoys, so each verifier's is its own.
+    """
+    return replace(agent_spec(task, image), shared="agents")
+
+
 def verifier_spec(task: Task, image: str) -> SandboxSpec:
     """Return the sandbox in which the work is judged: the image's own user, the verifier's network.
 

@@ -8,33 +8,16 @@ one needs is the last. The reward is the mean of the steps that were begun, or t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from dataclasses import replace
 
-from atropos_agent.tracing import opening, span
 from atropos_agent.types import AgentResult, Counts
 from envs.judging.archives import pack_directory
-from envs.judging.changes import Changes, collect_changes
-from envs.judging.specs import agent_spec
-from envs.judging.start_trees import StartTrees
-from envs.judging.verifier import open_verifier
 from envs.types import SIGN, VERIFIER_TIMED_OUT, Step, Task, Verdict
-from sandboxes.base import Backend, Sandbox, SandboxSpec
-
-Worked = TypeVar("Worked")
+from sandboxes.base import Sandbox
 
 _SETUP_S = 600.0
 _SHOWN = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Generic[Worked]):
-    """A step that was worked on. worked: what whoever did it says of it."""
-
-    worked: Worked
-    changes: Changes
-    verdict: Verdict
 
 
 def parts(task: Task) -> list[Task]:
@@ -45,44 +28,12 @@ def parts(task: Task) -> list[Task]:
     ] or [task]
 
 
-async def work_in_steps(
-    backend: Backend,
-    starts: StartTrees,
-    task: Task,
-    image: str,
-    work: Callable[[Task, Sandbox], Awaitable[Worked]],
-    spec: SandboxSpec | None = None,
-) -> tuple[list[Done[Worked]], Verdict | None]:
-    """Have each step worked on and judged, until one is not good enough for the next.
-
-    work: does one step, told as a task, in the sandbox. spec: of that sandbox; None for the task's own.
-    Returns what was done, and the verdict on a step that could not be begun, None normally. Raises InfraError,
-    SandboxError, and what `work` raises.
-    """
-    done: list[Done[Worked]] = []
-    async with opening("sandbox", backend.open(spec or agent_spec(task, image))) as sandbox:
-        for step, part in zip(task.steps, parts(task), strict=True):
-            start = await starts.get(part, image)
-            async with opening("verifier", open_verifier(backend, part, image)) as verify:
-                problem = await _set_up(sandbox, step)
-                if problem is not None:
-                    return done, Verdict(0.0, problem)
-                worked = await work(part, sandbox)
-                last = step is task.steps[-1]
-                with span("sandbox changes"):
-                    changes = await collect_changes(sandbox, start, part.hidden.protected, stop=last)
-                with span("verifier"):
-                    verdict = await verify(changes)
-            done.append(Done(worked, changes, verdict))
-            if not _good_enough(step, verdict):
-                break
-    return done, None
-
-
 def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
     """Return the verdict on a task from those on the steps that were begun. Raises ValueError when there is none."""
     if not verdicts:
         raise ValueError(f"no step of task {task.id} was begun")
+    if not task.steps:
+        return verdicts[0]
     names = [step.name for step in task.steps[: len(verdicts)]]
     rewards = [verdict.reward for verdict in verdicts]
     metrics = {f"reward/{name}": reward for name, reward in zip(names, rewards, strict=True)}
@@ -127,6 +78,8 @@ def joined(results: Sequence[AgentResult]) -> AgentResult:
     Raises ValueError when there is none."""
     if not results:
         raise ValueError("there is no result to join")
+    if len(results) == 1:
+        return results[0]
     turns, rows, steps, segments, counts = 0, 0, [], [], Counts()
     for result in results:
         steps += [replace(one, index=one.index + turns, segment=one.segment + rows) for one in result.steps]
@@ -146,7 +99,7 @@ def joined(results: Sequence[AgentResult]) -> AgentResult:
     )
 
 
-async def _set_up(sandbox: Sandbox, step: Step) -> str | None:
+async def set_up(sandbox: Sandbox, step: Step) -> str | None:
     """Make what a step begins with. Returns why it can't begin, None normally. Raises SandboxError."""
     if step.files is None:
         return None
@@ -159,7 +112,8 @@ async def _set_up(sandbox: Sandbox, step: Step) -> str | None:
     return f"Step {step.name} could not begin: its setup.sh ended with {ran.exit_code}: {ran.output[-_SHOWN:]}"
 
 
-def _good_enough(step: Step, verdict: Verdict) -> bool:
+def good_enough(step: Step, verdict: Verdict) -> bool:
+    """Tell whether the next step may begin after this one."""
     for name, least in step.least.items():
         reward = verdict.reward if name == "reward" else verdict.metrics.get(f"reward/{name}", float("-inf"))
         if reward < least:

@@ -6,10 +6,11 @@ than a run keeps is left out, and the entry says so.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs.judging.changes import MAX_CHANGED_BYTES, Changes
@@ -21,6 +22,11 @@ _MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
 
 class NotKept(ValueError):
     """What an agent made was not kept, or can't be read; the message says why."""
+
+
+async def kept(parts: Sequence[Changes], most_bytes: int) -> tuple[Mapping[str, Any], ...]:
+    """Return the changes of a task's parts as entries; none where nothing is kept. most_bytes: see `packed`."""
+    return tuple([await asyncio.to_thread(packed, one, most_bytes) for one in parts]) if most_bytes else ()
 
 
 def packed(changes: Changes, most_bytes: int) -> dict[str, Any]:

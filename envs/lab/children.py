@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import IO
 
+from sandboxes.shielding import ending
+
 STOP_S = 30.0
 """How long a program may take to end when it is asked to."""
 
@@ -85,7 +87,8 @@ async def start_child(
         start_new_session=True,
         env=env,
     )
-    try:
+    async with contextlib.AsyncExitStack() as undo:
+        await undo.enter_async_context(ending(process))
         guard = await asyncio.create_subprocess_exec(
             *("/bin/sh", "-c", _GUARD, "guard", str(process.pid)),
             stdin=asyncio.subprocess.PIPE,
@@ -93,7 +96,5 @@ async def start_child(
             stderr=asyncio.subprocess.DEVNULL,
             start_new_session=True,
         )
-    except BaseException:
-        process.kill()
-        raise
+        undo.pop_all()
     return Child(process, guard)

@@ -18,6 +18,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ from envs.lab.practice import write_tasks
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.synthetic import Example, examples
 from envs.lab.warm_start import EASY, RECIPES, adapter
-from envs.lab.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from envs.records.disk import replace_file
 from envs.records.provenance import commit, machine, versions
 from envs.swe import STARTER
 from envs.swe.config import SWEEnvConfig
+from envs.trainers.weights import POLICY, PolicyServer, VLLMServer, kept_current, policy_server
 from sandboxes.arguments import Parser, count, folder, named, there, url
 from sandboxes.base import SandboxError
 from sandboxes.docker.daemon import ensure_daemon, stop_daemon
@@ -46,6 +47,9 @@ from sandboxes.docker.images import ensure_base_image
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
 """How many tasks are made up to practise on, and from which seed."""
+
+WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
+"""Trainers in whose process the environment runs, so that neither the trainer API nor another process is needed."""
 
 HELD_OUT_SEED = 2_000_003
 """Of tasks that are made up to be held out."""
@@ -78,6 +82,10 @@ def _wrong(options: argparse.Namespace) -> str | None:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
     if options.model and not options.engine_url:
         return "--model says what a server of yours serves: give --engine-url too, or leave it out"
+    if options.trainer in WITHIN and find_spec(options.trainer) is None:
+        return f"--trainer {options.trainer} is not installed: pip install 'atropos-agent[{options.trainer}]'"
+    if options.trainer in WITHIN and PRESETS[options.preset].adapter:
+        return f"--trainer {options.trainer} trains all weights, and preset {options.preset} an adapter: take smoke"
     if PRESETS[options.preset].model is None and not options.engine_url:
         return f"preset {options.preset} needs an inference server of yours: give --engine-url and --model"
     return None
@@ -93,7 +101,6 @@ async def _learn(options: argparse.Namespace) -> int:
         await asyncio.to_thread(_write_tasks, preset, run_dir / "tasks")
         warm = await _warm_start(preset, options, console)
         parts = await stack.enter_async_context(Parts(run_dir, restarts=3))
-        api = await parts.trainer_api()
         engine, model = await _engine(parts, preset, options, warm, console)
         url = engine.rstrip("/").removesuffix("/v1")
         http = await stack.enter_async_context(httpx.AsyncClient(base_url=url, timeout=300.0))
@@ -104,16 +111,23 @@ async def _learn(options: argparse.Namespace) -> int:
         if options.engine_url:
             settings["env.tokenizer_name"] = model
         curve = Curve(run_dir)
-        trainer = [*_trainer(preset, options, warm), "--model", model, "--api", api, "--engine", engine]
+        own: dict[str, object] = {"env.run_dir": run_dir / "environment"}
+        trainer = [*_trainer(preset, options, warm), "--model", model, "--engine", engine]
+        if within := options.trainer in WITHIN:
+            trainer += flags({**settings, **own})
+        else:
+            api = await parts.trainer_api()
+            own["env.rollout_server_url"] = api
+            trainer += ["--api", api]
         for step in preset.milestones:
-            await parts.start("trainer", *trainer, "--steps", str(step))
-            with Dashboard(console, title=f"learn {options.preset}", interval_s=0.0) as dashboard:
-                await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard, preset.steps))
-            await parts.end("trainer")
-            if step == 0:  # the inference server has the policy now
-                own = {"env.rollout_server_url": api, "env.run_dir": run_dir / "environment"}
+            if step or not within:
+                await parts.start("trainer", *trainer, "--steps", str(step))
+                with Dashboard(console, title=f"learn {options.preset}", interval_s=0.0) as dashboard:
+                    await parts.alongside(_follow(parts.finished("trainer"), curve, config, dashboard, preset.steps))
+                await parts.end("trainer")
+            if step == 0 and not within:  # the inference server has the policy now
                 await parts.environment({**settings, **own})
-            if step == preset.steps:
+            if step == preset.steps and not within:
                 await parts.end("environment")  # which would go on making groups while the last tasks are evaluated
             async with _kept_current(server, run_dir / "trainer"):
                 await _evaluate(parts, preset, settings, console, run_dir, step)
@@ -164,7 +178,7 @@ async def _engine(
 
 def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -> list[str]:
     """Return the trainer's arguments, but for what is known only when the other parts run."""
-    program = ["-m", "envs.lab.trainer"] if options.trainer is None else [str(options.trainer)]
+    program = WITHIN.get(options.trainer) or ([str(options.trainer)] if options.trainer else ["-m", "envs.lab.trainer"])
     given = [word for name, value in preset.trainer.items() for word in (f"--{name}", str(value)) if word]
     return [
         *program,
@@ -172,7 +186,7 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
         *("--seed", str(options.seed)),
         *("--batch-size", str(preset.batch_size)),
         *("--max-lag", str(preset.max_lag)),
-        *(["--lora", *warm] if preset.adapter else []),
+        *(["--lora", *warm] if preset.adapter and options.trainer not in WITHIN else []),
         *given,
     ]
 
@@ -308,7 +322,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--run-dir", type=folder, help="where it goes, or went before (default: a new one under runs/)")
     add("--engine-url", type=url, help="use the inference server that answers here, and start none")
     add("--model", type=named, help="folder or hub name of the model that your server serves")
-    add("--trainer", type=there, help="a trainer's file to run instead of envs.lab.trainer")
+    add(
+        "--trainer",
+        type=lambda text: text if text in WITHIN else there(text),
+        help="trl for TRL's AsyncGRPOTrainer, or a trainer's file to run instead of envs.lab.trainer",
+    )
     add(
         "--adapter",
         type=there,

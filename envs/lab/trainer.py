@@ -37,8 +37,8 @@ from atropos_agent.cpu_engine.lora import autocast, parts, predictions
 from atropos_agent.types import IGNORED
 from envs.delivery.row_check import check_group
 from envs.lab.consumer import Consumer
-from envs.lab.weights import hand_over, kept_current, policy_server
 from envs.records.disk import replace_file
+from envs.trainers.weights import hand_over, kept_current, policy_server
 from sandboxes.arguments import Parser, count, folder, named, natural, not_negative, positive, there, url
 
 logger = logging.getLogger("trainer")

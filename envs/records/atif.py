@@ -1,20 +1,19 @@
 """Write rollouts: one ATIF document a line, with token ids, masks and logprobs.
 
 ATIF is Harbor's Agent Trajectory Interchange Format (RFC 0001 of the Harbor framework), version
-1.8. A document is valid ATIF as it stands; what ATIF has no place for lies under one key of the
-`extra` objects, `"atropos_agent"`:
+1.8. A document is valid ATIF as it stands. Everything else lies under one key of the `extra`
+objects, `"atropos_agent"`:
 
-- `extra` of the document: `format` (2), what `_rollout` says of the rollout (the verdict with the verifier's
-  `output` and the `patch`, the `sampling`, and in `work` what the agent made, exactly), `result` (how the run
-  ended, what was counted, and the chat `messages` exactly as they were) and `record`: every request
-  and its reply in token ids, by which rows are checked (`atropos_agent.tokens.record`), and
-  `segments`: per row of training data `tokens`, `masked_tokens` (-100 where not trained),
-  `logprobs` (1.0 where not trained) and `text`, the arrays of equal length, with `segment`, `turns`,
-  `policy_version` and `branch`.
+- `extra` of the document: `format` (2), the rollout's own values by `_rollout` (the verdict with the verifier's
+  `output` and the `patch`, the `sampling`, and in `work` the agent's exact work), `result` (the run's end,
+  its counts, and the exact chat `messages`) and `record`: every request and its reply in token ids, for
+  the check of rows (`atropos_agent.tokens.record`), and `segments`: per row of training data `tokens`,
+  `masked_tokens` (-100 where not trained), `logprobs` (1.0 where not trained) and `text`, the arrays of
+  equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
   `content` (the reply without thinking and calls), `policy_version`.
-- `extra` of tool calls and observations: what `ToolCall` and `ToolResult` have beside ATIF's fields;
-  `correction` is true where the model was told about malformed calls.
+- `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
+  `correction` is true if the model got a message about malformed calls.
 
 A step's `metrics` hold the sampled tokens (`completion_token_ids`, `logprobs`). ATIF's
 `prompt_token_ids` is left out, because the history repeated in every step has quadratic size: the
@@ -22,9 +21,8 @@ prompt of a step is `segments[segment].tokens[:start]`.
 
 `format` rises when a reader of the old format would misread the new one; `envs.records.read` reads all
 of them. Format 1 (version 0.1) had counts, segments' numbers and the like in dictionaries called
-`metadata`. Never saved: the hidden tests, the reference solution, and the task's own metadata, which
-may hold either. The verdict's explanation may quote the verifier's output, so saved rollouts are for
-people, not for the model.
+`metadata`. Never saved: the hidden tests, the reference solution, and the task's own metadata. The
+verdict's explanation may quote the verifier's output, so saved rollouts are for people, not for the model.
 """
 
 from __future__ import annotations
@@ -54,9 +52,9 @@ FORMAT = 2
 KEY = "atropos_agent"
 FILE_NAME = "rollouts.jsonl"
 PART = 4 * 2**30
-"""Bytes after which the next part of the rollouts is begun."""
+"""Bytes of a part of the rollouts."""
 PACKAGE_VERSION = version("atropos-agent")
-"""Read once: it is a file, which a process with all its descriptors in use can't open."""
+"""Read once, because a process without free descriptors can't open the file."""
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +69,10 @@ class Place:
 
 
 def to_atif(rollout: Rollout) -> dict[str, Any]:
-    """Return a rollout as an ATIF document that `orjson.dumps` accepts.
+    """Return a rollout as an ATIF document for `orjson.dumps`.
 
-    Values that JSON can't hold (NaN in a call's
-    arguments, integers beyond 64 bits, nesting deeper than 32) are written as text. Raises
-    ValueError when the reward is not finite.
+    Values outside of JSON (NaN in a call's arguments, integers beyond 64 bits, nesting deeper than 32) are
+    written as text. Raises ValueError when the reward is not finite.
     """
     result = rollout.result
     for reward in (rollout.verdict.reward, rollout.reward.value):
@@ -112,10 +109,10 @@ def to_atif(rollout: Rollout) -> dict[str, Any]:
 
 
 def parts(directory: Path | str) -> list[tuple[int, Path]]:
-    """Return the files in which a directory's rollouts are saved, in order, each with the offset of its beginning.
+    """Return the files of a directory's rollouts, in order, each with the offset of its beginning.
 
-    The first is `rollouts.jsonl`; one of `PART` bytes is followed by `rollouts.<offset>.jsonl`. Those of finished
-    groups may be moved away while a run goes on.
+    The first is `rollouts.jsonl`; after one of `PART` bytes comes `rollouts.<offset>.jsonl`. You may move files of
+    finished groups away during a run.
     """
     first = Path(directory) / FILE_NAME
     found = [(0, first)] if first.exists() else []
@@ -127,18 +124,17 @@ def parts(directory: Path | str) -> list[tuple[int, Path]]:
 
 
 class RolloutWriter:
-    """Append rollouts to `rollouts.jsonl` in a directory, which is created when missing, and to its further `parts`.
+    """Append rollouts to `rollouts.jsonl` in a directory, and to its further `parts`. Makes a missing directory.
 
-    Used as `async with`. A line has reached the operating system when `write` returns, so that it
-    survives the process. A torn last line, left by a process that died while it wrote, is closed
-    first, so that it costs itself alone.
+    Used as `async with`. A line has reached the operating system when `write` returns, so it survives the
+    process. A torn last line of a dead process is closed first, so only that line is lost.
     """
 
     def __init__(self, directory: Path | str) -> None:
         self.path = Path(directory) / FILE_NAME
         self._file: FileIO | None = None
         self._start = 0
-        """Offset of the part that is written."""
+        """Offset of the present part."""
         # A lock between threads: a cancelled `write` leaves its thread behind, still writing.
         self._lock = threading.Lock()
 
@@ -196,7 +192,7 @@ class RolloutWriter:
 
 
 def _rollout(rollout: Rollout) -> dict[str, Any]:
-    """Return what is saved of a rollout beside the agent's result; `envs.records.read._rollout` reads it."""
+    """Return the saved values of a rollout beside the agent's result; `envs.records.read._rollout` reads them."""
     verdict, reward, seat = rollout.verdict, rollout.reward, rollout.seat
     return {
         "id": rollout.id,
@@ -252,6 +248,7 @@ def _segment(segment: SequenceData) -> dict[str, Any]:
         "policy_version": segment.policy_version,
         "thinking_kept": segment.thinking_kept,
         "branch": segment.branch,
+        **({"experts": segment.experts} if segment.experts is not None else {}),
     }
 
 
@@ -267,7 +264,7 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 
 
 def _opening_steps(rollout: Rollout) -> Iterator[dict[str, Any]]:
-    """Yield the messages before the first sampled reply, which may hold replies given as examples."""
+    """Yield the messages before the first sampled reply; replies given as examples may be among them."""
     messages = rollout.result.messages
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     sampled = len(rollout.result.steps)
@@ -330,7 +327,7 @@ def _metrics(step: AgentStep, segments: Sequence[SequenceData]) -> dict[str, Any
 
 
 def _call(call: ToolCall, step: int, place: int, used: set[str]) -> dict[str, Any]:
-    """Return ATIF's tool call. Its id must be there and unique, which the model's own need not be."""
+    """Return ATIF's tool call, with a unique id; the model's own may be missing or repeated."""
     name = plain_text(call.id)
     if not name or name in used:
         name = f"step-{step}-call-{place}"

@@ -1,4 +1,4 @@
-"""How many rollouts show signs of cheating, over the trainer's steps, and whether that rises."""
+"""Follow the share of rollouts with signs of cheating over the trainer's steps, and notice a rise."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 RECENT_STEPS = 5
 _ENOUGH = 20
-"""Rollouts that a rate needs to say something."""
+"""Least rollouts for a rate."""
 _LEAST = 0.05
 _TIMES = 2.0
 
@@ -19,7 +19,7 @@ def cheat_rate(by_step: Iterable[Mapping[str, int]]) -> float | None:
 
 
 def rising(by_step: Mapping[str, Mapping[str, int]]) -> tuple[float, float] | None:
-    """Return the rate before and in the last steps, where it has at least doubled and is no trifle; None elsewhere."""
+    """Return the rate before and in the last steps, if it has at least doubled and is no trifle; None otherwise."""
     steps = sorted(by_step, key=int)
     before = cheat_rate(by_step[step] for step in steps[:-RECENT_STEPS])
     now = cheat_rate(by_step[step] for step in steps[-RECENT_STEPS:])

@@ -18,7 +18,7 @@ class NoEvaluation(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Solve rates by task. samples: in all. about: what was evaluated, where the file says so."""
+    """Solve rates by task. samples: in all. about: conditions of the evaluation, if the file has them."""
 
     rates: Mapping[str, float]
     samples: int
@@ -43,10 +43,10 @@ def _why(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much more is solved than before, over the tasks that both have.
+    """Gain in solve rates over the common tasks.
 
-    difference: mean over tasks of the differences of solve rates. interval: its 95% interval; None where there are too
-    few tasks, or all differ by the same.
+    difference: mean over tasks of the differences of solve rates. interval: its 95% interval; None with too few tasks,
+    or equal differences.
     """
 
     difference: float
@@ -71,7 +71,7 @@ class Comparison:
 
 
 def compare(before: Rates, now: Rates) -> Comparison:
-    """Compare two evaluations. Raises NoEvaluation where they have no task in common."""
+    """Compare two evaluations. Raises NoEvaluation if they have no task in common."""
     both = sorted(before.rates.keys() & now.rates.keys())
     if not both:
         raise NoEvaluation("the two evaluations have no task in common")

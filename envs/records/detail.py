@@ -21,8 +21,7 @@ MAX_PATCH_LINES = 4000
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply and what it led to: calls with results, each of which may be missing, and whether the result is an
-    error."""
+    """A reply and its calls with results. A call or a result may be missing; the flag marks errors."""
 
     step: AgentStep
     exchanges: Sequence[tuple[ToolCall | None, str | None, bool]]
@@ -41,8 +40,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class PatchLine:
-    """A line of a patch. kind: file, hunk, add, del or same. old, new: its number in the file; None where it is in
-    none."""
+    """A line of a patch. kind: file, hunk, add, del or same. old, new: its number in the file, or None."""
 
     kind: str
     text: str
@@ -52,7 +50,7 @@ class PatchLine:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A rollout in full. patch, output: of the agent and of the verifier, where they are saved."""
+    """A rollout in full. patch, output: of the agent and of the verifier, if they are saved."""
 
     opening: Sequence[Message]
     turns: Sequence[Turn]
@@ -64,7 +62,7 @@ class Detail:
 
     @property
     def seconds(self) -> float:
-        """Return the time that the spans take together."""
+        """Return the total time of the spans."""
         return max((span.start + span.seconds for span in self.spans), default=0.0)
 
 
@@ -156,14 +154,14 @@ def plural(count: int, noun: str, plural: str | None = None) -> str:
 
 
 def templates(loader: BaseLoader) -> Environment:
-    """Return where pages are made: everything is escaped, and what is missing is an error."""
+    """Return the environment of pages: everything is escaped, and a missing value is an error."""
     made = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=loader)
     made.filters |= {"shown": shown, "argument": argument, "digits": digits, "plural": plural}
     return made
 
 
 def _turn(step: AgentStep) -> Turn:
-    """Return calls with their results; a result that belongs to no call stands alone."""
+    """Return calls with their results; a result without a call stands alone."""
     exchanges: list[tuple[ToolCall | None, str | None, bool]] = []
     results = list(step.results)
     for call in step.calls:
@@ -176,7 +174,7 @@ def _turn(step: AgentStep) -> Turn:
 
 
 def _spans(rollout: SavedRollout) -> Iterator[Span]:
-    """Yield a rollout's time, in the order in which it passes; what nobody measured by itself is the rest."""
+    """Yield a rollout's time in order; the unmeasured time is the rest."""
     times, now = rollout.timings_s, 0.0
     if opened := times.get("open"):
         yield Span("open", now, opened, "sandbox opened")
@@ -200,7 +198,7 @@ def _spans(rollout: SavedRollout) -> Iterator[Span]:
 
 
 def _starts(line: str) -> tuple[int, int]:
-    """Return the first lines of a hunk in the old and the new file; 1 where it does not say them."""
+    """Return the first lines of a hunk in the old and the new file; 1 by default."""
     found = []
     for part in line.split()[1:3]:
         number = part[1:].partition(",")[0]

@@ -1,4 +1,4 @@
-"""Write to a disk that may be full or away: nothing is lost, everything waits until it can be written."""
+"""Write to a disk that may be full or away: nothing is lost, everything waits for it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +22,7 @@ PAUSE_S = 5.0
 """Pause before a write is tried again, in seconds."""
 
 LOCK = "lock"
-"""The file in a run's directory that is there as long as the directory is the run's."""
+"""The file in a run's directory; it is there as long as the directory is the run's."""
 
 _PASSING = frozenset(
     {
@@ -30,7 +31,7 @@ _PASSING = frozenset(
         *(errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR),  # moved, unmounted, closed to us
     }
 )
-"""What a write may meet beside a full disk and without being wrong."""
+"""Passing errors of a write, beside a full disk."""
 _PASSING_SQLITE = frozenset(
     {
         sqlite3.SQLITE_BUSY,
@@ -47,12 +48,12 @@ _PASSING_SQLITE = frozenset(
 
 
 def no_space(error: BaseException) -> bool:
-    """Tell whether an error of the file system or of SQLite says that the disk is full."""
+    """Tell whether an error of the file system or of SQLite means a full disk."""
     return "disk is full" in str(error) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Tell whether a write that failed may succeed later: the disk is full or away, or something is used up."""
+    """Tell whether a failed write may succeed later: the disk is full or away, or something is used up."""
     if isinstance(error, sqlite3.OperationalError):
         code = getattr(error, "sqlite_errorcode", 0)
         # A file that ends too early is damaged.
@@ -63,10 +64,10 @@ def may_pass(error: BaseException) -> bool:
 async def until_room(
     path: Path, work: Callable[[], T], stopping: Callable[[], bool] = lambda: False, *, home: Path | None = None
 ) -> T:
-    """Do `work` in a thread, again and again while the disk is full or away. Raises what else it raises, and the error
+    """Do `work` in a thread, again and again while the disk is full or away. Raises any other error, and the error
     of such a disk when the run is `stopping`.
 
-    home: the run's directory, without which nothing is written: where its disk was, there may be an empty folder."""
+    home: the run's directory. Nothing is written without it, because an empty folder may stand in its place."""
 
     def at_home() -> T:
         if home is not None and not (home / LOCK).exists():
@@ -96,8 +97,8 @@ def append(file: FileIO, data: bytes) -> None:
 
 
 def append_line(path: Path, line: bytes) -> None:
-    """Add a line to a file, which is made where it isn't there, unlike its folder, which may have been moved. The line
-    is added whole or, when the disk is full, not."""
+    """Add a line to a file, whole or, on a full disk, not at all. Makes a missing file, but not its folder, because
+    somebody may have moved that."""
     with path.open("ab", buffering=0) as file:
         end = file.seek(0, 2)
         try:
@@ -108,7 +109,7 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 def close_line(path: Path) -> None:
-    """End the last line of a file, where a process died while it wrote it, so that it costs itself alone."""
+    """End the torn last line of a dead process's file, so only that line is lost."""
     if path.exists():
         with path.open("a+b", buffering=0) as file:
             if file.seek(0, 2):
@@ -118,14 +119,13 @@ def close_line(path: Path) -> None:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old or the new content, never a part, whoever writes beside us.
+    """Write a file so that a reader sees the old or the new content, never a part, even beside other writers.
 
     Raises OSError.
     """
     temporary = path.with_name(f".{path.name}.{uuid4().hex}.tmp")
-    try:
+    with ExitStack() as undo:
+        undo.callback(temporary.unlink, missing_ok=True)
         temporary.write_bytes(data)
         temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        undo.pop_all()

@@ -20,6 +20,7 @@ from envs.records.plain import plain
 from envs.records.read import SavedRollout, read_rollouts
 from envs.records.triplets import rollout_triplets, span_triplets
 from sandboxes.arguments import Parser
+from sandboxes.naming import later
 
 _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rollouts": lambda saved: [rollout_row(saved)],
@@ -27,6 +28,7 @@ _ROWS: Mapping[str, Callable[[SavedRollout], Iterable[dict[str, Any]]]] = {
     "rows": token_rows,
 }
 _OF_FILES = frozenset({".jsonl", ".json", ".parquet", ".csv", ".arrow"})
+_WRITE_PARQUET = later("envs.records.frames:write_parquet")
 FORMS = ("parquet", "dataset", "jsonl", "triplets")
 
 
@@ -38,7 +40,7 @@ def main(
 ) -> int:
     """Export a run. Returns 0, or 2 when there is nothing to export, or no room for it.
 
-    more: further forms that are one file, by name, each with what writes a run to it and says what was written."""
+    more: further forms with one file, by name; each writes a run to it and returns a summary."""
     parser = Parser(prog=f"{prog} export", description=__doc__)
     parser.add_argument("run", type=Path, metavar="RUN", help="a run's directory, or a file of spans")
     parser.add_argument("out", type=Path, metavar="OUT", help="where it goes; it must not be there yet")
@@ -76,9 +78,7 @@ def _export(run: Path, out: Path, form: str, more: Mapping[str, Callable[[Path, 
         for name, rows_of in _ROWS.items():
             write_lines((row for saved in read_rollouts(run) for row in rows_of(saved)), out / f"{name}.jsonl")
     elif form == "parquet":
-        from envs.records.frames import write_parquet
-
-        write_parquet(run, out)
+        _WRITE_PARQUET()(run, out)
     else:
         _write_dataset(run, out)
     print(f"{', '.join(_ROWS)}: {out}")
@@ -94,13 +94,11 @@ def write_table(rows: Iterable[dict[str, Any]], out: Path) -> None:
 
 
 def _write_dataset(run: Path, out: Path) -> None:
-    """Write a `datasets.DatasetDict`, which `datasets.load_from_disk` reads."""
+    """Write a `datasets.DatasetDict` for `datasets.load_from_disk`."""
     import datasets
 
-    from envs.records.frames import write_parquet
-
     with TemporaryDirectory(dir=out.parent if out.parent.is_dir() else None) as folder:
-        files = write_parquet(run, Path(folder, "parquet"))
+        files = _WRITE_PARQUET()(run, Path(folder, "parquet"))
         parts = {
             name: datasets.Dataset.from_parquet(str(path), cache_dir=str(Path(folder, "cache")))
             for name, path in files.items()

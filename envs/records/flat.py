@@ -1,4 +1,4 @@
-"""Saved rollouts as flat rows: of the rollout, of its turns, of its tokens. What has no fixed form is JSON."""
+"""Flatten saved rollouts to rows: of the rollout, of its turns, of its tokens. Values without a fixed form are JSON."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def turn_rows(saved: SavedRollout) -> Iterator[dict[str, Any]]:
 
 
 def token_rows(saved: SavedRollout) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table `rows` of a rollout: what is trained on, with -100 and 1.0 where nothing is."""
+    """Yield a rollout's rows for the table `rows`: the trained tokens, with -100 and 1.0 elsewhere."""
     for row in saved.result.segments:
         yield {
             "rollout": saved.id,

@@ -1,7 +1,7 @@
-"""Tables of a run's rollouts, turns and token rows, for data frames, Parquet and datasets.
+"""Make tables of a run's rollouts, turns and token rows, for data frames, Parquet and datasets.
 
-`tables(directory)["rollouts"].to_pandas()` is a data frame; polars takes the tables as they are. Needs pyarrow, which
-is in the extra `datasets`.
+`tables(directory)["rollouts"].to_pandas()` is a data frame; polars takes the tables directly. Needs pyarrow, of the
+extra `datasets`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from envs.records.flat import rollout_row, token_rows, turn_rows
 from envs.records.read import read_rollouts
 
 _CHUNK = 500
-"""Rollouts that are held in memory at the same time."""
+"""Most rollouts in memory at the same time."""
 
 _TEXTS, _NUMBERS = pa.list_(pa.string()), pa.list_(pa.int64())
 SCHEMAS: Mapping[str, pa.Schema] = {
@@ -62,7 +62,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
         ]
     ),
 }
-"""The columns of each table. What has no fixed form (messages, calls, tests) is JSON."""
+"""The columns of each table. Values without a fixed form (messages, calls, tests) are JSON."""
 
 
 def tables(directory: Path | str) -> dict[str, pa.Table]:

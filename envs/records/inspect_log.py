@@ -1,6 +1,6 @@
-"""An evaluation as a log that Inspect's viewer opens (`inspect view`), in the JSON form of its `EvalLog`, version 2.
+"""Write an evaluation as a log for Inspect's viewer (`inspect view`), in the JSON form of its `EvalLog`, version 2.
 
-Source: inspect_ai/log/_log.py. What the agent said and was told is shown as it stood, calls as text in it.
+Source: inspect_ai/log/_log.py. Messages are shown as they stood, with calls as text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def inspect_log(
 
 
 def log_name(log: Mapping[str, Any]) -> str:
-    """Return the name of a log's file, of the form by which the viewer knows logs: time, task, id."""
+    """Return the name of a log's file in the viewer's form: time, task, id."""
     about = log["eval"]
     when = datetime.fromisoformat(about["created"]).strftime("%Y-%m-%dT%H-%M-%S+00-00")
     task = re.sub(r"[^A-Za-z0-9-]", "-", about["task"])

@@ -1,7 +1,7 @@
-"""`python -m envs.swe join OUT RUN_DIR RUN_DIR…`: one evaluation of the parts that several processes made.
+"""`python -m envs.swe join OUT RUN_DIR RUN_DIR…`: make one evaluation of several processes' parts.
 
-Each directory is one in which `evaluate` ran with another `--env.shard` and else the same options. OUT is a file as
-each of them has one: for `--against`, and for everything else that reads evaluations.
+In each directory `evaluate` ran with another `--env.shard` and the same options. OUT is a file like each of theirs: for
+`--against`, and for every other reader of evaluations.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one process evaluated. same: what all parts have in common. samples: how many there are and should be."""
+    """One process's part. same: the common values of all parts. samples: made and wanted ones."""
 
     shard: str
     tasks: Sequence[TaskResult]
@@ -69,7 +69,7 @@ class Part:
 
 
 def join(parts: Sequence[Part]) -> EvalSummary:
-    """Make one evaluation of all parts. Raises NoEvaluation where they are not all parts of one, each once."""
+    """Make one evaluation of all parts. Raises NoEvaluation unless they are all parts of one, each once."""
     shards = Counter(part.shard for part in parts)
     if shards != Counter(f"{number}/{len(parts)}" for number in range(1, len(parts) + 1)):
         raise NoEvaluation(

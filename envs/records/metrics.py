@@ -1,7 +1,7 @@
-"""What an environment counts while it runs.
+"""Count the events of an environment during its run.
 
-One `Metrics` lives in the environment, which writes it as JSON for others to show. Counting is
-plain addition; quantiles come from the last 1,000 observations of each latency.
+One `Metrics` lives in the environment and is written as JSON. Counting is plain addition; quantiles come from
+the last 1,000 observations of each latency.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from envs.types import Rollout
 logger = logging.getLogger(__name__)
 
 UNCALLED_ROLLOUTS = 50
-"""Rollouts without a single call after which it is said that nobody calls a tool."""
+"""Rollouts without a single call before the warning about it."""
 KEPT = 1000
-"""Observations that a latency keeps."""
+"""Kept observations of a latency."""
 
 KEPT_STEPS = 100
-"""Steps of which failures are told apart."""
+"""Steps with failures of their own."""
 
 
 class Latency:
@@ -40,7 +40,7 @@ class Latency:
         self.samples.append(seconds)
 
     def quantile(self, share: float) -> float | None:
-        """Return the smallest sample that at least `share` of the samples don't exceed; None without samples."""
+        """Return the smallest sample not exceeded by at least `share` of the samples; None without samples."""
         if not self.samples:
             return None
         return sorted(self.samples)[max(0, math.ceil(share * len(self.samples)) - 1)]
@@ -55,24 +55,23 @@ class Latency:
 class Metrics:
     """Counters of a run. Times are in seconds; `started` and `updated` are Unix times.
 
-    groups: finished, `groups_with_signal` of which have rewards that differ; groups_sent went to
-        the trainer.
-    rollouts: judged ones, `solved` of which have a reward of at least 1.
+    groups: finished ones; `groups_with_signal` have differing rewards; groups_sent went to the trainer.
+    rollouts: judged ones; `solved` ones have a reward of at least 1.
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
-    tokens_refused: sampled in replies that were aborted or refused; in no row, but paid for.
-    unshown: what tools have returned that no text can show, such as pictures.
+    tokens_refused: sampled in aborted or refused replies; in no row, but paid for.
+    unshown: tools' results without a text form, such as pictures.
     compactions: how often our agent has made its conversation shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
-    drifts: rollouts whose last prompt was not the chat template's own, by kind (`atropos_agent.tokens.drift`).
-    engine_s, tools_s: spent waiting for the inference server and in tools, summed over rollouts that run at
-        the same time; phases_s: the same by phase of a rollout.
+    drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
+    engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
+        phases_s: the same by phase of a rollout.
     engine: latency of one reply; tool: of one tool call (the mean over the calls of its turn).
-    failures: of ours, by kind; failures_by_step: the same for the trainer's last 100 steps.
+    failures: infrastructure failures by kind; failures_by_step: the same for the trainer's last 100 steps.
     stops: rollouts by stop reason.
-    sign_rates: `rollouts`, and those `cheated` that show signs of cheating, by step. alarmed: that was seen to rise.
-    states: groups by what became of them (see `envs.running.journal`); they add up to all groups started.
-    concurrency: rollouts that may run at the same time now.
-    loop_blocks: how often the event loop was blocked too long.
+    sign_rates: `rollouts`, and `cheated` ones with signs of cheating, by step. alarmed: a rise was seen.
+    states: groups by outcome (see `envs.running.journal`); they add up to all groups started.
+    concurrency: the present limit of concurrent rollouts.
+    loop_blocks: long blocks of the event loop.
     """
 
     started: float = field(default_factory=time.time)
@@ -152,7 +151,7 @@ class Metrics:
         self.tokens_saved += compaction.get("tokens_saved", 0)
 
     def _watch_calls(self, rollout: Rollout) -> None:
-        """Warn once where the first rollouts were shown tools and nobody has called one."""
+        """Warn once if the first rollouts were shown tools and nobody has called one."""
         if self.rollouts == UNCALLED_ROLLOUTS and not self.tool_calls and rollout.result.conditions.tools:
             logger.warning(
                 "nobody has called a tool in the run's first %d rollouts, of which %d were solved, and %d calls were "
@@ -180,11 +179,11 @@ class Metrics:
         self.groups_with_signal += signal
 
     def count_sent(self) -> None:
-        """Count a group that the trainer has accepted."""
+        """Count a group accepted by the trainer."""
         self.groups_sent += 1
 
     def count_failure(self, kind: str, *, step: int = 0, refused_tokens: int = 0) -> None:
-        """Count a failure of ours (see `InfraError.kind`). step: the trainer's; refused_tokens: that it cost."""
+        """Count an infrastructure failure (see `InfraError.kind`). step: the trainer's; refused_tokens: its price."""
         self.tokens_refused += refused_tokens
         self.failures[str(kind)] += 1  # an enumeration's member is no key of a JSON object
         _count_at(self.failures_by_step, step, str(kind))
@@ -195,7 +194,7 @@ class Metrics:
         return self.reward_sum / self.rollouts if self.rollouts else None
 
     def scalars(self, now: float | None = None) -> dict[str, float]:
-        """Return single numbers for a log or a plot; what has no value yet is left out. `now`: Unix time."""
+        """Return single numbers for a log or a plot, without missing values. `now`: Unix time."""
         elapsed = max((time.time() if now is None else now) - self.started, 1e-9)
         values: dict[str, float | None] = {
             "reward_mean": self.reward_mean,
@@ -232,7 +231,7 @@ class Metrics:
         return {name: value for name, value in values.items() if value is not None}
 
     def line(self) -> str:
-        """Return what matters most in a few words."""
+        """Return the most important figures in a few words."""
         if not self.rollouts:
             return f"no rollout yet, {self.failures.total()} failures of ours" if self.failures else "no rollout yet"
         parts = [
@@ -245,7 +244,7 @@ class Metrics:
         return ", ".join(part for part in parts if part)
 
     def snapshot(self) -> Metrics:
-        """Return a copy that further counting leaves alone."""
+        """Return a copy; further counting does not change it."""
         return self.from_json(self.to_json())
 
     def to_json(self) -> bytes:
@@ -255,7 +254,7 @@ class Metrics:
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read what `to_json` wrote. Raises ValueError for anything else."""
+        """Read the output of `to_json`. Raises ValueError for anything else."""
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:

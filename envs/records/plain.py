@@ -1,7 +1,7 @@
-"""Values that JSON can hold: whatever a model wrote becomes something that can be saved.
+"""Make values for JSON: everything written by a model becomes savable.
 
-Nothing here raises. What JSON has no place for turns into text that says so, because a hostile
-argument of a tool call must not cost a rollout.
+Nothing here raises. A value outside of JSON turns into text with a note, because a hostile argument of a tool call
+must not cost a rollout.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MAX_DEPTH = 32
 def plain(value: object, depth: int = 0) -> Any:
     """Return `value` as None, bool, int, float, str, list and dict with text keys, for `orjson.dumps`.
 
-    NaN, infinity and integers beyond 64 bits become text, as does what lies deeper than 32 levels.
+    NaN, infinity and integers beyond 64 bits become text, as do values deeper than 32 levels.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -32,7 +32,7 @@ def plain(value: object, depth: int = 0) -> Any:
 
 
 def plain_text(text: str) -> str:
-    """Return text that UTF-8 can hold: lone surrogates, which JSON lets a model write, become "?"."""
+    """Return text for UTF-8: lone surrogates, allowed by JSON, become "?"."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Show how far work is: a bar in a terminal, elsewhere a line every 15 seconds; both estimate what is left."""
+"""Show the progress of work: a bar in a terminal, else a line every 15 seconds, both with an estimate of the rest."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ INTERVAL_S = 15.0
 
 
 class Bar:
-    """Shows work while its `with` block is open. It may be told how far the work is from any thread.
+    """Shows work while its `with` block is open. Any thread may report progress.
 
-    what: is being done. total: how much there is; None where that is not known. interval_s: between plain lines.
+    what: the work. total: its amount, or None if unknown. interval_s: between plain lines.
     """
 
     def __init__(
@@ -37,12 +37,12 @@ class Bar:
         self._interval_s, self._clock = interval_s, clock
         self._begun = self._clock()
         self._before: int | None = None
-        """How much was done when this began, which says nothing of how fast it goes."""
+        """Amount done before the beginning; it says nothing of the speed."""
         self._done, self._note = 0, ""
         self._shown = ""
         self._over = threading.Event()
         self._moved: list[tuple[logging.StreamHandler[Any], Any]] = []
-        """Handlers whose records are printed above the bar, each with where they went before."""
+        """Handlers with records above the bar, each with its former stream."""
         columns = [TextColumn(f"{{task.fields[{name}]}}", markup=False) for name in ("what", "said")]
         self._drawn = Progress(columns[0], BarColumn(), columns[1], console=self.console, refresh_per_second=2)
         self._task = self._drawn.add_task("", total=total, what=what, said="")
@@ -71,7 +71,7 @@ class Bar:
                 self._print()
 
     def update(self, done: int, note: str | None = None, *, total: int | None = None) -> None:
-        """Say how much is done, and what was last. total: where only now that is known."""
+        """Report the amount done, and the last item. total: if only now known."""
         if self._before is None:
             self._before = done
         self._done = done
@@ -81,12 +81,12 @@ class Bar:
             self._draw()
 
     def advance(self, note: str | None = None) -> None:
-        """Say that one more is done, and which."""
+        """Report one more done, and its name."""
         self._before = self._before or 0
         self.update(self._done + 1, note)
 
     def note(self, text: str) -> None:
-        """Say what is being done now."""
+        """Name the present work."""
         self.update(self._done, text)
 
     def line(self) -> str:
@@ -121,7 +121,7 @@ class Bar:
 
 
 class _Above(io.TextIOBase):
-    """A stream whose lines are printed above what is live on a console."""
+    """A stream; its lines are printed above the live part of a console."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -133,9 +133,9 @@ class _Above(io.TextIOBase):
 
 
 def left_s(made: int, done: int, total: int | None, elapsed_s: float) -> float | None:
-    """Return the seconds that are left when it goes on as it went: `made` in `elapsed_s`, and `done` of `total` by now.
+    """Return the remaining seconds at the present speed: `made` in `elapsed_s`, and `done` of `total` by now.
 
-    None where nothing was made yet, nothing is left, or the total is not known."""
+    None if nothing was made yet, nothing is left, or the total is unknown."""
     if total is None or made <= 0 or done >= total:
         return None
     return elapsed_s / made * (total - done)

@@ -1,6 +1,6 @@
-"""Remember how a run was started: `run.json` in its directory, with an entry for each start.
+"""Remember the starts of a run: `run.json` in its directory, with an entry for each start.
 
-What is written has no secrets: the caller redacts it.
+The caller redacts secrets.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "run.json"
 FORMAT = 1
 MAX_STARTS = 200
-"""Starts that are kept: the first, and the last ones."""
+"""Kept starts: the first, and the last ones."""
 _PACKAGES = (
     "atropos-agent",
     "atroposlib",
@@ -40,7 +40,7 @@ _PACKAGES = (
 )
 _GIT_S = 5.0
 _SMALL = 2**20
-"""Bytes of a file of a model's folder whose content counts in its digest; of others their name and size do."""
+"""Largest file of a model's folder with its content in the digest; larger ones count by name and size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +48,10 @@ class Start:
     """One start of a run.
 
     command: serve, process or evaluate. arguments: of the process, as the system has them. options: all of them, the
-    defaults too. conditions: what a later start may not change unless it is allowed. changed: in what this start
-    differs from the one before, which it was allowed to. model, tokenizer, template: name and digest, sha256; a model
-    from the hub has a revision. engines: the inference servers, each with its program's version where it tells it.
-    at: in UTC, ISO 8601. commit: of the package, None where it is no checkout.
+    defaults too. conditions: values that a later start may change only if allowed. changed: allowed differences from
+    the start before. model, tokenizer, template: name and digest, sha256; a model from the hub has a revision.
+    engines: the inference servers, each with its program's version if known. at: in UTC, ISO 8601. commit: of the
+    package, None outside of a checkout.
     """
 
     command: str
@@ -71,8 +71,8 @@ class Start:
 
 
 def add_start(directory: Path, run_id: str | None, environment: str, start: Mapping[str, Any]) -> None:
-    """Write a start behind those that are there. run_id: None for an evaluation, which may stand in the directory of a
-    run. start: a `Start` as JSON. Raises OSError."""
+    """Write a start behind the earlier ones. run_id: None for an evaluation, also in the directory of a run. start: a
+    `Start` as JSON. Raises OSError."""
     path = directory / FILE_NAME
     there = _read(path)
     known = _starts(there)
@@ -83,13 +83,13 @@ def add_start(directory: Path, run_id: str | None, environment: str, start: Mapp
 
 
 def as_json(start: Start) -> dict[str, Any]:
-    """Return a start as values that JSON holds."""
+    """Return a start as values for JSON."""
     found: dict[str, Any] = orjson.loads(orjson.dumps(asdict(start), default=str))
     return found
 
 
 def read_starts(path: Path) -> list[dict[str, Any]]:
-    """Return the starts that a file tells of; none where there is no file, or one that can't be read."""
+    """Return the starts in a file; none without a readable file."""
     return _starts(_read(path))
 
 
@@ -110,7 +110,7 @@ def _starts(told: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that decide what a run does, as far as they are there."""
+    """Return the versions of Python and of the decisive packages, if installed."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -121,7 +121,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what machine this is."""
+    """Describe this machine."""
     about = Path("/proc/cpuinfo")
     lines = about.read_text().splitlines() if about.is_file() else []
     named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -136,7 +136,7 @@ def machine() -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """Return the package's commit, with "+changes" where files differ from it; None where it is no checkout."""
+    """Return the package's commit, with "+changes" for changed files; None outside of a checkout."""
     folder = Path(__file__).parent
     try:
         # Only where git knows this file: an environment may lie in another project's checkout.
@@ -153,7 +153,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _installed_commit() -> str | None:
-    """Return the commit that pip has installed, where that was one."""
+    """Return the commit of a package installed by pip from a repository."""
     try:
         told = json.loads(distribution("atropos-agent").read_text("direct_url.json") or "{}")
         return str(told["vcs_info"]["commit_id"])
@@ -168,7 +168,7 @@ def digest_of(value: Any) -> str:
 
 
 def digest_of_tokenizer(tokenizer: Any) -> str:
-    """Return the sha256 of what a tokenizer does, its chat template apart; of its vocabulary where it does not say."""
+    """Return the sha256 of a tokenizer's behaviour without its chat template, or else of its vocabulary."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:
         return digest_of(backend.to_str())
@@ -176,8 +176,8 @@ def digest_of_tokenizer(tokenizer: Any) -> str:
 
 
 def digest_of_model(folder: str | None) -> str | None:
-    """Return the sha256 of a model's folder: names and sizes of its files, and the contents of small ones. None where
-    it is no folder of this machine."""
+    """Return the sha256 of a model's folder: names and sizes of its files, and the contents of small ones. None for a
+    name without a folder on this machine."""
     if not folder or not Path(folder).is_dir():
         return None
     told = hashlib.sha256()
@@ -190,7 +190,7 @@ def digest_of_model(folder: str | None) -> str | None:
 
 
 def revision_of_model(name: str | None) -> str | None:
-    """Return the commit that this machine's Hugging Face cache has of a model; None where it has none of that name."""
+    """Return a model's commit in this machine's Hugging Face cache; None if the cache has no such name."""
     try:
         found = try_to_load_from_cache(name, "config.json") if name and not Path(name).exists() else None
     except ValueError:  # it is no name of a model there

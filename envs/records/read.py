@@ -1,4 +1,4 @@
-"""Read rollouts that were saved by this or an earlier version (`envs.records.atif`)."""
+"""Read rollouts saved by this or an earlier version (`envs.records.atif`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tools.base import ToolCall, ToolResult
 logger = logging.getLogger(__name__)
 
 OLD_FORMATS = (1,)
-"""What version 0.1 wrote."""
+"""Output of version 0.1."""
 
 
 _COUNTS = tuple(field.name for field in fields(Counts))
@@ -34,7 +34,7 @@ class UnknownFormat(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SavedRollout:
-    """A rollout as read back: everything of `Rollout` but the task, of which the name is kept."""
+    """A rollout as read back: everything of `Rollout`, with the task's name in place of the task."""
 
     id: str
     task_id: str
@@ -49,10 +49,9 @@ class SavedRollout:
 
 
 def from_atif(document: Mapping[str, Any]) -> SavedRollout:
-    """Return the rollout in a document that `to_atif` made, in this version or an earlier one.
+    """Return the rollout in a document of `to_atif`, of this version or an earlier one.
 
-    Raises UnknownFormat when it is of another format or a later version, ValueError when it is
-    damaged.
+    Raises UnknownFormat for another format or a later version, ValueError for a damaged document.
     """
     ours = _check_format(document)
     try:
@@ -76,8 +75,8 @@ def read_at(directory: Path | str, place: Place) -> SavedRollout:
 def read_rollouts(path: Path | str) -> Iterator[SavedRollout]:
     """Yield the rollouts of a file, or of all parts of `rollouts.jsonl` in a directory, one at a time.
 
-    Lines that are not JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or
-    ValueError, naming the line, for a document that can't be read.
+    Lines outside of JSON (torn by a crash) are skipped with a warning. Raises UnknownFormat or ValueError, with the
+    line, for an unreadable document.
     """
     path = Path(path)
     for _, part in _parts(path) if path.is_dir() else [(0, path)]:
@@ -102,10 +101,10 @@ def _parsed(lines: Iterable[bytes], path: Path) -> Iterator[SavedRollout]:
 
 
 def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) -> tuple[list[SavedRollout], bool]:
-    """Return the last saved rollouts of a directory in their order, and whether they are all there are.
+    """Return the last saved rollouts of a directory in their order, and whether they are all.
 
-    most, most_bytes: how many, and of which size together, at most; so the time does not grow with the files. Lines
-    that are torn are skipped. Raises as `read_rollouts` does.
+    most, most_bytes: their number and total size at most, so the time does not grow with the files. Torn lines are
+    skipped. Raises as `read_rollouts` does.
     """
     lines: list[bytes] = []
     complete = True
@@ -121,7 +120,7 @@ def read_newest(directory: Path | str, most: int, most_bytes: int = 64 * 2**20) 
 def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
     """Yield the task's id and the reward of each saved rollout of a directory, without its tokens.
 
-    Lines that hold none (torn by a crash) are skipped. Raises OSError.
+    Torn lines are skipped. Raises OSError.
     """
     for _, saved in read_from(directory):
         try:
@@ -131,10 +130,10 @@ def read_scores(directory: Path | str) -> Iterator[tuple[str, float]]:
 
 
 def read_from(directory: Path | str, offset: int = 0) -> Iterator[tuple[int, Any]]:
-    """Yield what documents say in `extra.atropos_agent`, each with the offset behind it, from which to go on later.
+    """Yield `extra.atropos_agent` of documents, each with the offset behind it, to continue there later.
 
-    offset: where to begin in the directory's saved rollouts, counted over all `parts`.
-    Lines that hold none (torn by a crash, or being written) are skipped. Raises OSError.
+    offset: the beginning in the directory's saved rollouts, counted over all `parts`. Torn and unfinished lines are
+    skipped. Raises OSError.
     """
     for start, path in _parts(directory):
         with path.open("rb") as file:
@@ -149,12 +148,12 @@ def read_from(directory: Path | str, offset: int = 0) -> Iterator[tuple[int, Any
 
 
 def _parts(directory: Path | str) -> list[tuple[int, Path]]:
-    """Return the parts of a directory's rollouts; `rollouts.jsonl` where there is none, so that an error names it."""
+    """Return the parts of a directory's rollouts; `rollouts.jsonl` if there is none, so an error names it."""
     return parts(directory) or [(0, Path(directory) / FILE_NAME)]
 
 
 def _tail(path: Path, most_bytes: int) -> tuple[list[bytes], bool]:
-    """Return the last whole lines of a file, and whether they are all that it has."""
+    """Return the last whole lines of a file, and whether they are all of it."""
     with path.open("rb") as file:
         end = file.seek(0, 2)
         begin = max(0, end - most_bytes)
@@ -164,7 +163,7 @@ def _tail(path: Path, most_bytes: int) -> tuple[list[bytes], bool]:
 
 
 def read_counts(ours: Mapping[str, Any]) -> Counts:
-    """Return what was counted in a run, from a document's `extra.atropos_agent`."""
+    """Return the counts of a run, from a document's `extra.atropos_agent`."""
     result = ours["result"]
     # Format 1 had them among the metadata.
     saved = result["counts"] if "counts" in result else result["metadata"]
@@ -172,7 +171,7 @@ def read_counts(ours: Mapping[str, Any]) -> Counts:
 
 
 def _rollout(ours: Mapping[str, Any], document: Mapping[str, Any]) -> SavedRollout:
-    """Read what `envs.records.atif._rollout` wrote, and the agent's result."""
+    """Read the output of `envs.records.atif._rollout`, and the agent's result."""
     verdict = ours["verdict"]
     return SavedRollout(
         id=ours["id"],
@@ -258,6 +257,7 @@ def _segment(segment: Mapping[str, Any], place: int) -> SequenceData:
         policy_version=said.get("policy_version"),
         thinking_kept=said.get("thinking_kept", False),
         branch=said.get("branch", "main"),
+        experts=said.get("experts"),
     )
 
 
@@ -303,12 +303,12 @@ def _observation(content: str, extra: Mapping[str, Any], call: ToolCall | None) 
 
 
 def _floats(values: Mapping[str, Any]) -> dict[str, float]:
-    """Return numbers that `plain` wrote; NaN and infinity are words there."""
+    """Return numbers written by `plain`; NaN and infinity are words there."""
     return {name: float(value) for name, value in values.items()}
 
 
 def _check_format(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return our part of a document that this code can read. Raises UnknownFormat."""
+    """Return our part of a document. Raises UnknownFormat for one of another format."""
     found = document.get("schema_version") if isinstance(document, Mapping) else None
     schema = re.fullmatch(r"ATIF-v(\d+)\.\d+", str(found))
     if not schema:

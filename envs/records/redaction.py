@@ -1,4 +1,4 @@
-"""Keep secrets out of what is written: each known value becomes `***`."""
+"""Keep secrets out of written text: each known value becomes `***`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)$", re.IGNORECASE)
 _IN_URL = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SHORTEST = 8
-"""Characters below which a value is no secret but a word like "none"."""
+"""Least characters of a secret; shorter values are words like "none"."""
 
 
 class Redactor(logging.Filter):

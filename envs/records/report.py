@@ -1,7 +1,7 @@
-"""One HTML page of rollouts that needs nothing but itself: no network, no script for the essentials.
+"""Write one HTML page of rollouts, complete in itself: no network, no script for the essentials.
 
-What models and programs wrote is hostile: everything is escaped, control characters are made
-visible, and the page's own policy allows no script but the one that sorts and filters its table.
+The text of models and programs is hostile: everything is escaped, control characters are made
+visible, and the page's own policy allows one script only, for sorting and filtering its table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from envs.records.token_view import TokenView, token_view
 
 @dataclass(frozen=True, slots=True)
 class _Detail:
-    """A rollout in full. rows: None where the page had no room for the tokens."""
+    """A rollout in full. rows: None if the page had no room for the tokens."""
 
     whole: Detail
     rows: Sequence[TokenView] | None
@@ -33,7 +33,7 @@ class _Detail:
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A rollout in the table. detail: None where the page had no room for it."""
+    """A rollout in the table. detail: None if the page had no room for it."""
 
     number: int
     id: str
@@ -66,7 +66,7 @@ def write_report(
     decode: the text of one token id, special tokens kept, for the token views; without it they
     show ids. summary: further facts for the head of the page. The last `max_details` rollouts are
     shown in full, newest first, and the tokens of the last ones up to `max_tokens` (about 60 bytes each) in all;
-    the page says what it leaves out. Raises OSError.
+    the page names its omissions. Raises OSError.
     """
     lines = _lines(list(rollouts), decode, max_details, max_tokens)
     source = files("envs.records") / "templates"

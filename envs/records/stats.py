@@ -1,6 +1,6 @@
-"""What an evaluation says: pass@k, means and their errors.
+"""Compute an evaluation's figures: pass@k, means and their errors.
 
-Samples of one task are not independent of each other, so standard errors are taken over tasks
+Samples of one task depend on each other, so standard errors are taken over tasks
 (the tasks are the clusters), after "Adding Error Bars to Evals" (Miller 2024).
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 from rich.table import Table
 
 SOLVED = 1.0
-"""The reward from which a sample counts as correct."""
+"""The least reward of a correct sample."""
 NO_INTERVAL = "no interval (too few tasks, or all alike)"
-"""How a figure is followed whose sample carries no interval."""
+"""The words behind a figure without an interval."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the probability that k samples drawn without replacement from n, c of them correct, hold a correct one.
+    """Return the probability of a correct sample among k drawn without replacement from n, c of them correct.
 
     The unbiased estimator 1 - C(n - c, k) / C(n, k) of "Evaluating Large Language Models Trained on
     Code" (Chen et al. 2021). Raises ValueError unless 0 <= c <= n and 1 <= k <= n.
@@ -82,15 +82,15 @@ class Interval:
 
 
 LEAST = 5
-"""Values below which an interval of their mean is not given: what they vary by is not known."""
+"""Least values for an interval of their mean; fewer do not show their variation."""
 # Student's t, 97.5%, by degrees of freedom.
 _T = {4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131, 20: 2.086, 30: 2.042}
 _T_FAR = ((60, 2.000), (120, 1.980))
 
 
 def interval(values: Sequence[float]) -> Interval | None:
-    """Return the 95% interval of the mean of independent values (Student's t), None where they can't carry one: fewer
-    than `LEAST`, or all the same."""
+    """Return the 95% interval of the mean of independent values (Student's t), None for fewer than `LEAST`, or equal
+    ones."""
     if len(values) < LEAST or len(set(values)) == 1:
         return None
     freedom = len(values) - 1
@@ -102,8 +102,8 @@ def interval(values: Sequence[float]) -> Interval | None:
 
 
 def share_interval(rates: Sequence[float]) -> Interval | None:
-    """Return the 95% interval of the mean of tasks' solve rates, None where they can't carry one. Where all are 0, or
-    all 1, it is that of as many tasks, each solved or not."""
+    """Return the 95% interval of the mean of tasks' solve rates, None for too few. If all are 0, or all 1, it is the
+    interval of as many tasks, each solved or not."""
     if len(rates) >= LEAST and set(rates) in ({0.0}, {1.0}):
         return Interval(*wilson(round(sum(rates)), len(rates)))
     found = interval(rates)
@@ -111,7 +111,7 @@ def share_interval(rates: Sequence[float]) -> Interval | None:
 
 
 def percent(value: float, sign: str = "") -> str:
-    """Return a share as a percentage; sign: "+" where it is a difference."""
+    """Return a share as a percentage; sign: "+" for a difference."""
     return f"{value:{sign}.0%}"
 
 
@@ -129,10 +129,10 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class EvalSummary:
-    """An evaluation. `pass_at` holds only values of k for which every counted task has enough samples.
+    """An evaluation. `pass_at` holds only values of k with enough samples of every counted task.
 
     reward: mean over tasks of the task's mean reward; None when no task has a sample.
-    unsampled: tasks without any sample (all attempts failed by our fault); they count nowhere.
+    unsampled: tasks without any sample (all attempts were infrastructure failures); they count nowhere.
     """
 
     tasks: Sequence[TaskResult]
@@ -140,13 +140,13 @@ class EvalSummary:
     reward: Estimate | None
     unsampled: Sequence[str] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What was evaluated, and how: model, sampling, samples."""
+    """Conditions of the evaluation: model, sampling, samples."""
     lost: Mapping[str, int] = field(default_factory=dict)
     """Why samples are missing, with how many for each reason. It is not written: servers' words may hold secrets."""
 
     @property
     def wanted(self) -> int:
-        """Return how many samples were to be made; 0 where it isn't said."""
+        """Return the wanted number of samples; 0 if unknown."""
         counts = self.about.get("samples") or {}
         return int(counts.get("made", 0)) + int(counts.get("missing", 0))
 
@@ -197,8 +197,8 @@ class EvalSummary:
 def summarise(
     results: Mapping[str, Sequence[float]], ks: Sequence[int] = (1,), *, about: Mapping[str, Any] | None = None
 ) -> EvalSummary:
-    """Make a summary of each task's rewards. pass@k is given for those of `ks` that every sampled
-    task has samples for; a reward of at least 1 is correct."""
+    """Make a summary of each task's rewards, with pass@k for those of `ks` with enough samples of every sampled task. A
+    reward of at least 1 is correct."""
     sampled = {task: rewards for task, rewards in results.items() if rewards}
     counts = {task: sum(reward >= SOLVED for reward in rewards) for task, rewards in sampled.items()}
     tasks = [
@@ -211,7 +211,7 @@ def summarise(
 def summary_of(
     tasks: Sequence[TaskResult], ks: Sequence[int], unsampled: Sequence[str], *, about: Mapping[str, Any] | None = None
 ) -> EvalSummary:
-    """Make a summary of what came of each task."""
+    """Make a summary of each task's outcome."""
     fewest = min((task.samples for task in tasks), default=0)
     return EvalSummary(
         tasks=tuple(sorted(tasks, key=lambda task: task.task_id)),

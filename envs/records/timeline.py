@@ -29,7 +29,7 @@ def append(directory: Path, lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def read_timeline(directory: Path) -> list[dict[str, Any]]:
-    """Return the newest lines, at most 2 MiB of them; those that are torn or hold something else are left out."""
+    """Return the newest lines, at most 2 MiB of them, without torn and foreign ones."""
     path = directory / FILE_NAME
     if not path.is_file():
         return []
@@ -51,7 +51,7 @@ def _read(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _fits(name: str, value: Any) -> bool:
-    """Tell whether a figure is what its name stands for."""
+    """Tell whether a figure fits its name."""
     if name == "why":
         return isinstance(value, str)
     if name == "outbox":

@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 from atropos_agent.types import IGNORED, SequenceData
 
 LEVELS = (0.9, 0.5, 0.2, 0.05, 0.01)
-"""Probabilities that divide trained tokens into classes p0 (the most likely) to p5."""
+"""Probabilities between the classes of trained tokens, p0 (the most likely) to p5."""
 
 _CONTROL_TOKEN = re.compile(r"<[|｜].+[|｜]>|</?s>|<(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>|\[/?INST\]")
 _UNSEEN = re.compile(
@@ -25,9 +25,9 @@ _UNSEEN = re.compile(
 class TokenView:
     """A row made visible.
 
-    html: one `<i>` a token. cut: tokens at the end that are not in it. doubled: places at which a
-    control token stands twice with nothing but white space between, as a mended end of turn would.
-    mean_logprob: of the trained tokens; None when there are none.
+    html: one `<i>` a token. cut: tokens left out at the end. doubled: places of a control token repeated with
+    nothing but white space between, as a mended end of turn would be. mean_logprob: of the trained tokens;
+    None when there are none.
     """
 
     html: Markup
@@ -56,8 +56,8 @@ def token_view(row: SequenceData, decode: Callable[[int], str] | None, *, limit:
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Makes tokens to boxes. text_of: gives a token's text; None where the ids stand for it. first: place of the first
-    one in its row. ids: whether each can be linked to, as `#t` and its place."""
+    """Makes boxes of tokens. text_of: gives a token's text; None to show ids. first: place of the first one in its row.
+    ids: whether each has a link, `#t` and its place."""
 
     text_of: Callable[[int], str] | None
     first: int = 0
@@ -71,7 +71,7 @@ class Boxes:
         doubled: Collection[int],
         advantages: Sequence[float] | None = None,
     ) -> Markup:
-        """Return the boxes. doubled: places in the row that are pointed out."""
+        """Return the boxes. doubled: marked places in the row."""
         boxes = []
         for offset, (token, mask, logprob) in enumerate(zip(tokens, masks, logprobs, strict=True)):
             place = self.first + offset
@@ -91,7 +91,7 @@ class Boxes:
 
 
 def doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> list[int]:
-    """Return the places at which a control token stands twice with nothing but white space between."""
+    """Return the places of a control token repeated with nothing but white space between."""
     kinds = {token: _kind(text_of(token)) for token in set(tokens)}
     found, last = [], ""
     for place, token in enumerate(tokens):
@@ -105,7 +105,7 @@ def doubled_controls(tokens: Sequence[int], text_of: Callable[[int], str]) -> li
 
 
 def visible(text: str) -> str:
-    """Return text in which control characters can be seen and can't reorder or hide what stands around them."""
+    """Return text with visible control characters; none can reorder or hide its neighbours."""
     return _UNSEEN.sub(_name, text.encode("utf-8", "replace").decode("utf-8"))
 
 

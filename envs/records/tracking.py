@@ -1,4 +1,4 @@
-"""Log a run's figures to where people plot them: Weights & Biases, trackio, TensorBoard, behind one small interface.
+"""Log a run's figures to a tracker: Weights & Biases, trackio, TensorBoard, behind one small interface.
 
 All of them work without a network: W&B with WANDB_MODE=offline, trackio and TensorBoard by writing to this machine.
 """
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tracked:
-    """What is tracked. project, name: under which it is found. group: of runs that belong together; None for none.
+    """A tracked run. project, name: its place at the tracker. group: of related runs; None for none.
 
-    directory: of the run. options: how it was started, without secrets.
+    directory: of the run. options: of its start, without secrets.
     """
 
     project: str
@@ -33,11 +33,11 @@ class Tracker(Protocol):
     """Takes a run's figures."""
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        """Log figures of a step of the trainer's, or the number of groups where there is no trainer."""
+        """Log figures of a step of the trainer's, or of the number of groups without a trainer."""
         ...
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the rest."""
         ...
 
 
@@ -58,7 +58,7 @@ class WandbTracker:
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """See `Tracker`. The step is a figure of its own: an evaluation ends after later steps were logged, and W&B
-        drops what comes for an earlier one."""
+        drops figures of earlier steps."""
         self._run.log({**values, "step": step})
 
     def close(self) -> None:
@@ -109,18 +109,18 @@ TRACKERS: Mapping[str, tuple[str, Callable[[Tracked], Tracker]]] = {
     "trackio": ("trackio", TrackioTracker),
     "tensorboard": ("tensorboardX", TensorboardTracker),
 }
-"""Trackers by name, each with the package that it needs."""
+"""Trackers by name, each with its package."""
 
 
 class Trackers:
-    """Several trackers as one. What one of them raises is logged, and it gets no more: figures never end a run."""
+    """Several trackers as one. An exception of one is logged, and it gets no more figures: they never end a run."""
 
     def __init__(self, trackers: Mapping[str, Tracker]) -> None:
         self._trackers = dict(trackers)
 
     @classmethod
     def open(cls, names: Sequence[str], tracked: Tracked) -> Trackers:
-        """Open the trackers of these names. Raises ValueError where one can't be opened."""
+        """Open the trackers of these names. Raises ValueError if one can't be opened."""
         opened = {}
         for name in dict.fromkeys(names):
             try:
@@ -149,7 +149,7 @@ class Trackers:
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Raise ValueError, with the remedy, where a tracker's package is not installed."""
+    """Raise ValueError, with the remedy, if a tracker's package is missing."""
     missing = [name for name in names if find_spec(TRACKERS[name][0]) is None]
     if missing:
         raise ValueError(f"--env.track {','.join(missing)} needs a package: pip install 'atropos-agent[telemetry]'")

@@ -11,8 +11,8 @@ from envs.records.read import SavedRollout
 
 
 def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
-    """Yield a rollout's triplets: `prompt` as chat messages, `response` as text and `reward`, which is the rollout's,
-    with the ids of both and the response's logprobs where there are such."""
+    """Yield a rollout's triplets: `prompt` as chat messages, `response` as text and the rollout's `reward`, with the
+    ids of both and the response's logprobs if present."""
     messages, steps = saved.result.messages, saved.result.steps
     replies = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
     rows = {row.segment: row for row in saved.result.segments}
@@ -35,10 +35,10 @@ def rollout_triplets(saved: SavedRollout) -> Iterator[dict[str, Any]]:
 
 
 def span_triplets(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Yield the triplets of spans in OTLP's JSON, a request a line, as a collector's file exporter writes them.
+    """Yield the triplets of spans in OTLP's JSON, a request a line, from a collector's file exporter.
 
-    A triplet is an engine call with its messages (`--env.otlp_content`) in a trace whose rollout has a reward. Raises
-    ValueError for a line that is no such JSON.
+    A triplet is an engine call with its messages (`--env.otlp_content`), in the trace of a rollout with a reward.
+    Raises ValueError for any other line.
     """
     calls: list[tuple[str, Mapping[str, Any]]] = []
     rollouts: dict[str, Mapping[str, Any]] = {}

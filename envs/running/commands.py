@@ -5,23 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from envs.delivery.packing import RowPacker
+from envs.delivery.rows import ScoredGroup
 from envs.delivery.sender import Registration, Sender
 from envs.delivery.trainer_api import EnvStatus, Place, TrainerAPI
 from envs.records.metrics import Metrics
 from envs.records.progress import Bar
 from envs.records.stats import EvalSummary
+from envs.running.database import locked
+from envs.running.environment import Environment
 from envs.running.evaluation import described, evaluate, shortage
+from envs.running.feed import feed
+from envs.running.group import Group
 from envs.running.outbox import Outbox
-from envs.running.run import METRICS_S, Environment, Run, cancel, follow_load, open_rollouts, open_run, tracking
+from envs.running.run import METRICS_S, Run, cancel, follow_load, open_rollouts, tracking
 from envs.running.sinks import FileSink, TrainerSink, open_group_file
 from envs.running.starts import conditions_of, write_start
+from envs.types import Task
 from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
@@ -37,8 +44,27 @@ class ServedEnvironment(Environment, Protocol):
 
 async def serve_trainer(env: ServedEnvironment) -> None:
     """Make groups for the trainer until it has had `total_steps` batches, or the run is asked to stop."""
+    async with feed(env, partial(_registered, env), _trainer_pace, command="serve") as fed:
+        pace = fed.pace
+        async with showing(fed.run, "trainer's steps", pace.total_steps, lambda: pace.step):
+            await fed.done()
+        await cancel(pace.evaluations)
+        await pace.log()
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    """The sink of a trainer API that knows us."""
+
+    sender: Sender
+    outbox: Outbox
+    take: Callable[[Group, ScoredGroup], Coroutine[Any, Any, None]]
+
+
+@asynccontextmanager
+async def _registered(env: ServedEnvironment, run: Run) -> AsyncIterator[_Registered]:
     config = env.config
-    async with open_run(env) as run, TrainerAPI(config.rollout_server_url) as api:
+    async with TrainerAPI(config.rollout_server_url) as api:
         outbox = Outbox(run.journal)
         # By its name the API tells whether it knows the run, so that the name stays.
         name = await run.journal.remember("name", f"{config.wandb_name or env.name}-{run.id}")
@@ -47,47 +73,49 @@ async def serve_trainer(env: ServedEnvironment) -> None:
         await sender.connect()
         env.registered(sender.answer.model_dump(), sender)
         place = await api.place() if config.trackers else Place()
-        pace = TrainerPace(run, env, sender, outbox)
         path = config.data_path_to_save_groups
         file = None if path is None else await open_group_file(run, Path(path))
         sink = TrainerSink(run, outbox, RowPacker(config.group_size, await outbox.waiting()), file)
-        background = [asyncio.create_task(sender.run()), asyncio.create_task(run.follow_load())]
+        run.beside(sender.run())
         try:
-            async with (
-                tracking(env, name, project=place.project, group=place.group),
-                showing(run, "trainer's steps", pace.total_steps, lambda: pace.step),
-            ):
-                await run.make_groups(pace, sink, background)
-                await cancel(pace.evaluations)
-                await pace.log()
+            async with tracking(env, name, project=place.project, group=place.group):
+                yield _Registered(sender, outbox, sink.take)
         finally:
-            await cancel([*background, *pace.evaluations])
             await finish(sender.leave())
+
+
+def _trainer_pace(run: Run, sink: _Registered) -> TrainerPace:
+    return TrainerPace(run, sink.sender, sink.outbox)
 
 
 async def process_groups(env: Environment) -> Path:
     """Make `total_steps` groups and write them to a file, whose path is returned."""
     path = Path(env.config.data_path_to_save_groups or env.run_dir / "groups.jsonl")
     env.config.include_messages = True  # the file is for readers
-    async with open_run(env, "process") as run:
-        file = await open_group_file(run, path)
-        background = [asyncio.create_task(run.follow_load()), asyncio.create_task(_keep_logging(run))]
-        pace = CountPace(run, env.config.total_steps)
-        try:
-            async with (
-                tracking(env, f"{env.name}-{run.id}", project=None, group=None),
-                showing(run, "groups", pace.groups, lambda: run.metrics.groups),
-            ):
-                await run.make_groups(pace, FileSink(run, file), background)
-                await _log(run, run.metrics.groups)
-        finally:
-            await cancel(background)
+    groups = env.config.total_steps
+    async with feed(env, partial(_logged_file, path), lambda run, _: CountPace(run, groups), command="process") as fed:
+        run = fed.run
+        async with showing(run, "groups", groups, lambda: run.metrics.groups):
+            await fed.done()
+        await _log(run, run.metrics.groups)
     return path
 
 
+@asynccontextmanager
+async def _logged_file(path: Path, run: Run) -> AsyncIterator[FileSink]:
+    async with tracking(run.env, f"{run.env.name}-{run.id}", project=None, group=None), FileSink.to(path, run) as sink:
+        run.beside(_keep_logging(run))
+        yield sink
+
+
 async def evaluate_once(env: Environment) -> EvalSummary:
-    """Attempt every evaluation task, in a run without groups."""
+    """Attempt every evaluation task, in a run without groups. Raises RunDirectoryError."""
     started, (_, tasks) = time.time(), await env.ready_tasks()
+    with locked(env.run_dir):
+        return await _evaluate_in_directory(env, tasks, started)
+
+
+async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], started: float) -> EvalSummary:
     await write_start(env, "evaluate", await conditions_of(env))
     async with (
         tracking(env, env.run_dir.name, project=None, group=None),
@@ -155,8 +183,8 @@ class CountPace:
 class TrainerPace:
     """As many groups as the trainer will use before they are stale. It also begins the evaluations of its steps."""
 
-    def __init__(self, run: Run, env: ServedEnvironment, sender: Sender, outbox: Outbox) -> None:
-        self._run, self._env, self._sender, self._outbox = run, env, sender, outbox
+    def __init__(self, run: Run, sender: Sender, outbox: Outbox) -> None:
+        self._run, self._sender, self._outbox = run, sender, outbox
         self.step = sender.answer.starting_step
         total = run.config.total_steps
         self.total_steps = sender.answer.num_steps if total == -1 else total
@@ -192,7 +220,7 @@ class TrainerPace:
         await self.log()
         if due and not self.evaluations:
             # Training goes on beside it: cancelled rollouts would be work thrown away.
-            evaluation = asyncio.create_task(self._evaluate(step))
+            evaluation = self._run.beside(self._evaluate(step))
             self.evaluations.add(evaluation)
             evaluation.add_done_callback(self.evaluations.discard)
 
@@ -203,12 +231,10 @@ class TrainerPace:
     async def _evaluate(self, step: int) -> None:
         run, started = self._run, time.time()
         try:
-            about = described(self._env)
-            summary = await evaluate(
-                run.rollouts, run.eval_tasks, run.config, self._env.run_dir, step=step, about=about
-            )
+            about = described(run.env)
+            summary = await evaluate(run.rollouts, run.eval_tasks, run.config, run.env.run_dir, step=step, about=about)
             if (why := shortage(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
-            await self._env.log_evaluation(summary, started)
+            await run.env.log_evaluation(summary, started)
         except Exception:
             logger.exception("an evaluation failed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import logging
 import sqlite3
@@ -10,16 +11,16 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from envs.records.disk import may_pass
+from envs.records.disk import LOCK, may_pass
 from envs.running.wal import frames_of
 from envs.types import GroupState
 from sandboxes.owner import boot_time
 
 logger = logging.getLogger(__name__)
 
-VERSION = 3
+VERSION = 4
 """Of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
 
 CHECKED_WHOLE = 64 * 2**20
@@ -36,6 +37,8 @@ CREATE TABLE IF NOT EXISTS members (
     crc INTEGER NOT NULL, reward REAL, PRIMARY KEY (number, member));
 CREATE TABLE IF NOT EXISTS turns (
     number INTEGER NOT NULL, member INTEGER NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    name TEXT PRIMARY KEY, number INTEGER NOT NULL, size INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS turns_of ON turns (number, member);
 CREATE TABLE IF NOT EXISTS packets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
@@ -61,6 +64,7 @@ _KEYS = {
     "turns": "rowid",
     "packets": "rowid",
     "faults": "task",
+    "asked": "name",
 }
 """Tables, and by what each is read in order. `states` follows from `groups`."""
 
@@ -102,6 +106,21 @@ _COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
 
 class RunDirectoryError(ValueError):
     """The run directory can't be used as it is; the message names the remedy."""
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[BinaryIO]:
+    """Make a directory, and have it to this process alone while the block runs. Its file says that it is the run's, so
+    it stays. Raises RunDirectoryError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / LOCK).open("a+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RunDirectoryError(
+                f"another process works in {directory}; stop it, or give another --env.run_dir"
+            ) from None
+        yield lock
 
 
 def open_database(path: Path) -> sqlite3.Connection:
@@ -198,7 +217,8 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
     first, count = "", ""
     if db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'groups'").fetchone()[0]:
         logger.info("%s is of an earlier version and is brought up to date", path)
-        first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
+        if version < 3:  # version 4 has one table more
+            first, count = f"{_FROM_0_1 + _RENAMED if version == 0 else ''}{_FROM_2}", _COUNT
     db.executescript(f"BEGIN IMMEDIATE;{first}{_SCHEMA}{count}PRAGMA user_version = {VERSION};COMMIT;")
 
 

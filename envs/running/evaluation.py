@@ -18,14 +18,16 @@ import orjson
 from envs.config import AgentEnvConfig
 from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
+from envs.running.environment import Environment
 from envs.running.rollouts import Rollouts
-from envs.running.run import Environment, cancel
+from envs.running.run import cancel
 from envs.types import InfraError, Seat, Task
 
 logger = logging.getLogger(__name__)
 
 _SAMPLING = (
-    *("eval_temperature", "top_p", "max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s"),
+    *("eval_temperature", "top_p", "top_k", "min_p", "eval_top_p", "eval_top_k", "eval_min_p"),
+    *("max_steps", "max_token_length", "max_reply_tokens", "rollout_timeout_s"),
     *("system_prompt", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "agent"),
 )
 """Options of every environment that decide how its model is sampled in an evaluation."""
@@ -63,10 +65,10 @@ async def evaluate(
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
-    Samples of an earlier start are taken over. Rollouts that failed by our fault are left out and counted. about: what
-    is evaluated, see `described`. step: the trainer's. on_sample: is told how many samples there are, of what the last
-    one was, and of how many (`total`). Raises OtherEvaluation, and NothingWorks when no rollout can
-    succeed.
+    The directory must be `locked`. Samples of an earlier start are taken over. Rollouts that failed by our fault are
+    left out and counted. about: what is evaluated, see `described`. step: the trainer's. on_sample: is told how many
+    samples there are, of what the last one was, and of how many (`total`). Raises OtherEvaluation, and NothingWorks
+    when no rollout can succeed.
     """
     about = {**(about or {}), "step": step}
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
@@ -100,7 +102,7 @@ async def evaluate(
     summary = replace(_summary(samples, tasks, config, about), lost=lost)
     path = run_dir / f"eval-{step}.json"
     data = orjson.dumps(summary.to_json(), option=orjson.OPT_INDENT_2)
-    await until_room(path, lambda: replace_file(path, data))
+    await until_room(path, lambda: replace_file(path, data), home=run_dir)
     return summary
 
 
@@ -151,8 +153,7 @@ class Samples:
         there = next((line["about"] for line in lines if "about" in line), None)
         if there is None:
             header = orjson.dumps({"about": about})
-            await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
-            await until_room(path, lambda: append_line(path, header))
+            await until_room(path, lambda: append_line(path, header), home=path.parent)
             return samples  # what stands before a header can't be told from another evaluation's
         if differences := list(_differences(there, orjson.loads(orjson.dumps(about)))):
             raise OtherEvaluation(
@@ -167,7 +168,7 @@ class Samples:
     async def add(self, task: str, number: int, reward: float, rollout: str) -> None:
         """Write one down."""
         line = orjson.dumps({"task": task, "sample": number, "reward": reward, "rollout": rollout})
-        await until_room(self.path, lambda: append_line(self.path, line))
+        await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
         self._take(task, number, reward, rollout)
 
     def _take(self, task: str, number: int, reward: float, rollout: str) -> None:

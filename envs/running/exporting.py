@@ -12,8 +12,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from envs.config import cut_off
 from envs.delivery.estimators import USUAL, Estimator
-from envs.delivery.exports import MESSAGES_ALONE, ROWS, Export
+from envs.delivery.exports import MESSAGES_ALONE, ROWS, WITHOUT_RATIOS, Export
 from envs.delivery.rows import Origin, score_group
 from envs.records import exporting
 from envs.records.atif import Place
@@ -49,11 +50,21 @@ def write(run: Path, out: Path, *, form: str) -> str:
 
 def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any]]:
     for group in scored_groups(run, tokens=form not in MESSAGES_ALONE):
+        if form not in WITHOUT_RATIOS:
+            _check_ratios(run, group)
         counts["groups"] += 1
         counts["dropped"] += sum(row.segment is not None for row in group.scored.dropped)
         for line in ROWS[form](group):
             counts["lines"] += 1
             yield line
+
+
+def _check_ratios(run: Path, group: Export) -> None:
+    """Raise ValueError where trainers can't make importance ratios of a group's rows."""
+    for rollout in group.rollouts.values():
+        if (why := cut_off(rollout.result.conditions.sampling)) is not None:
+            forms = " or ".join(WITHOUT_RATIOS)
+            raise ValueError(f"{run} was sampled with {why}; --to {forms} needs none")
 
 
 def scored_groups(run: Path, *, tokens: bool = True) -> Iterator[Export]:

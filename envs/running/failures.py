@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from atropos_agent.types import AgentError, EngineError, TokenMismatch, Unanswered
-from envs.records.disk import LOCK, append_line, until_room
+from envs.records.disk import append_line, until_room
 from envs.records.metrics import Metrics
 from envs.records.plain import plain_text
 from envs.records.redaction import Redactor
@@ -94,8 +94,7 @@ class FailureLog:
         """Append a task's evidence to the file, waiting while the disk is full."""
         record = {"task": plain_text(task.id), "failures": list(self._last.get(task.id, ()))}
         line = self._redactor.text(orjson.dumps(record, default=str).decode()).encode()
-        home = self.path.parent if (self.path.parent / LOCK).exists() else None  # an evaluation has none
-        await until_room(self.path, lambda: append_line(self.path, line), home=home)
+        await until_room(self.path, lambda: append_line(self.path, line), home=self.path.parent)
 
 
 def _evidence(error: InfraError) -> dict[str, Any]:

@@ -4,9 +4,12 @@ Its row in the journal says its number, its task, its state, the reason of that 
 
     working ──► outbox ──► delivered         confirmed by the trainer API
        │          └──────► stale, refused, uncertain, corrupt    kept in `aside/`, never sent again
+       ├──► taken ──► confirmed              a trainer in this process has it; has said that it is done with it
        ├──► saved                            written to the file of groups by `process`
        ├──► equal, empty                     dropped: all rewards are equal; or no row was sound
        └──► quarantined, skipped, gone       its task was quarantined now or before, or is no longer there
+
+A group that was taken and not confirmed is open again at the next start: it is given again, under the same name.
 
 Everybody who decides about a group does it here. The functions with a connection are for those who know a group
 only by its number and change other tables in the same transaction.
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,17 +36,29 @@ UNMADE = (GroupState.WORKING, GroupState.QUARANTINED, GroupState.SKIPPED, GroupS
 
 
 class Group:
-    """One task's rollouts. Made by `draw` and `unfinished`.
+    """One task's rollouts. Made by `draw`, `ask` and `unfinished`.
 
     number: unique in the run. members: the judged rollouts so far, by their place in the group.
+    name, size: under which it was asked for, and of how many members; None for one of the run's own order.
     resampled: how often it was made anew because its rewards were equal.
     """
 
-    def __init__(self, journal: Journal, number: int, task: Task, members: Mapping[int, Rollout] | None = None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        number: int,
+        task: Task,
+        members: Mapping[int, Rollout] | None = None,
+        *,
+        name: str | None = None,
+        size: int | None = None,
+    ) -> None:
         self._journal = journal
         self.number = number
         self.task = task
         self.members = dict(members or {})
+        self.name = name
+        self.size = size
         self.resampled = 0
         self.state = GroupState.WORKING
 
@@ -52,13 +67,21 @@ class Group:
         """Begin the next group. task_of: gives the task of a group's number."""
 
         def work(db: sqlite3.Connection) -> tuple[int, Task]:
-            number = next_number(db)
-            task = task_of(number)
-            insert = "INSERT INTO groups (number, task, state, reason) VALUES (?, ?, ?, 'its rollouts are being made')"
-            db.execute(insert, (number, task.id, GroupState.WORKING))
-            return number, task
+            task = task_of(next_number(db))
+            return _insert(db, task), task
 
         return cls(journal, *await journal.write(work))
+
+    @classmethod
+    async def ask(cls, journal: Journal, task: Task, name: str, size: int) -> Group:
+        """Begin a group of `size` members under a name that no other has."""
+
+        def work(db: sqlite3.Connection) -> int:
+            number = _insert(db, task)
+            db.execute("INSERT INTO asked VALUES (?, ?, ?)", (name, number, size))
+            return number
+
+        return cls(journal, await journal.write(work), task, name=name, size=size)
 
     @property
     def is_open(self) -> bool:
@@ -104,25 +127,92 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A group that an earlier start left. members: where its judged rollouts are saved."""
+    """A group that an earlier start left. members: where its judged rollouts are saved. size: as in `Group`."""
 
     number: int
     task: str
     members: Mapping[int, Place]
+    state: GroupState = GroupState.WORKING
+    reason: str = ""
+    size: int | None = None
 
 
 async def unfinished(journal: Journal) -> list[Unfinished]:
-    """Return the groups that were being worked on, in the order in which they were drawn."""
+    """Return the groups of the run's own order that were being worked on, in the order in which they were drawn."""
+    query = (
+        "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
+        "AND number NOT IN (SELECT number FROM asked) ORDER BY number"
+    )
+    return await journal.write(lambda db: [_left(db, row) for row in db.execute(query).fetchall()])
 
-    def work(db: sqlite3.Connection) -> list[Unfinished]:
-        query = "SELECT number, task FROM groups WHERE state = ? ORDER BY number"
-        members = "SELECT member, place, size, crc FROM members WHERE number = ?"
-        return [
-            Unfinished(number, task, {member: Place(*place) for member, *place in db.execute(members, (number,))})
-            for number, task in db.execute(query, (GroupState.WORKING,)).fetchall()
-        ]
+
+async def asked_before(journal: Journal, name: str) -> Unfinished | None:
+    """Return the group that was asked for under a name, in whichever state; None where there is none."""
+    query = "SELECT number, task, state, reason, asked.size FROM asked JOIN groups USING (number) WHERE name = ?"
+
+    def work(db: sqlite3.Connection) -> Unfinished | None:
+        row = db.execute(query, (name,)).fetchone()
+        return None if row is None else _left(db, row)
 
     return await journal.write(work)
+
+
+async def confirm(journal: Journal, run_id: str, names: Collection[str]) -> None:
+    """Note that the trainer is done with groups that it took; confirmed ones may be named again. Raises UntakenGroup
+    for a name of which no group was taken, and confirms none then."""
+
+    def work(db: sqlite3.Connection) -> None:
+        taken = {name: (number, state) for number, name, state in _handed(db, run_id)}
+        if unknown := sorted(set(names) - set(taken)):
+            raise UntakenGroup(f"no group {unknown[0]!r} was taken; {len(unknown)} such names are to be confirmed")
+        for number, state in map(taken.__getitem__, names):
+            if state == GroupState.TAKEN:
+                settle(db, number, GroupState.CONFIRMED, _DONE)
+
+    await journal.write(work, flush=True)
+
+
+async def reopen(journal: Journal, run_id: str, trained: Collection[str] | None = None) -> int:
+    """Open groups again that a trainer took before this start and has lost. Returns how many.
+
+    trained: the names of all groups that its saved state has, which are confirmed; a confirmed one that is not among
+    them was lost with a later state. None where nothing is known but what was confirmed."""
+
+    def work(db: sqlite3.Connection) -> int:
+        lost = 0
+        for number, name, state in list(_handed(db, run_id)):
+            done = state == GroupState.CONFIRMED if trained is None else name in trained
+            if not done:
+                settle(db, number, GroupState.WORKING, "the trainer took it, and has lost it; it is given again")
+                lost += 1
+            elif state == GroupState.TAKEN:
+                settle(db, number, GroupState.CONFIRMED, _DONE)
+        return lost
+
+    return await journal.write(work, flush=True)
+
+
+_DONE = "confirmed by the trainer in this process"
+
+
+class UntakenGroup(Exception):
+    """A group can't be confirmed that nobody has taken."""
+
+
+def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str]]:
+    """Yield number, name and state of each group that a trainer in this process has, or had."""
+    query = (
+        "SELECT number, coalesce(name, ? || '-' || number), state FROM groups LEFT JOIN asked USING (number) "
+        "WHERE state IN ('taken', 'confirmed')"
+    )
+    yield from db.execute(query, (run_id,))
+
+
+def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) -> Unfinished:
+    number, task, state, reason, size = row
+    query = "SELECT member, place, size, crc FROM members WHERE number = ?"
+    members = {member: Place(*place) for member, *place in db.execute(query, (number,))}
+    return Unfinished(number, task, members, GroupState(state), reason, size)
 
 
 async def lose_task(journal: Journal, number: int) -> None:
@@ -135,6 +225,13 @@ async def count_states(journal: Journal) -> Counter[str]:
     """Return how many groups are in each state; their sum is the number of groups ever started."""
     query = "SELECT state, count FROM states WHERE count > 0"
     return await journal.read(lambda db: Counter(dict(db.execute(query))))
+
+
+def _insert(db: sqlite3.Connection, task: Task) -> int:
+    number = next_number(db)
+    insert = "INSERT INTO groups (number, task, state, reason) VALUES (?, ?, ?, 'its rollouts are being made')"
+    db.execute(insert, (number, task.id, GroupState.WORKING))
+    return number
 
 
 def next_number(db: sqlite3.Connection) -> int:

@@ -12,7 +12,6 @@ group, and a damaged file costs what can't be read of it.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
 import sqlite3
 import time
@@ -24,8 +23,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from envs.records.disk import LOCK, may_pass
-from envs.running.database import RunDirectoryError, open_database, read_database, suspect
+from envs.records.disk import may_pass
+from envs.running.database import RunDirectoryError, locked, open_database, read_database, suspect
 from envs.running.identity import Known, is_known, name_run
 
 logger = logging.getLogger(__name__)
@@ -205,15 +204,8 @@ class Journal:
         return self._closing or self._stopping()
 
     def _open(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opening:
-            lock = opening.enter_context((self.path.parent / LOCK).open("a+b"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunDirectoryError(
-                    f"another process works in {self.path.parent}; stop it, or give another --env.run_dir"
-                ) from None
+            lock = opening.enter_context(locked(self.path.parent))
             self._db = open_database(self.path)
             opening.callback(self._db.close)
             name_run(self._db, lock, self.path)

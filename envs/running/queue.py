@@ -20,7 +20,7 @@ from envs.running.failures import FailureLog
 from envs.running.group import Group, Unfinished
 from envs.running.journal import Journal
 from envs.tasks.sampler import TaskSampler
-from envs.types import Failure, GroupState, InfraError, Rollout, Task
+from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +79,39 @@ class TaskQueue:
             return None
         return None if self.is_quarantined(task) else task
 
+    def task(self, name: str) -> Task:
+        """Return the task with this id. Raises BadTask."""
+        for task in self._tasks:
+            if task.id == name:
+                return task
+        raise BadTask(f"no task of this run has the id {name!r}")
+
+    async def asked(self, task: Task, name: str, size: int) -> Group:
+        """Return the group that is asked for under a name: begun now, or gone on with. It is never drawn.
+
+        Raises ValueError where another group has the name or a trainer has confirmed it, InfraError where its task is
+        quarantined."""
+        left = await groups.asked_before(self._journal, name)
+        if left is None:
+            if self.is_quarantined(task):
+                raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {self._failures.path}")
+            return await Group.ask(self._journal, task, name, size)
+        if (left.task, left.size) != (task.id, size):
+            raise ValueError(f"group {name!r} has {left.size} members of task {left.task}; ask under another name")
+        if left.state is GroupState.CONFIRMED:
+            raise ValueError(f"group {name!r} was trained on and confirmed; ask under another name")
+        if left.state not in (GroupState.WORKING, GroupState.TAKEN):
+            raise InfraError(Failure.TASK, f"group {name!r} can't be had: {left.reason}")
+        members = await asyncio.to_thread(_read_members, self._journal.path.parent, left, task)
+        group = Group(self._journal, left.number, task, members, name=name, size=size)
+        group.state = left.state
+        return group
+
     def put_back(self, group: Group) -> None:
-        """Draw a group once more, with the members that it has, before new ones."""
-        self._put_back.append(group)
+        """Draw a group once more, with the members that it has, before new ones; one that was asked for is gone on with
+        by whoever asked."""
+        if group.name is None:
+            self._put_back.append(group)
 
     def is_quarantined(self, task: Task) -> bool:
         """Tell whether the task has failed too often to be drawn."""

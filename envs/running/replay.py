@@ -242,6 +242,8 @@ class RecordedServer(TokenServer):
         """See `Route`."""
         prompt, recording = kwargs["input_ids"], self._recording
         options = {name: kwargs.get(name) for name in ("temperature", "top_p", "stop")}
+        # Turns of earlier versions are found by the others alone.
+        options |= {name: kwargs[name] for name in ("top_k", "min_p") if kwargs.get(name)}
         # What was sampled with more room may leave none now, which would be no fault of the model's.
         options["window"] = self.max_model_len
         answer = recording.recall(prompt, options)

@@ -6,11 +6,11 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -23,22 +23,19 @@ from envs.records.atif import RolloutWriter
 from envs.records.disk import may_pass, replace_file
 from envs.records.metrics import Metrics
 from envs.records.read import read_newest
-from envs.records.redaction import Redactor
 from envs.records.report import write_report
-from envs.records.stats import EvalSummary
 from envs.records.tracking import Tracked, Trackers
 from envs.running.concurrency import CircuitBreaker, ConcurrencyLimiter
+from envs.running.environment import Environment
 from envs.running.failures import FailureLog
-from envs.running.group import UNMADE, Group, count_states
+from envs.running.group import UNMADE, Group, count_states, reopen
 from envs.running.journal import Journal
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
-from envs.running.stopping import Stopping
 from envs.running.telemetry import open_telemetry
 from envs.running.watchdog import LoopWatch
-from envs.running.worker import Attempts
 from envs.running.workers import open_worker
 from envs.types import Failure, GroupState, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import finish
@@ -58,69 +55,6 @@ TOKENIZER_FILE = "tokenizer.json"
 
 METRICS_S = 10.0
 """How often `metrics.json` is written beside the ends of groups, in seconds."""
-
-
-class InferenceServer(Protocol):
-    """What a run needs of an inference server; see `atropos_agent.engines`."""
-
-    config: Any
-    sampled: int
-    """Tokens that it has ever sampled for us, or replies where it gives no tokens."""
-
-    async def load(self) -> Load | None:
-        """Return how busy it is; None when it does not say."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-class Environment(Attempts, Protocol):
-    """What a run needs of an environment; see `AgentEnv`, which has it.
-
-    redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
-    trackers: where figures are logged.
-    """
-
-    name: ClassVar[str]
-    tokenizer: Any
-    run_dir: Path
-    redactor: Redactor
-    stopping: Stopping
-    trackers: Trackers
-
-    @property
-    def config(self) -> AgentEnvConfig:
-        """Return the options."""
-        ...
-
-    @property
-    def carries_tokens(self) -> bool:
-        """Tell whether rollouts have token ids."""
-        ...
-
-    @property
-    def servers(self) -> Sequence[InferenceServer]:
-        """Return the inference servers."""
-        ...
-
-    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        """Load the tasks to train on and those to evaluate on."""
-        ...
-
-    async def setup(self, resources: AsyncExitStack) -> None:
-        """Open what rollouts need."""
-        ...
-
-    async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step where they are tracked."""
-        ...
-
-    async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
-        started: Unix time."""
-        ...
 
 
 class Pace(Protocol):
@@ -159,10 +93,22 @@ class Run:
     metrics: Metrics
     eval_tasks: Sequence[Task]
     watch: LoopWatch
+    background: set[asyncio.Task[None]] = field(default_factory=set)
+    """What is done beside the groups. They are no longer made when one of these tasks fails."""
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do `work` in the background until the run is closed."""
+        task = asyncio.create_task(work)
+        self.background.add(task)
+        return task
 
     def group_id(self, number: int) -> str:
         """Return a group's name, unique over runs, by its number."""
         return f"{self.id}-{number}"
+
+    def name_of(self, group: Group) -> str:
+        """Return by which name a trainer knows a group: the one under which it was asked for, else `group_id`."""
+        return self.group_id(group.number) if group.name is None else group.name
 
     async def next_group(self) -> Group:
         """Draw the next group; the task after it is announced. Raises InfraError when all are quarantined."""
@@ -174,9 +120,10 @@ class Run:
     async def fill(self, group: Group, pace: Pace) -> ScoredGroup | None:
         """Make a group's missing rollouts, and score it. None when some can't be had now; the group goes back to the
         queue, with those that it has."""
+        size = self.config.group_size if group.size is None else group.size
         runs = {
             asyncio.create_task(self._member(group, member, pace), name=f"member {member} of group {group.number}")
-            for member in group.missing(self.config.group_size)
+            for member in group.missing(size)
         }
         try:
             if runs:
@@ -189,7 +136,7 @@ class Run:
                 self.rollouts.failures.note(group.task, error, step=pace.step)
             elif not isinstance(run.exception(), InfraError):
                 run.result()
-        if group.missing(self.config.group_size):
+        if group.missing(size):
             await self.queue.give_up(group)
             return None
         self.rollouts.failures.forget(group.task)  # it can be made after all
@@ -202,10 +149,10 @@ class Run:
             await sink.take(group, scored)
         await self.save_metrics()
 
-    async def make_groups(self, pace: Pace, sink: Sink, background: Iterable[asyncio.Task[None]]) -> None:
+    async def make_groups(self, pace: Pace, sink: Sink) -> None:
         """Work on groups until the pace says that the run is over, or it is asked to stop. Raises what one of them,
         or of the tasks in the background, raises."""
-        stopping, background = self.env.stopping, set(background)
+        stopping = self.env.stopping
         workers: dict[asyncio.Task[None], Group] = {}
         try:
             while not stopping.asked and (more := await pace.room(len(workers))) is not None:
@@ -213,10 +160,11 @@ class Run:
                     group = await self.next_group()
                     workers[asyncio.create_task(self.work(group, pace, sink), name=f"group {group.number}")] = group
                 stopping.working = bool(workers)
-                await asyncio.wait({*workers, *background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({*workers, *self.background}, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
                 if stopping.asked:
                     break  # what fails from now on, such as writing to a full disk, is done at the next start
-                for done in [task for task in background if task.done()]:
+                for done in [task for task in self.background if task.done()]:
+                    self.background.discard(done)
                     done.result()
                 for worker in [worker for worker in workers if worker.done()]:
                     self._reap(worker, workers.pop(worker), pace)
@@ -322,12 +270,17 @@ async def follow_load(env: Environment, limiter: ConcurrencyLimiter) -> None:
 
 
 @asynccontextmanager
-async def open_run(env: Environment, command: str = "serve") -> AsyncIterator[Run]:
+async def open_run(
+    env: Environment, command: str = "serve", trained: Collection[str] | None = None
+) -> AsyncIterator[Run]:
     """Open a run in the environment's directory, or go on with the one that an earlier start began there.
 
-    command: what it is opened for, which is written down. Raises RunDirectoryError, BadTask, and what the
+    command: what it is opened for, which is written down; all but "process" is for trainers. trained: as in `reopen`.
+    Raises RunDirectoryError, BadTask, ValueError where trainers can't be given what is sampled, and what the
     environment's `setup` raises."""
     config = env.config
+    if command != "process":
+        config.check_ratios()
     train, evaluate = await env.ready_tasks()
     async with Journal(env.run_dir, lambda: env.stopping.asked) as journal:
         identity = {"group_size": config.group_size, "seed": config.seed, "vocabulary": len(env.tokenizer)}
@@ -335,8 +288,10 @@ async def open_run(env: Environment, command: str = "serve") -> AsyncIterator[Ru
         known = await journal.identify(identity, under, config.allow_change)
         for change in known.changed:
             logger.warning("this start goes on under other conditions than the one before: %s", change)
-        metrics = await _continued(env.run_dir, journal) if known else Metrics()
         run_id = await journal.run_id()
+        if lost := await reopen(journal, run_id, trained):
+            logger.info("%d groups that a trainer took and did not confirm are given again", lost)
+        metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
         async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
             queue = await TaskQueue.open(
@@ -347,7 +302,7 @@ async def open_run(env: Environment, command: str = "serve") -> AsyncIterator[Ru
             try:
                 yield run
             finally:
-                await cancel([keeping])
+                await cancel([keeping, *run.background])
                 await run.save_metrics()
                 await run.save_timeline()
 

@@ -1,14 +1,17 @@
-"""What becomes of complete groups: into the outbox for a trainer, or into a file."""
+"""What becomes of complete groups: into the outbox for a trainer, into a file, or to a trainer in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
 
+from envs.delivery.exports import Export
 from envs.delivery.packing import RowPacker
 from envs.delivery.rows import ScoredGroup
 from envs.records.disk import append_line, close_line, until_room
@@ -79,6 +82,12 @@ class FileSink:
         self._run = run
         self._file = file
 
+    @classmethod
+    @asynccontextmanager
+    async def to(cls, path: Path, run: Run) -> AsyncIterator[FileSink]:
+        """Open one, as `feed` wants it: `partial(FileSink.to, path)`."""
+        yield cls(run, await open_group_file(run, path))
+
     async def take(self, group: Group, scored: ScoredGroup) -> None:
         """See `Sink`."""
         await finish(self._take(group, scored))
@@ -110,19 +119,10 @@ class TrainerSink:
     async def _take(self, group: Group, scored: ScoredGroup) -> None:
         if self._file is not None:
             await self._file.append(scored)
-        equal = self._run.config.equal_rewards
-        if not scored.rows:
-            reasons = "; ".join(sorted({row.reason for row in scored.dropped}))
-            await group.close(GroupState.EMPTY, f"no row is left: {reasons}")
-        elif scored.has_signal or equal == "send":
+        if not await left_out(self._run, group, scored):
             await self._store(group, scored)
-        elif equal == "resample" and group.resampled < RESAMPLES:
-            await group.restart()
-            self._run.queue.put_back(group)
+        if group.is_open:  # it is made again
             return
-        else:
-            logger.info("group of task %s is dropped: all rewards are equal", group.task.id)
-            await group.close(GroupState.EQUAL, f"all rewards are {scored.rows[0].score:g}")
         if self._file is not None:
             self._file.settle(scored)
         self._run.metrics.count_group(signal=scored.has_signal)
@@ -131,6 +131,66 @@ class TrainerSink:
         async with self._packing:
             packets, waiting = await asyncio.to_thread(self._packer.add, scored, step=scored.origin.step or 0)
             await self._outbox.add(group, packets, waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Export):
+    """A judged group, as it is given to a trainer: its rows, its rollouts, and the name by which it is confirmed."""
+
+    name: str
+
+
+class HandOver:
+    """Hands groups from which something can be learnt to a trainer in this process, which confirms them later.
+
+    hand: takes a group in, in this event loop, and returns at once.
+    """
+
+    def __init__(self, run: Run, hand: Callable[[Given], object]) -> None:
+        self._run = run
+        self._hand = hand
+
+    @classmethod
+    @asynccontextmanager
+    async def to(cls, hand: Callable[[Given], object], run: Run) -> AsyncIterator[HandOver]:
+        """Open one, as `feed` wants it: `partial(HandOver.to, hand)`."""
+        yield cls(run, hand)
+
+    async def take(self, group: Group, scored: ScoredGroup) -> None:
+        """See `Sink`."""
+        await finish(self._take(group, scored))
+
+    async def _take(self, group: Group, scored: ScoredGroup) -> None:
+        if not await left_out(self._run, group, scored):
+            self._hand(await give(self._run, group, scored))
+        elif not group.is_open:
+            self._run.metrics.count_group(signal=scored.has_signal)
+
+
+async def give(run: Run, group: Group, scored: ScoredGroup) -> Given:
+    """Note that a complete group is taken, and return what is given."""
+    if group.is_open:
+        await group.close(GroupState.TAKEN, "the trainer took it, and has not confirmed it yet")
+        run.metrics.count_group(signal=scored.has_signal)
+    return Given(scored, {rollout.id: rollout for rollout in group.members.values()}, run.name_of(group))
+
+
+async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:
+    """Tell whether nothing is to be learnt from a complete group. Then it is closed with the reason, or put back into
+    the queue to be made again."""
+    equal = run.config.equal_rewards
+    if not scored.rows:
+        reasons = "; ".join(sorted({row.reason for row in scored.dropped}))
+        await group.close(GroupState.EMPTY, f"no row is left: {reasons}")
+    elif scored.has_signal or equal == "send":
+        return False
+    elif equal == "resample" and group.resampled < RESAMPLES:
+        await group.restart()
+        run.queue.put_back(group)
+    else:
+        logger.info("group of task %s is dropped: all rewards are equal", group.task.id)
+        await group.close(GroupState.EQUAL, f"all rewards are {scored.rows[0].score:g}")
+    return True
 
 
 def _size(path: Path) -> int:

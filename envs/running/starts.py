@@ -13,7 +13,7 @@ import orjson
 
 from atropos_agent.engines.completions import CompletionsServer
 from envs.config import AgentEnvConfig
-from envs.records.disk import LOCK, until_room
+from envs.records.disk import until_room
 from envs.records.provenance import (
     FILE_NAME,
     Start,
@@ -31,8 +31,8 @@ from envs.records.redaction import Redactor
 from envs.running.stopping import Stopping
 
 OPTIONS = (
-    *("temperature", "top_p", "system_prompt", "history", "compaction", "tool_format", "tool_role", "agent", "reward"),
-    *("estimator", "length_penalty", "tools", "shaping"),
+    *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
+    *("agent", "reward", "estimator", "length_penalty", "tools"),
 )
 """Options among the conditions of a run; an environment need not have the last ones."""
 
@@ -87,8 +87,7 @@ async def write_start(
         told = orjson.dumps(as_json(_start(env, command, under, changed, programs))).decode()
         add_start(env.run_dir, run_id, env.name, orjson.loads(env.redactor.text(told)))
 
-    home = env.run_dir if (env.run_dir / LOCK).exists() else None  # an evaluation has none
-    await until_room(path, work, lambda: env.stopping.asked, home=home)
+    await until_room(path, work, lambda: env.stopping.asked, home=env.run_dir)
 
 
 async def conditions_of(env: Started) -> dict[str, Any]:

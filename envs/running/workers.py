@@ -6,18 +6,20 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from envs.config import AgentEnvConfig
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
+from envs.running.environment import Environment
+from envs.running.remote.pool import Pool, opening_of
 from envs.running.waiting import once_reachable
 from envs.running.watchdog import LoopWatch
 from envs.running.worker import LocalWorker, Worker
 from envs.types import Failure
+from sandboxes.naming import later
 
-if TYPE_CHECKING:
-    from envs.running.run import Environment
+RAY_CLUSTER = later("envs.running.remote.on_ray:RayCluster")
+"""Ray is an extra."""
 
 
 def check_workers(config: AgentEnvConfig) -> None:
@@ -45,9 +47,6 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
             yield LocalWorker(env, env.config, watch)
         return
     check_command_line(env.redactor)
-    # Ray is an extra, and takes its time.
-    from envs.running.remote.on_ray import RayCluster
-    from envs.running.remote.pool import Pool, opening_of
 
     def lost(rollouts: int) -> None:
         for _ in range(rollouts):
@@ -60,7 +59,7 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
     options = env.config.ray
     opening = await opening_of(env)
     async with Pool(
-        RayCluster(options), opening, each=options.workers, most=options.rollouts, lost=lost, sampled=sampled
+        RAY_CLUSTER()(options), opening, each=options.workers, most=options.rollouts, lost=lost, sampled=sampled
     ) as pool:
         yield pool
 

@@ -12,7 +12,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # what is imported first is nothing that a traceback would explain
 
 from envs.running.stopping import ended_while_loading
-from sandboxes.naming import meant
+from sandboxes.naming import later, meant
 
 USAGE = """\
 python -m envs.swe COMMAND [OPTIONS]
@@ -35,7 +35,7 @@ python -m envs.swe COMMAND [OPTIONS]
 COMMAND --help shows the options of each.
 """
 
-COMMANDS = ("serve", "process", "evaluate")
+COMMANDS = ("serve", "process", "evaluate", "doctor")
 
 MODULES = {
     "agents": "envs.agents.table",
@@ -50,6 +50,7 @@ MODULES = {
     "warmstart": "envs.lab.warm_start",
 }
 """Commands that are modules of their own, each with a `main`."""
+_RUN = later("envs.swe.program:main")
 
 
 def main(argv: list[str]) -> int:
@@ -57,15 +58,7 @@ def main(argv: list[str]) -> int:
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
     try:
         if command in COMMANDS:
-            from envs.cli import main as run
-            from envs.swe.program import PROGRAM
-
-            return run(PROGRAM, command, rest)
-        if command == "doctor":
-            from envs.cli import doctor
-            from envs.swe.program import PROGRAM
-
-            return doctor(PROGRAM, rest)
+            return int(_RUN()(command, rest))
         if command in MODULES:
             with ended_while_loading():
                 print(f"{command}: loading …", file=sys.stderr)
@@ -77,7 +70,7 @@ def main(argv: list[str]) -> int:
     if command in ("", "-h", "--help"):
         print(USAGE)
         return 0
-    near = meant(command, (*COMMANDS, "doctor", *MODULES))
+    near = meant(command, (*COMMANDS, *MODULES))
     print(f"there is no command {command!r}{near}\n\n{USAGE}", file=sys.stderr)
     return 2
 

@@ -16,11 +16,11 @@ from envs.agents.examine import examine_agent
 from envs.agents.foreign import ForeignAgent
 from envs.agents.named import find_agent
 from envs.base import AGENTS
-from envs.checks import Check, Status
+from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
-from envs.running.workers import check_command_line, check_workers
+from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.swe.nodes import check_of, examine_nodes
@@ -156,9 +156,7 @@ async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Ta
     except ValueError as error:
         yield Check("nodes", Status.WRONG, str(error))
         return
-    from envs.running.remote.on_ray import RayCluster  # Ray is an extra, and takes its time
-
-    async for check in examine_nodes(RayCluster(config.ray), config, engines, task):
+    async for check in examine_nodes(RAY_CLUSTER()(config.ray), config, engines, task):
         yield check
 
 

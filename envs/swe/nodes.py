@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from atropos_agent.engines.protocols import open_server
-from envs.checks import Check, Status
+from envs.cli.checks import Check, Status
 from envs.options import EngineConfig
 from envs.records.atif import PACKAGE_VERSION
 from envs.running.failures import attribute

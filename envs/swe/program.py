@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from envs.cli import Program
+from envs.cli import Program, run
 from envs.swe.config import SWEEnvConfig
+from sandboxes.naming import later
 
-if TYPE_CHECKING:
-    from envs.doctor import Surroundings
-    from envs.swe.environment import SWEEnv
-
-
-def _load() -> type[SWEEnv]:
-    from envs.swe.environment import SWEEnv  # takes its time, which a misspelt option need not
-
-    return SWEEnv
+PROGRAM = Program(
+    "python -m envs.swe",
+    SWEEnvConfig,
+    later("envs.swe.environment:SWEEnv"),
+    later("envs.swe.doctor:surroundings"),
+)
 
 
-def _surroundings() -> Surroundings:
-    from envs.swe.doctor import surroundings
-
-    return surroundings
-
-
-PROGRAM = Program("python -m envs.swe", SWEEnvConfig, _load, _surroundings)
+def main(command: str, argv: Sequence[str]) -> int:
+    """Run a command of the environment. Returns the exit status."""
+    return run(PROGRAM, [command, *argv])

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,9 +27,9 @@ from envs.records.disk import append_line
 from envs.records.progress import Bar
 from envs.records.provenance import FILE_NAME, read_starts
 from envs.records.read import SavedRollout, read_rollouts
-from envs.rewards import Shaping, shaped
-from envs.swe.environment import load_source
-from envs.types import BadTask, Outcome, Reward, Task
+from envs.rewards import Shaping
+from envs.swe.source import load_source
+from envs.types import BadTask, Task
 from sandboxes.arguments import Parser, count, file
 from sandboxes.base import SandboxError
 from sandboxes.naming import resolve
@@ -74,7 +73,7 @@ def setting_of(options: argparse.Namespace) -> Setting:
     tasks = {task.id: task for source in sources if source for task in load_source(source, None, "skip")}
     return Setting(
         tasks,
-        _rewarding(options.reward or told.get("reward", ""), options.shaping or told.get("shaping", {})),
+        _rewarding(options.reward or told.get("reward", ""), told.get("shaping", {})),
         options.sandbox or told.get("sandbox") or "docker",
         {
             "hosts": options.hosts or told.get("hosts"),
@@ -140,27 +139,9 @@ def _chosen(options: argparse.Namespace) -> Iterator[SavedRollout]:
 
 def _rewarding(reward: str, shaping: Mapping[str, Any]) -> Rewarding:
     if reward:
-        found: Rewarding = resolve("--reward", reward, {})
+        found: Rewarding = resolve("--reward", reward, {}, "atropos_agent.rewards")
         return found
-    try:
-        how = Shaping.model_validate(shaping)
-    except ValidationError as error:
-        raise ValueError(f"--shaping: {'; '.join(problem['msg'] for problem in error.errors())}") from None
-
-    def rewarded(task: Task, outcome: Outcome) -> Reward:
-        return shaped(outcome.verdict, outcome.result, how)
-
-    return rewarded
-
-
-def _shaping(text: str) -> dict[str, str]:
-    pairs = dict(piece.partition("=")[::2] for piece in text.split(","))
-    unknown = [name for name, value in pairs.items() if name not in Shaping.model_fields or not value]
-    if unknown:
-        raise argparse.ArgumentTypeError(
-            f"{', '.join(unknown)!r}: give name=value, of {', '.join(Shaping.model_fields)}"
-        )
-    return pairs
+    return Shaping(**shaping)  # which was an option in runs of before 0.2
 
 
 def _parser() -> Parser:
@@ -169,7 +150,6 @@ def _parser() -> Parser:
     add("run_dir", type=Path, metavar="RUN", help="directory of the run")
     add("--tasks", metavar="FOLDER", help='by these tasks, or "starter"; the run\'s own, as they are now, without it')
     add("--reward", metavar="PATH", help="by this reward, package.module:function of (task, outcome)")
-    add("--shaping", type=_shaping, metavar="NAME=VALUE,…", help="by rewards of this shape, as --env.shaping")
     add("--only", nargs="+", default=[], metavar="TASK", help="rollouts of these tasks alone")
     add("--concurrency", type=count, default=4, help="rollouts at the same time (%(default)s)")
     add("--out", type=file, metavar="FILE", help="where each rollout's verdicts are written (a new file of the run's)")

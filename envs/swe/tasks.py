@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,7 +22,7 @@ from envs.judging.attack import render as render_attacks
 from envs.judging.check import check_tasks, render
 from envs.judging.manifest import NAME, CheckResult, read_manifest, write_manifest
 from envs.options import UsageError
-from envs.reading import read_options
+from envs.options.reading import read_options
 from envs.records.progress import Bar
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
@@ -37,10 +36,8 @@ from envs.types import BadTask, BadTasks, Task
 from sandboxes.arguments import Parser, count, folder
 from sandboxes.base import SandboxError
 from sandboxes.fleet import read_hosts
+from sandboxes.naming import later
 from sandboxes.registry import docker_backend
-
-if TYPE_CHECKING:
-    from envs.base import AgentEnv
 
 _CHECK = "Each task's reference solution passes, and doing nothing does not."
 _ATTACK = """\
@@ -55,13 +52,7 @@ _HOSTS = "Docker hosts to work on, such as ssh://a,ssh://b or a YAML file, inste
 _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
-def _load_attack_env() -> type[AgentEnv[Any]]:
-    from envs.swe.attack_env import AttackEnv  # takes its time, which commands without a model need not
-
-    return AttackEnv
-
-
-_ATTACKING = Program("python -m envs.swe", SWEEnvConfig, _load_attack_env)
+_ATTACKING = Program("python -m envs.swe", SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
 """The environment in which a model attacks."""
 
 

@@ -1,4 +1,4 @@
-"""The process of a run's page, which the run starts (see `envs.viewer.live`). It ends when its standard input does."""
+"""Run the page of a run as a process started by the run (see `envs.viewer.live`). It ends with its standard input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from envs.viewer.server import serve
 
 
 def main() -> int:
-    """Serve the page of one run on a socket that was opened before."""
+    """Serve the page of one run on an open socket."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--socket", type=int, required=True)

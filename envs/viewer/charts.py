@@ -17,8 +17,8 @@ POINTS = 400
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines over common places. values: by name; None where there is nothing to show. over: "step" or "time" (Unix).
-    form: "share", "count" or "number". about: what is shown, in a sentence. filled: lines stand on each other."""
+    """Lines over common places. values: by name; None for a gap. over: "step" or "time" (Unix). form: "share", "count"
+    or "number". about: a sentence on the chart. filled: lines stand on each other."""
 
     title: str
     about: str
@@ -29,7 +29,7 @@ class Chart:
     filled: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the page's script draws."""
+        """Return the chart for the page's script."""
         return {
             "x": self.x,
             "names": list(self.values),
@@ -44,7 +44,7 @@ Sums = Mapping[str, float]
 
 
 def step_sums(db: sqlite3.Connection, *, evaluating: bool) -> list[Sums]:
-    """Return the sums of each step; where there are more steps than points, of as many together as are needed."""
+    """Return the sums of each step; with more steps than points, of several together."""
     (steps,) = db.execute("SELECT count(*) FROM steps WHERE evaluating = ?", (evaluating,)).fetchone()
     joined = max(1, -(-steps // POINTS))
     columns = [row[1] for row in db.execute("PRAGMA table_info(steps)") if row[1] not in ("step", "evaluating")]
@@ -59,7 +59,7 @@ def step_sums(db: sqlite3.Connection, *, evaluating: bool) -> list[Sums]:
 
 
 def step_charts(sums: Sequence[Sums], metrics: Metrics | None, trainer: Sequence[Mapping[str, Any]]) -> list[Chart]:
-    """Return the charts over the trainer's steps. trainer: its own lines, where it is known where they are."""
+    """Return the charts over the trainer's steps. trainer: its own lines, if they are known."""
     if not sums:
         return []
     x = [line["step"] for line in sums]

@@ -13,16 +13,17 @@ from envs.viewer.index import Index
 from envs.viewer.reading import read_rollout
 
 LATEST = 20
-"""Rollouts that are taken where nothing was chosen."""
+"""Rollouts taken without a choice."""
 
 
 class NothingChosen(ValueError):
-    """No rollout fits what was chosen; the message says what was looked for."""
+    """No rollout fits the choice; the message repeats the choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which rollouts: so many of the latest, the best and the worst, of a step or of all; of a group; by their ids."""
+    """A choice of rollouts: so many of the latest, the best and the worst, of a step or of all; of a group; by their
+    ids."""
 
     latest: int | None = None
     best: int | None = None
@@ -51,7 +52,7 @@ class Choice:
 
 
 def choose(directory: Path, choice: Choice) -> list[SavedRollout]:
-    """Return the rollouts, in the order in which they were saved. Raises NothingChosen, RunDirectoryError."""
+    """Return the rollouts, in the order of saving. Raises NothingChosen, RunDirectoryError."""
     with contextlib.closing(Index(directory)) as index:
         while index.advance():
             pass

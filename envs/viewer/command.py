@@ -1,8 +1,8 @@
-"""`python -m envs.swe view RUN [RUN ...]`: runs in a browser, or chosen rollouts in one file for sending.
+"""`python -m envs.swe view RUN [RUN ...]`: show runs in a browser, or chosen rollouts in one file for sending.
 
-It reads what is on disk, of runs that go on and of those that are over. The page has an overview over the trainer's
-steps, groups with their members side by side, rollouts with their conversation, patch and tokens, and a search in all
-that was said; two runs are compared task by task. It answers on this machine only, behind a key in its address.
+It reads the files of live and finished runs. The page has an overview over the trainer's steps, groups with their
+members side by side, rollouts with their conversation, patch and tokens, and a search in all messages; two runs are
+compared task by task. It answers on this machine only, behind a key in its address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from envs.viewer.server import serve
 from sandboxes.arguments import WRONG_USE, Parser, count, file, natural, port
 
 CHOSEN_BY = ("latest", "step", "best", "worst", "group", "rollout")
-"""Options that choose what --export writes."""
+"""Options for the content of --export."""
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:

@@ -1,4 +1,4 @@
-"""Two runs task by task: solve rates, their difference, and what of it is more than chance."""
+"""Compare two runs task by task: solve rates, their difference, and its share beyond chance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envs.records.comparison import Comparison, NoEvaluation, Rates, compare
 from envs.records.stats import Interval, wilson
 
 SHOWN = 500
-"""Tasks of a comparison that are listed, those that differ most."""
+"""Listed tasks of a comparison, those with the largest differences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class TaskRate:
 
     @property
     def rate(self) -> float:
-        """Return the share that is solved."""
+        """Return the solved share."""
         return self.solved / self.rollouts
 
     @property
@@ -53,7 +53,7 @@ class ComparedTask:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two runs. overall: over the tasks that both have; None where there are none."""
+    """Two runs. overall: over their common tasks; None without any."""
 
     overall: Comparison | None
     tasks: Sequence[ComparedTask]
@@ -61,7 +61,7 @@ class Compared:
 
 
 def compare_runs(first: sqlite3.Connection, second: sqlite3.Connection, evaluating: bool | None) -> Compared:
-    """Compare what is indexed of two runs. evaluating: only evaluations, or only training; None for both."""
+    """Compare the indexed rollouts of two runs. evaluating: only evaluations, or only training; None for both."""
     one, other = (_rates(db, evaluating) for db in (first, second))
     try:
         overall = compare(_all(one), _all(other))

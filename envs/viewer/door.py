@@ -1,4 +1,4 @@
-"""Where the page is found: a loopback address, and the key that its path begins with."""
+"""Open the page's loopback address, and make the key at the beginning of its path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY_FILE = "page.key"
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on a loopback address. port: 0 for a free one. Raises OSError."""
+    """Return a listening socket on a loopback address. port: 0 for a free one. Raises OSError."""
     family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -26,13 +26,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listening: socket.socket, key: str) -> str:
-    """Return where the page is."""
+    """Return the page's address."""
     host, port = listening.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/{key}/"
 
 
 def key_of(directory: Path) -> str:
-    """Return the key of a run's page, which stays the same, so that links do; a new one where that can't be kept."""
+    """Return the key of a run's page. It stays the same, so links do; a new one if it can't be kept."""
     path = directory / KEY_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -1,4 +1,4 @@
-"""What the index keeps of a saved rollout: the figures of a line in a table, and the text that is searched."""
+"""Take from a saved rollout the facts for the index: the figures of a line in a table, and the text for searches."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from envs.records.atif import KEY
 from envs.types import SIGN
 
 MOST_TEXT = 400_000
-"""Characters of each kind of text that are searched; more are cut off."""
+"""Searched characters of each kind of text; more are cut off."""
 KINDS = ("tag", "tool", "sign", "trouble")
-"""What a label may be, beside its name."""
+"""Kinds of labels, beside their names."""
 _LARGEST = 2**53
-"""Of figures: beyond it they are not exact in SQLite."""
+"""Largest figure; beyond it SQLite is not exact."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
     """A rollout in figures. Times are in seconds.
 
-    reward: what it is worth in training; judged: the verifier's own. surprise: sum of -logprob over the sampled tokens.
-    policy: the step of the oldest weights that sampled in it; None where the inference server does not tell.
-    labels: (kind, name) of tags, tools called, signs of cheating, and what went wrong.
+    reward: its worth in training; judged: the verifier's own. surprise: sum of -logprob over the sampled tokens.
+    policy: the step of its oldest weights; None if the inference server does not report them.
+    labels: (kind, name) of tags, called tools, signs of cheating, and troubles.
     """
 
     id: str
@@ -58,7 +58,7 @@ class Facts:
     output: str
 
     def __post_init__(self) -> None:
-        """Refuse what the index has no place for. Raises ValueError."""
+        """Refuse values without a place in the index. Raises ValueError."""
         for number in (self.grp, self.member):
             if not isinstance(number, int | None):
                 raise ValueError(f"{number!r} is no number of a group or a member")
@@ -69,9 +69,9 @@ class Facts:
 
 
 def facts_of(document: Mapping[str, Any]) -> Facts:
-    """Take the facts out of an ATIF document of ours. Raises KeyError, TypeError or ValueError where it is damaged.
+    """Take the facts out of an ATIF document of ours. Raises KeyError, TypeError or ValueError for a damaged one.
 
-    It is not read as `envs.records.read` does, which checks every token: it is shown only where it is opened."""
+    `envs.records.read` checks every token; this does not, because a rollout is shown only after it is opened."""
     ours = document["extra"][KEY]
     result, verdict = ours["result"], ours["verdict"]
     seat = ours.get("seat") or ours.get("metadata") or {}
@@ -150,8 +150,8 @@ def _instruction(messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def said(step: Mapping[str, Any]) -> str:
-    """Return what the agent said in a turn: as sampled, or, where it called tools, what that was read as, because in
-    a call's JSON words are glued to escapes."""
+    """Return the agent's words in a turn: as sampled, or, with tool calls, as they were read, because in a call's JSON
+    words are glued to escapes."""
     calls = step.get("tool_calls")
     if not calls:
         return _text(step["message"])
@@ -162,14 +162,14 @@ def said(step: Mapping[str, Any]) -> str:
 
 
 def _told(steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what tools answered."""
+    """Yield the answers of tools."""
     for step in steps:
         for item in step.get("observation", {}).get("results", ()):
             yield _text(item["content"])
 
 
 def _beside(ours: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what else was written: the patch, and the verifier's output, where they are saved."""
+    """Yield the other texts: the patch, and the verifier's output, if they are saved."""
     for place in (ours, ours["result"], ours["verdict"]):
         for name in ("patch", "output"):
             if isinstance(place.get(name), str):

@@ -1,4 +1,4 @@
-"""Fill the index in the background: only while somebody looks, and slowly beside a run that goes on."""
+"""Fill the index in the background: only while somebody looks, and slowly beside a live run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from envs.viewer.index import Index
 logger = logging.getLogger(__name__)
 
 LOOKED_S = 30.0
-"""Seconds after a request during which somebody counts as looking."""
+"""Seconds after a request that count as looking."""
 SHARE = 0.005
-"""Share of a core that indexing may take beside a run that goes on."""
+"""Share of a core for indexing beside a live run."""
 STRETCH_LIVE = 2**18
 STRETCH_OVER = 2**21
 PAUSE_S = 2.0
@@ -54,7 +54,7 @@ class Filling:
         self._thread.join()
 
     def looked(self) -> None:
-        """Take note that somebody looks."""
+        """Note that somebody looks."""
         self._last = time.monotonic()
         self._looked.set()
 

@@ -1,4 +1,4 @@
-"""The frame in which every page stands: the runs that can be asked for, and what all pages show."""
+"""Make the frame of every page: the shown runs, and the parts of all pages."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _SEEN = "x-seen"
 
 
 class NotThere(ValueError):
-    """Nothing stands at an address; the message says what was looked for."""
+    """Nothing stands at an address; the message repeats the address."""
 
 
 class Frame:
-    """What the pages about some runs have in common. base: what their addresses begin with."""
+    """The common parts of pages about some runs. base: the beginning of their addresses."""
 
     def __init__(self, runs: Sequence[ShownRun], filling: Filling, base: str) -> None:
         self.runs = runs
@@ -43,7 +43,7 @@ class Frame:
         self._templates.globals |= {"meaning": meaning, "tone": tone, "pair_of": pair_of}
 
     def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
-        """Make a page. run: the one that it is about; None where it is about several. values: the template's."""
+        """Make a page. run: its run; None for a page about several. values: the template's."""
         self._filling.looked()
         html = self._templates.get_template(template).render(
             base=self.base,
@@ -59,12 +59,12 @@ class Frame:
         return Response(html.encode("utf-8", "replace"), status, media_type="text/html; charset=utf-8")
 
     def unchanged(self, request: Request, run: ShownRun) -> Response | None:
-        """Return an empty answer where the page in the browser shows all that is on disk."""
+        """Return an empty answer if the browser's page is up to date."""
         self._filling.looked()
         return Response(status_code=204) if request.headers.get(_SEEN) == _mark(run) else None
 
     def run(self, request: Request) -> ShownRun:
-        """Return the run of which an address speaks. Raises NotThere."""
+        """Return the run of an address. Raises NotThere."""
         return self.numbered(request.path_params["run"])
 
     def numbered(self, number: int) -> ShownRun:
@@ -75,7 +75,7 @@ class Frame:
 
 
 def standing_of(run: ShownRun) -> journal.Standing | None:
-    """Return the state of a run's groups; None where its journal can't be read."""
+    """Return the state of a run's groups; None without a readable journal."""
     try:
         return journal.standing(run.directory)
     except RunDirectoryError as error:
@@ -84,7 +84,7 @@ def standing_of(run: ShownRun) -> journal.Standing | None:
 
 
 def number_in(request: Request, name: str, default: int = 0) -> int:
-    """Return a number that a query gives, `default` where it gives none. Raises BadFilter."""
+    """Return a number of a query, or `default`. Raises BadFilter."""
     text = request.query_params.get(name, "")
     if not text:
         return default
@@ -94,7 +94,7 @@ def number_in(request: Request, name: str, default: int = 0) -> int:
 
 
 def _mark(run: ShownRun) -> str:
-    """Return what changes when anything does that the page shows."""
+    """Return a mark of the page's data; it changes with them."""
     names = (
         "metrics.json",
         "state.db",

@@ -1,8 +1,8 @@
-"""An index of a run's saved rollouts, beside them: a SQLite file with a line for each, sums by step, and their words.
+"""Index a run's saved rollouts, beside them: a SQLite file with a line for each, sums by step, and their words.
 
-It is made by who looks, a stretch at a time, newest rollouts first, and follows the files while they grow. What is not
-indexed yet lies before `low`, in bytes counted over all parts of `rollouts.jsonl`, or behind `high`. The file holds
-nothing that the rollouts don't: it may be deleted at any time.
+The viewer builds it, a stretch at a time, newest rollouts first, and follows the growing files. The unindexed part lies
+before `low`, in bytes counted over all parts of `rollouts.jsonl`, or behind `high`. The file repeats the rollouts only:
+you may delete it at any time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 VERSION = 1
 FILE_NAME = "rollouts.index"
 _HEAD = 256
-"""Bytes of a line by which it is known again."""
+"""Bytes of a line for its recognition."""
 SEPARATOR = "\x1f"
 """Around each label of a rollout."""
 
@@ -36,7 +36,7 @@ _SUMS = (
     *("rollouts", "solved", "cheated", "dated", "stale", "reward", "tokens", "sampled", "surprise", "turns", "seconds"),
     *("open_s", "engine_s", "tools_s", "verifier_s", "tool_errors", "malformed"),
 )
-"""What is summed over the rollouts of a step."""
+"""Sums over the rollouts of a step."""
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS covered (
@@ -67,7 +67,7 @@ COMMIT;
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How much of the saved rollouts is indexed, in bytes. damaged: lines that could not be read."""
+    """The indexed part of the saved rollouts, in bytes. damaged: unreadable lines."""
 
     indexed: int
     total: int
@@ -75,12 +75,12 @@ class Coverage:
 
     @property
     def share(self) -> float:
-        """Return the share that is indexed, 0 to 1."""
+        """Return the indexed share, 0 to 1."""
         return 1.0 if self.total == 0 else min(1.0, self.indexed / self.total)
 
 
 class Index:
-    """The index of the rollouts in `directory`. Where that can't be written, it lies in a temporary directory."""
+    """The index of the rollouts in `directory`, or in a temporary directory if that can't be written."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -94,7 +94,7 @@ class Index:
             self._make()
 
     def close(self) -> None:
-        """Delete the index where it lies in a temporary directory."""
+        """Delete the index if it lies in a temporary directory."""
         if self._elsewhere is not None:
             self._elsewhere.cleanup()
 
@@ -114,7 +114,7 @@ class Index:
         return Coverage(indexed, sum(size for _, size in sizes), damaged)
 
     def advance(self, size: int = STRETCH) -> bool:
-        """Index one stretch more: what is new, else the newest that is not indexed. Returns whether there was any.
+        """Index one more stretch: the new lines, or else the newest unindexed ones. Returns whether there was any.
 
         size: bytes of it, if no line is longer. Raises sqlite3.OperationalError while another process indexes, and
         OSError."""
@@ -156,7 +156,7 @@ class Index:
             db.executescript(_SCHEMA)
 
     def _covered(self, db: sqlite3.Connection, known: Parts) -> tuple[int, int]:
-        """Return what is indexed. It begins anew where the files are not those that were indexed."""
+        """Return the indexed part. It begins again if the files are others than the indexed ones."""
         found = db.execute("SELECT low, high, last, head FROM covered").fetchone()
         if found is not None:
             low, high, last, head = found
@@ -172,8 +172,8 @@ class Index:
 
 
 def _is_there(known: Parts, last: int | None, head: bytes) -> bool:
-    """Tell whether the line that was indexed last still stands where it did, by its beginning, which holds the
-    rollout's id. A part that is gone is believed."""
+    """Tell whether the last indexed line still stands in its place, by its beginning with the rollout's id. A missing
+    part is believed."""
     line = None if last is None else read_line(known, last, len(head))
     return line is None or line == head
 
@@ -215,7 +215,7 @@ def _insert(db: sqlite3.Connection, place: int, size: int, facts: Facts) -> None
 
 
 def _summed(facts: Facts) -> list[float]:
-    """Return what a rollout adds to the sums of its step."""
+    """Return a rollout's addition to the sums of its step."""
     own = {
         "rollouts": 1,
         "cheated": any(kind == "sign" for kind, _ in facts.labels),

@@ -1,4 +1,4 @@
-"""What a run's journal says, for the page: groups, their members, and the outbox. It is only read."""
+"""Read a run's journal for the page: groups, their members, and the outbox."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGE = 40
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A group's rollout that counts. place: of its line in the saved rollouts."""
+    """A group's counting rollout. place: of its line in the saved rollouts."""
 
     member: int
     place: int
@@ -28,7 +28,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group. making: members of which some turns are there, and how many."""
+    """A group. making: unfinished members, with their numbers of turns."""
 
     number: int
     task: str
@@ -48,7 +48,7 @@ class SavedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a run stands at. groups: by state. outbox: packets by state, with their bytes."""
+    """The state of a run. groups: by state. outbox: packets by state, with their bytes."""
 
     run: str
     groups: Mapping[str, int]
@@ -63,7 +63,7 @@ def has_journal(directory: Path) -> bool:
 
 
 def standing(directory: Path) -> Standing | None:
-    """Return what a run stands at; None where it has no journal. Raises RunDirectoryError."""
+    """Return the state of a run; None without a journal. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
     with _opened(directory) as db:
@@ -79,7 +79,7 @@ def standing(directory: Path) -> Standing | None:
 
 
 def group(directory: Path, number: int) -> SavedGroup | None:
-    """Return a group; None where there is none. Raises RunDirectoryError."""
+    """Return a group; None for an unknown one. Raises RunDirectoryError."""
     if not has_journal(directory):
         return None
     with _opened(directory) as db:

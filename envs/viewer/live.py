@@ -1,6 +1,6 @@
-"""The page of a run that goes on, in a process of its own, so that nobody who looks holds up the run.
+"""Show the page of a live run in a process of its own, so viewers don't delay the run.
 
-It reads what is on disk, as `view` does, and ends with the run: its standard input is closed then, however that ends.
+It reads files, as `view` does, and ends with the run: the run's end closes its standard input.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from envs.viewer.door import address, key_of, listen
+from sandboxes.shielding import ending
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +52,7 @@ async def live_page(directory: Path, where: str) -> AsyncIterator[None]:
 async def _end(page: asyncio.subprocess.Process) -> None:
     if page.stdin is not None:
         page.stdin.close()
-    try:
-        async with asyncio.timeout(ENDS_S):
-            await page.wait()
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            page.kill()
-        await page.wait()
+    async with ending(page):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENDS_S):
+                await page.wait()

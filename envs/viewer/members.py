@@ -1,4 +1,4 @@
-"""A group's members side by side: what each did, in a line a turn."""
+"""Show a group's members side by side, in a line a turn."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from envs.viewer.tokens import advantage_of
 logger = logging.getLogger(__name__)
 
 FULL = 16
-"""Members that are shown in full; the others by their rewards."""
+"""Members shown in full; the others show their rewards."""
 _BRIEF = 160
 
 
@@ -31,8 +31,7 @@ class TurnLine:
 
 @dataclass(frozen=True, slots=True)
 class SeatOf:
-    """A member's place in its group. rollout: None while it is being made, or where it can't be read; made: turns so
-    far."""
+    """A member's place in its group. rollout: None for an unfinished or unreadable one; made: turns so far."""
 
     number: int
     member: Member | None

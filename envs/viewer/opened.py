@@ -1,4 +1,4 @@
-"""One rollout as it is shown by itself: in full, and where it stands in its group."""
+"""Show one rollout by itself: in full, with its place in its group."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from envs.viewer.tokens import advantage_of
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A row of a rollout, beside the others. branch: of which kind of its conversations. turns: whose replies stand in
-    it. weights: the step of the oldest that sampled in it."""
+    """A row of a rollout, beside the others. branch: the kind of its conversation. turns: those with replies in it.
+    weights: the step of its oldest weights."""
 
     number: int
     branch: str

@@ -1,4 +1,4 @@
-"""The page's addresses, and what stands at each. Everything is read when it is asked for."""
+"""Answer the page's addresses. Everything is read at the request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATIC = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf
 
 
 class Pages:
-    """Answers requests about some runs. key: what addresses begin with."""
+    """Answers requests about some runs. key: the beginning of addresses."""
 
     def __init__(self, runs: Sequence[ShownRun], filling: Filling, key: str) -> None:
         self._frame = Frame(runs, filling, f"/{key}")
@@ -48,7 +48,7 @@ class Pages:
         )
 
     def start(self, request: Request) -> Response:
-        """List the runs; where there is one, lead to it."""
+        """List the runs; with a single one, lead to it."""
         if len(self._frame.runs) == 1:
             return RedirectResponse(f"{self._frame.base}/0/")
         standings = [(run, standing_of(run), run.index.coverage(), goes_on(run.directory)) for run in self._frame.runs]

@@ -1,4 +1,4 @@
-"""What a browser may do with the page: nothing but show it, with its own style and script."""
+"""Allow a browser to show the page with its own style and script, and nothing else."""
 
 from __future__ import annotations
 

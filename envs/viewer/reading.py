@@ -15,11 +15,11 @@ from envs.viewer.facts import facts_of, said
 from envs.viewer.stretches import read_line
 
 _AROUND = 70
-"""Characters before and behind what was found."""
+"""Characters before and behind a match."""
 
 
 class NoRollout(ValueError):
-    """There is no rollout at a place that can be read; the message says why."""
+    """There is no readable rollout at a place; the message gives the reason."""
 
 
 def read_document(directory: Path, place: int) -> Mapping[str, Any]:
@@ -47,7 +47,7 @@ def read_rollout(directory: Path, place: int) -> SavedRollout:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """Where words were found. turn: the agent's; None in the instruction or the verdict."""
+    """Place of a match. turn: the agent's; None in the instruction or the verdict."""
 
     turn: int | None
     where: str
@@ -57,7 +57,7 @@ class Snippet:
 
 
 def snippet(document: Mapping[str, Any], words: Sequence[str]) -> Snippet | None:
-    """Return the first place in a rollout at which one of the words stands; None where it is cut into other tokens."""
+    """Return the first place of one of the words in a rollout; None if other tokens hold its parts."""
     facts = facts_of(document)
     wanted = [word.rstrip("*").lower() for word in words]
     steps = [step for step in document["steps"] if KEY in step.get("extra", {})]

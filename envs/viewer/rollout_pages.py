@@ -1,4 +1,4 @@
-"""The pages about a run's rollouts: those that fit, one as a conversation, its tokens, as it is saved."""
+"""Make the pages about a run's rollouts: the matching ones, one as a conversation, its tokens, its saved form."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class RolloutPages:
         ]
 
     def rollouts(self, request: Request) -> Response:
-        """List the rollouts that fit."""
+        """List the matching rollouts."""
         run = self._frame.run(request)
         if (unchanged := self._frame.unchanged(request, run)) is not None:
             return unchanged
@@ -120,7 +120,7 @@ class RolloutPages:
 
 @contextmanager
 def _as_saved(place: int) -> Iterator[None]:
-    """Raise NoRollout for whatever can't be shown of what is saved at a place: anything may have been written there."""
+    """Raise NoRollout for anything unshowable at a place: its content may be arbitrary."""
     try:
         yield
     except (NoRollout, NoRow, RunDirectoryError):
@@ -134,7 +134,7 @@ def _as_saved(place: int) -> Iterator[None]:
 
 
 def _snippets(run: ShownRun, rows: Sequence[sqlite3.Row], words: Sequence[str]) -> Mapping[int, Any]:
-    """Return where words stand in rollouts, by their places."""
+    """Return the places of words in rollouts, by the rollouts' places."""
     if not words:
         return {}
     found = {}

@@ -105,7 +105,7 @@ class RunPages:
         )
 
     def failures(self, request: Request) -> Response:
-        """Show what failed by our fault, and the evidence."""
+        """Show infrastructure failures, and the evidence."""
         run = self._frame.run(request)
         return self._frame.page(request, "failures.html.j2", run, metrics=run.metrics(), evidence=run.failures())
 
@@ -116,7 +116,7 @@ def _totals(sums: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def _remembered(about: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a run remembers as lines of a table: the last start whole, of those before it when and how."""
+    """Return a run's starts as lines of a table: the last one whole, of the others time and command."""
     *before, last = about.get("starts") or [{}]
     starts = {
         f"start {number + 1}": [start.get("at"), *start.get("arguments", ())] for number, start in enumerate(before)
@@ -126,7 +126,7 @@ def _remembered(about: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _flat(about: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return what a run remembers as lines of a table."""
+    """Return a run's start as lines of a table."""
     found = []
     for name, value in about.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The runs that the page shows: their directories, what is on disk there, and how their tokens are decoded."""
+"""Find the runs of the page: their directories, their files, and the decoders of their tokens."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ logger = logging.getLogger(__name__)
 TOKENIZER = "tokenizer.json"
 """The tokenizer of a run, in its directory."""
 EVIDENCE = 40
-"""Quarantined tasks of which the evidence is shown, the last ones."""
+"""Quarantined tasks with shown evidence, the last ones."""
 _EVIDENCE_BYTES = 2**22
 
 
 class NoRun(ValueError):
-    """A directory holds no run; the message says what it was."""
+    """A directory holds no run; the message names it."""
 
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run that is shown. number: in the address."""
+    """A shown run. number: in the address."""
 
     number: int
     name: str
@@ -42,22 +42,22 @@ class ShownRun:
 
     @cached_property
     def decode(self) -> Callable[[int], str] | None:
-        """Return what gives a token's text."""
+        """Return the decoder of a token's text."""
         return decoder(self.tokenizer or self.directory / TOKENIZER)
 
     def metrics(self) -> Metrics | None:
-        """Return what the run has counted; None where that can't be read."""
+        """Return the run's metrics; None if they can't be read."""
         try:
             return Metrics.from_json((self.directory / "metrics.json").read_bytes())
         except (OSError, ValueError, TypeError):
             return None
 
     def about(self) -> Mapping[str, Any]:
-        """Return what the run remembers of how it was started (`run.json`); nothing where that can't be read."""
+        """Return the run's starts (`run.json`); nothing if they can't be read."""
         return _object(self.directory / "run.json")
 
     def evaluations(self) -> list[tuple[str, Mapping[str, Any]]]:
-        """Return the evaluations' files, by name; also those that `learn` has beside the run that trains."""
+        """Return the evaluations' files, by name; also those of `learn` beside the training run."""
         paths = {path.stem: path for path in self.directory.glob("eval-*.json")}
         beside = self.directory.resolve().parent
         if has_journal(self.directory) and (beside / "trainer").is_dir():
@@ -65,7 +65,7 @@ class ShownRun:
         return [(name, found) for name, path in sorted(paths.items()) if (found := _object(path))]
 
     def trainer(self) -> Sequence[Mapping[str, Any]]:
-        """Return the lines of a trainer's steps, where `learn` wrote them beside the run."""
+        """Return the lines of a trainer's steps, if `learn` wrote them beside the run."""
         path = self.directory.parent / "trainer" / "steps.jsonl"
         return _lines(path, 2**22) if path.is_file() else []
 
@@ -76,7 +76,7 @@ class ShownRun:
 
 
 def decoder(path: Path) -> Callable[[int], str] | None:
-    """Return what gives a token's text, special tokens kept; None where there is no tokenizer that can be read."""
+    """Return the decoder of a token's text, special tokens kept; None without a readable tokenizer."""
     if not path.is_file():
         return None
     try:
@@ -102,7 +102,7 @@ def run_directories(paths: Sequence[Path]) -> list[Path]:
 
 
 def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> list[ShownRun]:
-    """Open runs to show them. Where several have one name, the directories that they are in tell them apart."""
+    """Open runs to show them. Runs with one name are told apart by their directories."""
     names = _names([directory.resolve() for directory in directories])
     return [
         ShownRun(number, name, directory, Index(directory), tokenizer)
@@ -111,7 +111,7 @@ def open_runs(directories: Sequence[Path], tokenizer: Path | None = None) -> lis
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the shortest ends of paths that differ, as many parts of each as are needed."""
+    """Return the shortest differing ends of paths."""
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-length:]) for path in paths]
         if len(set(names)) == len(set(paths)):
@@ -120,9 +120,9 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def pair_of(runs: Sequence[ShownRun], number: int | None = None) -> tuple[int, int]:
-    """Return the numbers of two of several runs that are worth comparing: of one kind, training or evaluation.
+    """Return the numbers of two of several runs for a comparison: of one kind, training or evaluation.
 
-    number: one of them; where it is not given they are the first and the last evaluation, or the first two runs."""
+    number: one of them; by default they are the first and the last evaluation, or the first two runs."""
     trains = [has_journal(run.directory) for run in runs]
     if number is None:
         evaluations = [run.number for run in runs if not trains[run.number]]
@@ -137,7 +137,7 @@ def _holds_run(path: Path) -> bool:
 
 
 def _order(path: Path) -> tuple[bool, str]:
-    """The run that trains comes before its evaluations."""
+    """The training run comes before its evaluations."""
     return not has_journal(path), path.name
 
 
@@ -150,7 +150,7 @@ def _object(path: Path) -> Mapping[str, Any]:
 
 
 def _lines(path: Path, most: int) -> list[Mapping[str, Any]]:
-    """Return the objects in the last `most` bytes of a file of JSON lines; what is torn is left out."""
+    """Return the objects in the last `most` bytes of a file of JSON lines, without torn ones."""
     with path.open("rb") as file:
         begin = max(0, file.seek(0, 2) - most)
         file.seek(begin)

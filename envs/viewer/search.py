@@ -1,4 +1,4 @@
-"""Which rollouts are looked for: filters and words, as SQL over the index."""
+"""Turn filters and words of a search into SQL over the index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from envs.viewer.index import SEPARATOR
 PAGE = 50
 """Rollouts on one page of a list."""
 COUNTED = 10_000
-"""Rollouts up to which those that fit are counted."""
+"""Largest count of matching rollouts."""
 
 WHERE = {"": "everywhere", "instruction": "in instructions", "conversation": "in replies", "output": "in outputs"}
 ORDERS = {
@@ -37,9 +37,9 @@ class BadFilter(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What is looked for; "" where nothing is said.
+    """A search; "" for no condition.
 
-    q: words and "phrases", all of which must be there, a word* by its beginning. step: one, or from-to. least, most:
+    q: words and "phrases", all of which must match, a word* by its beginning. step: one, or from-to. least, most:
     of the reward.
     """
 
@@ -74,33 +74,33 @@ class Filters:
 
     @property
     def words(self) -> list[str]:
-        """Return what is searched for: words and phrases that hold a letter or a digit."""
+        """Return the searched words and phrases with a letter or a digit."""
         found = [phrase or word for phrase, word in _WORD.findall(self.q)]
         return [word for word in found if any(letter.isalnum() for letter in word)]
 
     def query(self, **changed: object) -> dict[str, str]:
-        """Return what an address says of these filters, with some of them changed."""
+        """Return the address of these filters, with some of them changed."""
         values = {field.name: getattr(self, field.name) for field in fields(self)} | {"page": 1} | changed
         unset = {field.name: field.default for field in fields(self)}
         return {name: str(value) for name, value in values.items() if value not in ("", unset[name])}
 
     @property
     def set(self) -> dict[str, str]:
-        """Return the filters that are set, by name."""
+        """Return the set filters, by name."""
         said = self.query()
         return {name: value for name, value in said.items() if name not in ("order", "page")}
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A page of rollouts. count: of all that fit, up to `COUNTED` + 1."""
+    """A page of rollouts. count: of all matching ones, up to `COUNTED` + 1."""
 
     rollouts: Sequence[sqlite3.Row]
     count: int
 
 
 def find(db: sqlite3.Connection, filters: Filters) -> Found:
-    """Return a page of the rollouts that fit. Raises BadFilter."""
+    """Return a page of the matching rollouts. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = "rollouts.*, (SELECT explanation FROM said WHERE said.place = rollouts.place) AS explanation"
@@ -122,7 +122,7 @@ def find(db: sqlite3.Connection, filters: Filters) -> Found:
 
 
 def neighbours(db: sqlite3.Connection, filters: Filters, place: int) -> tuple[int | None, int | None]:
-    """Return the places of the rollouts before and behind one, newest first, among those that fit. Raises BadFilter."""
+    """Return the places of the matching rollouts before and behind one, newest first. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     found = []
     for comparison, order in ((">", "ASC"), ("<", "DESC")):
@@ -173,7 +173,7 @@ def _conditions(filters: Filters) -> tuple[str, list[str], list[object]]:
 
 
 def _match(filters: Filters) -> str:
-    """Return the words as FTS5 takes them: each is a quoted phrase, so that nothing in them is an operator."""
+    """Return the words for FTS5: each is a quoted phrase, so nothing in them is an operator."""
     phrases = []
     for word in filters.words:
         begins = word.endswith("*") and len(word) > 1

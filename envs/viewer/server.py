@@ -1,4 +1,4 @@
-"""Serve the page on a socket that listens already."""
+"""Serve the page on a listening socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the states of a group mean, in a sentence each."""
+"""Explain the states of a group, in a sentence each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ _MEANINGS = {
     GroupState.WORKING: "not complete: its rollouts are being made, or were when the run ended.",
     GroupState.OUTBOX: "it is complete, and its rows wait for the trainer API.",
     GroupState.DELIVERED: "the trainer API has its rows.",
+    GroupState.TAKEN: "the trainer has it in memory, and has not confirmed it: a later start gives it again.",
+    GroupState.CONFIRMED: "the trainer has confirmed that it is done with it.",
     GroupState.SAVED: "it is written to the file of groups; no trainer was asked for.",
     GroupState.EQUAL: "dropped, because rewards that are all equal teach nothing: every advantage would be 0.",
     GroupState.EMPTY: "dropped, because no row of it was sound.",
@@ -19,12 +21,12 @@ _MEANINGS = {
     GroupState.SKIPPED: "not begun: its task had been quarantined before.",
     GroupState.GONE: "not completed: its task is not among those of the run any more.",
 }
-GOOD = (GroupState.DELIVERED, GroupState.SAVED)
-OPEN = (GroupState.WORKING, GroupState.OUTBOX)
+GOOD = (GroupState.DELIVERED, GroupState.CONFIRMED, GroupState.SAVED)
+OPEN = (GroupState.WORKING, GroupState.OUTBOX, GroupState.TAKEN)
 
 
 def meaning(state: str) -> str:
-    """Return what a state means; "" for one that this version does not know."""
+    """Return the meaning of a state; "" for an unknown one."""
     return _MEANINGS.get(GroupState(state), "") if state in set(GroupState) else ""
 
 

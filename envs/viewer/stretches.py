@@ -15,7 +15,7 @@ Parts = Sequence[tuple[int, Path]]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Some lines, each with its place, and how far what is covered reaches with them."""
+    """Some lines, each with its place, and the new end of the covered part."""
 
     lines: Sequence[tuple[int, bytes]]
     low: int
@@ -23,12 +23,12 @@ class Stretch:
 
 
 def end_of(known: Parts) -> int:
-    """Return the offset behind everything that is saved."""
+    """Return the offset behind all saved rollouts."""
     return known[-1][0] + known[-1][1].stat().st_size if known else 0
 
 
 def last_line_end(known: Parts) -> int:
-    """Return the offset behind the last whole line: a line that is being written is not one yet."""
+    """Return the offset behind the last whole line: an unfinished line does not count."""
     start, path = known[-1]
     with path.open("rb") as file:
         end = file.seek(0, 2)
@@ -43,7 +43,7 @@ def last_line_end(known: Parts) -> int:
 
 
 def behind(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | None:
-    """Return the whole lines behind `high`; None where there are none."""
+    """Return the whole lines behind `high`; None without any."""
     for start, path in known:
         length = path.stat().st_size
         if start + length <= high:
@@ -63,7 +63,7 @@ def behind(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | 
 
 
 def before(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | None:
-    """Return the whole lines before `low`; None where there are none."""
+    """Return the whole lines before `low`; None without any."""
     for start, path in reversed(known):
         if start >= low:
             continue
@@ -82,7 +82,7 @@ def before(known: Parts, low: int, high: int, size: int = STRETCH) -> Stretch | 
 
 
 def read_line(known: Parts, place: int, most: int = -1) -> bytes | None:
-    """Return the line at a place, or its first `most` bytes; None where no part holds it."""
+    """Return the line at a place, or its first `most` bytes; None if no part holds it."""
     for start, path in reversed(known):
         if start <= place < start + path.stat().st_size:
             with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""A page of a row's tokens: each with its mask, logprob, advantage and the turn that it belongs to."""
+"""Show a page of a row's tokens: each with its mask, logprob, advantage and turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from envs.records.token_view import LEVELS, Boxes, doubled_controls
 PAGE = 4000
 """Tokens on one page."""
 CELLS = 200
-"""Parts of the strip that shows a whole row."""
+"""Parts of the strip of a whole row."""
 
 
 class NoRow(ValueError):

@@ -20,6 +20,7 @@ from sandboxes.docker.build import ImageStore
 from sandboxes.docker.crun.burial import reap_dead_folders
 from sandboxes.docker.crun.launch import crun_starter
 from sandboxes.docker.crun.possible import STARTERS, Obstacle, find_crun
+from sandboxes.docker.crun.spares import Spares
 from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors
 from sandboxes.docker.disk import DiskWatch
 from sandboxes.docker.engine import Engine
@@ -151,6 +152,7 @@ class DockerBackend(Backend):
             max_starts=self._max_starts,
             timeout_s=self._start_timeout_s,
             required=self._starter == "crun",
+            spares=Spares(self._pool_limits, Path(info["DockerRootDir"])),
         )
         try:
             starter = await stack.enter_async_context(opening)

@@ -21,6 +21,7 @@ from sandboxes.docker.buildkit import Builder
 from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.dockerfile import Dockerfile, DockerfileError
 from sandboxes.docker.reap import remove_image
+from sandboxes.shielding import stop
 from sandboxes.trees import pack
 
 logger = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 _OURS = "atropos-task"
 _FILES = "files"
 _PROGRESS_S = 5.0
+LOOKS_S = 2.0
+"""Between looks for an image that is being made, in seconds."""
 _CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
 _WRONG = re.compile(
     r"COPY failed: |failed to (?:compute|calculate)[^\n]*not found|failed to create LLB definition|unknown flag|"
@@ -155,7 +158,18 @@ class ImageStore:
         except ImageMissing:
             if name not in self._makers:
                 raise
-            await self._makers[name]()
+            await self._make(name)
+
+    async def _make(self, name: str) -> None:
+        """Make an image, which may take minutes: until it is there, whoever brought it."""
+        making = asyncio.ensure_future(self._makers[name]())
+        try:
+            while not (await asyncio.wait({making}, timeout=LOOKS_S))[0]:
+                if await self.present(name):
+                    return
+            await making
+        finally:
+            await stop([making])
 
     async def _build(self, tag: str, archive: bytes, context: Path) -> None:
         progress = _Progress(f"Building image {tag[:24]} from {context}")

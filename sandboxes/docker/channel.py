@@ -7,11 +7,14 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 
-from sandboxes.base import DaemonRestarted, Door, SandboxDied, SandboxError, SandboxTimeout
+from sandboxes.base import DaemonRestarted, Door, PtySize, SandboxDied, SandboxError, SandboxTimeout, Streams
 from sandboxes.docker.connection import MAX_FRAME, Call, Connection
+from sandboxes.docker.ports import streams_to
+from sandboxes.docker.process import DockerProcess
+from sandboxes.output import dropped_line
 from sandboxes.shielding import finish
 
 _CHUNK = 1 << 18
@@ -19,6 +22,8 @@ _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
 _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
 """How long a request may take to be taken back; and one that has just been silent for so long."""
+_SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
+"""How a command runs."""
 _NOBODY = 2**32 - 1
 """A request number that is never used."""
 
@@ -38,14 +43,30 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """Output that lacks `dropped` bytes after the first half of what was allowed."""
+
+    data: bytes
+    dropped: int = 0
+
+    def whole(self, max_output: int) -> bytes:
+        """Return it, with a line in the middle that counts what was dropped."""
+        if not self.dropped:
+            return self.data
+        head = max_output // 2
+        return self.data[:head] + dropped_line(self.dropped) + self.data[head:]
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended; `data` lacks `dropped` bytes after the first half of the allowed output."""
+    """How a command ended, and its output; `stdout` and `stderr` where they were kept apart."""
 
     exit_code: int
     timed_out: bool
-    dropped: int
-    data: bytes
+    output: Kept
     shell_ended: bool
+    stdout: Kept | None = None
+    stderr: Kept | None = None
 
 
 class Channel:
@@ -77,14 +98,46 @@ class Channel:
         stdin: bytes,
         timeout: float,
         max_output: int,
+        split: bool = False,
     ) -> Ended:
-        """Run a command. Raises the OSError that holding its standard input gave."""
-        request = _command(argv, cwd, env, identity, timeout, max_output)
+        """Run a command. split: stdout and stderr are kept apart. Raises the OSError that holding its standard input
+        gave."""
+        request = _command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
         self.has_run = True
-        kind, payload, data = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
+        kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
         if kind == b"F":
             _raise_errno(payload, "standard input")
-        return _ended(payload, data)
+        return _ended(payload, call, split=split)
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str],
+        identity: Identity,
+        timeout: float,
+        max_output: int,
+        stdin: bool,
+        pty: PtySize | None,
+        split: bool,
+        blame: AbstractAsyncContextManager[None],
+    ) -> DockerProcess:
+        """Start a command that is followed. blame: around waiting for its end."""
+        how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
+        request = _fitting(_command(argv, cwd, env, identity, timeout, max_output, how, pty))
+        await self._moving.wait()
+        self.has_run = True
+        process = DockerProcess(
+            *(self._connection, blame), timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output
+        )
+        await process.begin(request)
+        return process
+
+    def connect(self, target: int | str, identity: Identity, timeout: float) -> AbstractAsyncContextManager[Streams]:
+        """Connect to a port of the sandbox's loopback, or to a socket's path. Raises OSError, SandboxError."""
+        to = struct.pack("<I", target) if isinstance(target, int) else identity.packed() + _path(target)
+        return streams_to(self._connection, to, f"{target!r} in the sandbox", timeout)
 
     async def open_session(self, argv: Sequence[str], *, cwd: str, env: Mapping[str, str], identity: Identity) -> int:
         """Declare a session; its shell starts with its first command. Returns its number."""
@@ -99,8 +152,8 @@ class Channel:
     async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int) -> Ended:
         self.has_run = True
         head = struct.pack("<3I", session, max_output, _milliseconds(timeout))
-        _, payload, data = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
-        return _ended(payload, data)
+        _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
+        return _ended(payload, call)
 
     async def close_session(self, session: int) -> None:
         era = await self._connection.ready()
@@ -153,10 +206,10 @@ class Channel:
     def busy(self) -> bool:
         return self._connection.busy
 
-    def succeeded(self, name: str) -> Channel:
+    def succeeded(self, name: str, why: str = "it was reset") -> Channel:
         """Return another on the same stream, for a life that begins anew: this one is over, with its sessions and
         doors."""
-        connection, self._connection = self._connection, Connection.ended(name, "it was reset")
+        connection, self._connection = self._connection, Connection.ended(name, why)
         self._doors.clear()
         return Channel(connection, self._doors)
 
@@ -165,7 +218,8 @@ class Channel:
         SandboxError where that can't be."""
         _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
         _raise_errno(payload, "a new beginning")
-        self._connection.end_tunnels()  # what they have said was of the earlier life
+        # What they have said was of the earlier life.
+        self._connection.end_tunnels(SandboxDied("the sandbox was reset"))
 
     async def show_interest(self) -> None:
         """Keep the executor from ending at the end of its lease."""
@@ -174,11 +228,11 @@ class Channel:
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
         """Return a file's content. Raises the OSError that the open or read gave; ValueError when it is too large."""
         request = identity.packed() + struct.pack("<Q", max_bytes) + _path(path)
-        _, payload, data = await self._request(b"", (b"R", request), _ANSWER_S)
+        _, payload, call = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
             raise ValueError(f"{path} holds more than {max_bytes} bytes")
         _raise_errno(payload, path)
-        return data
+        return bytes(call.data)
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
         """Write a file. Raises the OSError that creating or writing gave; then an old one is as it was."""
@@ -193,19 +247,18 @@ class Channel:
 
     async def _request(
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
-    ) -> tuple[bytes, bytes, bytes]:
+    ) -> tuple[bytes, bytes, Call]:
         await self._moving.wait()
         return await self._asked(data, last, timeout_s, first)
 
     async def _asked(
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
-    ) -> tuple[bytes, bytes, bytes]:
-        """Send `first`, the data and `last`; return the answer's type and payload, and the data before it.
+    ) -> tuple[bytes, bytes, Call]:
+        """Send `first`, the data and `last`; return the answer's type and payload, and the call with what came before.
 
         A cancelled request is taken back in the sandbox before the cancellation goes on.
         """
-        if len(last[1]) > MAX_FRAME:
-            raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+        _fitting(last[1])
         connection = self._connection
         era = await connection.ready()
         call = connection.call()
@@ -224,7 +277,7 @@ class Channel:
             raise
         finally:
             connection.forget(call)
-        return kind, payload, bytes(call.data)
+        return kind, payload, call
 
     async def _take_back(self, call: Call, era: int, patience_s: float) -> None:
         if call.answer.done() and not call.answer.cancelled() and call.answer.exception() is None:
@@ -246,22 +299,38 @@ def _milliseconds(timeout: float) -> int:
 
 
 def _command(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], identity: Identity, timeout: float, max_output: int
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    identity: Identity,
+    timeout: float,
+    max_output: int,
+    how: int = 0,
+    pty: PtySize | None = None,
 ) -> bytes:
     strings = [cwd, *argv, *(f"{name}={value}" for name, value in env.items())]
     if any("\0" in text for text in strings):
         raise ValueError("a command, its directory and its environment cannot hold NUL characters")
     groups = identity.groups
     head = struct.pack(
-        f"<4I3H{len(groups)}I",
-        *(max_output, _milliseconds(timeout), identity.uid, identity.gid, len(groups), len(argv), len(env), *groups),
+        f"<4I6H{len(groups)}I",
+        *(max_output, _milliseconds(timeout), identity.uid, identity.gid),
+        *(len(groups), len(argv), len(env), how, pty.rows if pty else 0, pty.cols if pty else 0, *groups),
     )
     return head + b"".join(text.encode(errors="surrogateescape") + b"\0" for text in strings)
 
 
-def _ended(payload: bytes, data: bytes) -> Ended:
-    exit_code, flags, dropped = struct.unpack("<IBQ", payload)
-    return Ended(exit_code, bool(flags & 1), dropped, data, bool(flags & 2))
+def _fitting(request: bytes) -> bytes:
+    if len(request) > MAX_FRAME:
+        raise ValueError(f"the command and its environment hold more than {MAX_FRAME} bytes")
+    return request
+
+
+def _ended(payload: bytes, call: Call, *, split: bool = False) -> Ended:
+    exit_code, flags, dropped, *fewer = struct.unpack("<IB3Q", payload)
+    apart = zip((b"o", b"e"), fewer, strict=True) if split else ()
+    streams = [Kept(bytes(call.apart.get(kind, b"")), less) for kind, less in apart]
+    return Ended(exit_code, bool(flags & 1), Kept(bytes(call.data), dropped), bool(flags & 2), *streams)
 
 
 def _path(path: str) -> bytes:

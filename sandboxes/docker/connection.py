@@ -18,11 +18,11 @@ import aiohttp
 
 from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTimeout
 from sandboxes.docker.streams import SocketStream, Stream
-from sandboxes.docker.tunnel import TUNNEL, Tunnels
+from sandboxes.docker.tunnel import TUNNEL, Tunnel, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 7
+PROTOCOL = 10
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16
@@ -44,6 +44,10 @@ class Call:
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
     data: bytearray = field(default_factory=bytearray)
+    apart: dict[bytes, bytearray] = field(default_factory=dict)
+    """What of a command's output went to stdout, "o", and what to stderr, "e", where they are kept apart."""
+    heard: Callable[[bytes, bytes], None] | None = None
+    """Takes the frames of a command that is followed, kind and payload."""
 
 
 class Connection:
@@ -192,10 +196,18 @@ class Connection:
         self._raise_if_dead()
         raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
 
-    def end_tunnels(self) -> None:
-        """End the connections that are made inside."""
+    async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
+        """Connect to a server inside, and have the connection served. Returns what does. Raises OSError where it is
+        refused, SandboxDied, DaemonRestarted."""
+        era = await self.ready()
+        if self._tunnels is None:
+            raise SandboxError(f"sandbox {self._name} passes no connections on")
+        return await self._tunnels.open(payload, functools.partial(self.send, era=era), serve)
+
+    def end_tunnels(self, error: SandboxError) -> None:
+        """End the connections out of the sandbox and into it. error: what those say that are only being made."""
         if self._tunnels is not None:
-            self._tunnels.end()
+            self._tunnels.end(error)
 
     def _unsettle(self) -> None:
         if self._dead is None:  # else nobody would ever settle it again
@@ -250,9 +262,10 @@ class Connection:
         logger.info("Sandbox %s has survived a restart of its Docker daemon", self._name)
         self._stream = stream
         self.era += 1
-        self.end_tunnels()
+        away = f"the Docker daemon of sandbox {self._name} was away for a moment"
+        self.end_tunnels(DaemonRestarted(away))
         for call in self._calls.values():
-            _fail(call, DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment"))
+            _fail(call, DaemonRestarted(away))
         self._settled.set()
         return buffer
 
@@ -287,6 +300,10 @@ class Connection:
                 continue  # given up meanwhile
             if kind == b"O":
                 call.data += payload
+            elif kind in b"oe":
+                call.apart.setdefault(kind, bytearray()).extend(payload)
+            elif kind in b"12GY" and call.heard is not None:
+                call.heard(kind, bytes(payload))
             else:
                 call.answer.set_result((kind, bytes(payload)))
         del buffer[:at]
@@ -294,7 +311,7 @@ class Connection:
     def _die(self, why: str) -> None:
         self._dead = self._dead or why
         self._settled.set()
-        self.end_tunnels()
+        self.end_tunnels(SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
         for call in self._calls.values():
             _fail(call, SandboxDied(f"sandbox {self._name} is gone: {self._dead}"))
 

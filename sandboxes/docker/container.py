@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import posixpath
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from sandboxes.base import (
     ExecResult,
+    NoSuchUser,
+    Process,
+    PtySize,
     Sandbox,
     SandboxDied,
     SandboxEnded,
@@ -19,20 +23,22 @@ from sandboxes.base import (
     SandboxSpec,
     SandboxTimeout,
     Session,
+    Streams,
     argv_of,
+    check_port,
 )
 from sandboxes.docker.channel import Channel, Ended, Identity
 from sandboxes.docker.doors import door_ports
 from sandboxes.docker.machine import Machine
 from sandboxes.docker.proxy import ENVIRONMENT
-from sandboxes.output import dropped_line
 from sandboxes.shell import LOOP, LOOP_VARIABLE, session_argv
+from sandboxes.shielding import finish
 
 _OWN_UID = 60417
 """The executor's, `self.c`."""
 
 
-class _Blame:
+class _Blame(AbstractAsyncContextManager[None]):
     """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it, and
     SandboxDied where files of its image are gone, so that nothing can be believed that was done without them."""
 
@@ -48,6 +54,7 @@ class _Blame:
             raise SandboxDied(f"image {image} was removed while sandbox {self._sandbox.id} was made of it") from error
         if error is None or not isinstance(error, (SandboxDied, SandboxTimeout)) or isinstance(error, SandboxEnded):
             return
+        self._sandbox.machine.spoiled |= isinstance(error, SandboxTimeout)
         limit = await self._sandbox.overran()
         if limit is not None:
             what = f"sandbox {self._sandbox.id} was ended by what ran in it, at the limit of its {limit}"
@@ -127,6 +134,7 @@ class DockerSandbox(Sandbox):
         user: str | None = None,
         stdin: bytes = b"",
         max_output: int = 1_000_000,
+        split: bool = False,
     ) -> ExecResult:
         argv = argv_of(command)
         if max_output < 0:
@@ -142,8 +150,55 @@ class DockerSandbox(Sandbox):
                 stdin=stdin,
                 timeout=timeout,
                 max_output=max_output,
+                split=split,
             )
         return _result(ended, max_output, start)
+
+    @asynccontextmanager
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AsyncIterator[Process]:
+        argv = argv_of(command)
+        if max_output < 0:
+            raise ValueError(f"max_output must not be negative, got {max_output}")
+        terminal = {} if pty is None else {"TERM": "xterm-256color"}
+        async with self._blame:
+            identity = await self._identity(user)
+            process = await self._channel.start(
+                argv,
+                cwd=self._absolute(cwd or "."),
+                env=terminal | self._environment(identity, env),
+                identity=identity,
+                timeout=timeout,
+                max_output=max_output,
+                stdin=stdin,
+                pty=pty,
+                split=split,
+                blame=self._blame,
+            )
+        try:
+            yield process
+        finally:
+            await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        where = check_port(target) if isinstance(target, int) else self._absolute(target)
+        async with AsyncExitStack() as stack:
+            async with self._blame:
+                identity = await self._identity(None)
+                streams = await stack.enter_async_context(self._channel.connect(where, identity, timeout))
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
@@ -179,8 +234,9 @@ class DockerSandbox(Sandbox):
 
     async def stop(self) -> None:
         await self._care.check_room(self._machine)
-        await self._channel.close()
-        await self._machine.kill()
+        if not await self._machine.rest():
+            await self._machine.channel.close()
+            await self._machine.kill()
 
     async def overran(self) -> str | None:
         return await self._machine.overran()
@@ -215,7 +271,7 @@ class DockerSandbox(Sandbox):
         name, _, group = user.partition(":")
         entry = next((e for e in passwd if name in (e[0], e[2])), None)
         if entry is None and not _is_id(name):
-            raise SandboxError(f"the image has no user {name!r}")
+            raise NoSuchUser(f"the image has no user {name!r}")
         uid = int(entry[2]) if entry else int(name)
         if uid == _OWN_UID:
             raise SandboxError(f"user id {uid} is what commands are watched by; choose another for {user!r}")
@@ -245,9 +301,13 @@ def _is_id(text: str) -> bool:
 
 
 def _result(ended: Ended, max_output: int, start: float) -> ExecResult:
-    raw = ended.data
-    if ended.dropped:
-        head = max_output // 2
-        raw = raw[:head] + dropped_line(ended.dropped) + raw[head:]
-    duration = time.monotonic() - start
-    return ExecResult(ended.exit_code, raw, ended.timed_out, ended.dropped > 0, duration, ended.shell_ended)
+    return ExecResult(
+        ended.exit_code,
+        ended.output.whole(max_output),
+        ended.timed_out,
+        ended.output.dropped > 0,
+        time.monotonic() - start,
+        ended.shell_ended,
+        raw_stdout=None if ended.stdout is None else ended.stdout.whole(max_output),
+        raw_stderr=None if ended.stderr is None else ended.stderr.whole(max_output),
+    )

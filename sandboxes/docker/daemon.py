@@ -32,6 +32,7 @@ from sandboxes.base import (
     StorageFull,
 )
 from sandboxes.docker.ssh import ssh_tunnel
+from sandboxes.shielding import ending
 
 logger = logging.getLogger(__name__)
 
@@ -317,4 +318,5 @@ async def run(*command: str) -> int:
     devnull = asyncio.subprocess.DEVNULL
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     process = await asyncio.create_subprocess_exec(*command, stdin=devnull, stdout=devnull, stderr=devnull, env=env)
-    return await process.wait()
+    async with ending(process, signal.SIGTERM):
+        return await process.wait()

@@ -172,6 +172,7 @@ class DiskWatch:
             written = max(written, limit + 1, seen.written + 1)
         grown, seen.written = written > seen.written, written
         if written > limit and grown:
+            machine.spoiled = True
             most = self._most_files(limit)
             what = f"{limit >> 20} MB" if found.files <= most else f"{most} files"
             logger.info("Sandbox %s has written more than its limit of %s", machine.name, what)

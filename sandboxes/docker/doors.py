@@ -64,14 +64,20 @@ class _Transport(asyncio.Transport):
         self._reads = asyncio.Event()
         self._reads.set()
         self._closing = self._paused = False
+        self._eof: bool | None = None
+        """Whether the client has yet to be told that no more is written; None where more may be."""
         self._high, self._low = _PIECE, _PIECE // 4
 
     async def send_all(self) -> None:
         """Pass on what the protocol writes, until it closes the connection."""
         while self._out or not self._closing:
-            if not self._out:
+            if self._eof and not self._out:
+                self._eof = False
+                await self._tunnel.write_eof()
+            elif not self._out:
                 self._changed.clear()
                 await self._changed.wait()
+            if not self._out:
                 continue
             piece = bytes(self._out[:_PIECE])
             del self._out[:_PIECE]
@@ -99,6 +105,8 @@ class _Transport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._closing:
             return
+        if self._eof is not None:
+            raise RuntimeError("write_eof has ended what is written")
         self._out += data
         self._changed.set()
         if not self._paused and len(self._out) > self._high:
@@ -121,7 +129,12 @@ class _Transport(asyncio.Transport):
         return self._closing
 
     def can_write_eof(self) -> bool:
-        return False
+        return True
+
+    def write_eof(self) -> None:
+        if self._eof is None:
+            self._eof = True
+            self._changed.set()
 
     def pause_reading(self) -> None:
         self._reads.clear()

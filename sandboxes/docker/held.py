@@ -11,9 +11,10 @@ import ctypes
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from sandboxes.shielding import ending, together
 
 _LOOK_S = 60.0
 _MOST_OPEN = 100_000
@@ -48,11 +49,10 @@ class Held:
 async def held(places: Places) -> Held:
     """Count what a container holds. Raises OSError where that can't be told."""
     try:
-        size, files, (nameless, whole) = await asyncio.gather(
-            _du("--block-size=1", places), _du("--inodes", places), asyncio.to_thread(_nameless, places)
-        )
+        size, files = await together(_du(unit, places) for unit in ("--block-size=1", "--inodes"))
     except TimeoutError:
         return Held(0, 0, whole=False)
+    nameless, whole = await asyncio.to_thread(_nameless, places)
     return Held(size + sum(nameless), files + len(nameless), whole)
 
 
@@ -62,14 +62,8 @@ async def _du(unit: str, places: Places) -> int:
     process = await asyncio.create_subprocess_exec(
         *("du", "-sxc", unit, "--", *map(str, places.folders)), stdout=pipe, stderr=null
     )
-    try:
-        async with asyncio.timeout(_LOOK_S):
-            said, _ = await process.communicate()
-    except BaseException:
-        with suppress(ProcessLookupError):  # it ends just now
-            process.kill()
-        await process.wait()
-        raise
+    async with ending(process), asyncio.timeout(_LOOK_S):
+        said, _ = await process.communicate()
     total = said.splitlines()[-1:] or [b""]
     if not total[0].endswith(b"total"):
         raise OSError("this machine's du is not GNU's")

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ import aiohttp
 from sandboxes.base import ImageMissing, SandboxError
 from sandboxes.docker.build import ImageStore
 from sandboxes.docker.daemon import DaemonClient, connect, daemon_errors, install
-from sandboxes.shielding import finish
+from sandboxes.shielding import ending, finish
 
 logger = logging.getLogger(__name__)
 
@@ -127,12 +128,8 @@ async def _program(*command: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=asyncio.subprocess.STDOUT
     )
-    try:
+    async with ending(process, signal.SIGTERM):  # at which debootstrap unmounts what it had mounted
         output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.terminate()  # debootstrap then unmounts what it had mounted
-        await finish(process.wait())
-        raise
     if process.returncode != 0:
         tail = output.decode(errors="replace")[-2000:]
         raise ImageMissing(f"the base image cannot be made: `{' '.join(command)}` failed:\n{tail}")

@@ -22,6 +22,7 @@ class Kind:
 
     point: the files that it begins with, of a sandbox that is forked; None for the image's.
     mounts: where folders of this machine stand in it, for reading alone, and which.
+    shared: who may have it after others, as in `SandboxSpec`.
     """
 
     image: str
@@ -29,13 +30,14 @@ class Kind:
     switch_users: bool
     point: object = None
     mounts: tuple[tuple[str, str], ...] = ()
+    shared: str = ""
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> Kind:
         """Return the kind of a spec. Raises ValueError when the hosts that it allows are none."""
         AllowList.of(spec.limits.allowed_hosts)
         mounts = tuple((target, str(folder)) for target, folder in spec.mounts.items())
-        return cls(spec.image, spec.limits, spec.switch_users, mounts=mounts)
+        return cls(spec.image, spec.limits, spec.switch_users, mounts=mounts, shared=spec.shared)
 
 
 class Machine(ABC):
@@ -43,6 +45,8 @@ class Machine(ABC):
 
     bounded = False
     """The storage itself limits what is written."""
+    spoiled = False
+    """It was over a limit, or silent: nobody else is to have it."""
 
     def __init__(
         self,
@@ -61,6 +65,10 @@ class Machine(ABC):
         self.places = places
         """Where it is on this machine; None where that can't be seen."""
         self._stack = stack
+
+    async def release(self) -> None:
+        """Let go of it: discard it, or keep it for another of its kind. Never raises."""
+        await self.discard()
 
     async def discard(self) -> None:
         """Close the stream and remove the container. Never raises; what could not be removed is logged."""
@@ -108,6 +116,11 @@ class Machine(ABC):
     @abstractmethod
     def branching(self) -> AbstractAsyncContextManager[Kind]:
         """Keep its files as they are now, for the block. Yields the kind of machines that begin with them."""
+
+    async def rest(self) -> bool:
+        """End all that runs in it, so that it can still be kept; returns False where it has to be killed for that. What
+        is asked of its channel of before raises SandboxDied."""
+        return False
 
     async def renew(self) -> bool:
         """Bring back the state in which it was started; returns False where another machine has to take its place."""

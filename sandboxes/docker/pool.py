@@ -25,12 +25,15 @@ class PoolLimits:
 
     each: of every kind that was asked for lately; 0 for no pool, but for what `prepare` names.
     total: of all kinds together.
+    used: of all kinds together, of those that somebody has had (`SandboxSpec.shared`); 0 for none. They are taken where
+        the pool has none, and stay for a minute.
     free_memory_mb, free_disk_mb: none is added while the machine has less than that; they are looked up on this
         machine, so for a Docker daemon elsewhere only the counts hold.
     """
 
     each: int = 0
     total: int = 32
+    used: int = 16
     free_memory_mb: int = 1024
     free_disk_mb: int = 4096
 
@@ -93,7 +96,7 @@ class WarmPool:
         while True:
             self._changed.clear()
             kind = self._next()
-            if kind is None or self._starter.busy or not self._has_room():
+            if kind is None or self._starter.busy or not has_room(self._limits, self._storage):
                 try:
                     await asyncio.wait_for(self._changed.wait(), None if kind is None else 0.1)
                 except TimeoutError:
@@ -130,13 +133,15 @@ class WarmPool:
             await self._idle[oldest].popleft().discard()
             self._wanted.pop(oldest, None)
 
-    def _has_room(self) -> bool:
-        if _available_memory_mb() < self._limits.free_memory_mb:
-            return False
-        if self._storage is None:
-            return True
-        space = os.statvfs(self._storage)
-        return space.f_bavail * space.f_frsize >> 20 >= self._limits.free_disk_mb
+
+def has_room(limits: PoolLimits, storage: Path | None) -> bool:
+    """Return whether the machine has left what it has to. storage: the Docker daemon's directory, if it is here."""
+    if _available_memory_mb() < limits.free_memory_mb:
+        return False
+    if storage is None:
+        return True
+    space = os.statvfs(storage)
+    return space.f_bavail * space.f_frsize >> 20 >= limits.free_disk_mb
 
 
 def _available_memory_mb() -> float:

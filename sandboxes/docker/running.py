@@ -97,6 +97,7 @@ class Running:
             self.disk.add(machine)
             await self._prepare(machine, spec)
             return machine
+        machine.spoiled = True
         new = await self._acquire(machine.kind, spec)
         going = asyncio.create_task(self._release(machine))
         self._going.add(going)
@@ -124,6 +125,7 @@ class Running:
         try:
             await self._prepare(machine, spec)
         except BaseException:
+            machine.spoiled = True
             await self._release(machine)
             raise
         return machine
@@ -138,7 +140,7 @@ class Running:
     async def _release(self, machine: Machine) -> None:
         self._machines.discard(machine)
         self.disk.drop(machine)
-        await machine.discard()
+        await machine.release()
 
     async def _show_interest(self) -> None:
         while True:

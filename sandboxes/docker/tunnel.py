@@ -1,19 +1,28 @@
-"""Connections out of a sandbox without a network, passed on by its executor; `executor/tunnel.c` is the other end."""
+"""Connections out of and into a sandbox without a network, passed on by its executor; `executor/tunnel.c` is the other
+end."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
+import os
 import struct
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from sandboxes.base import SandboxError
+from sandboxes.base import SandboxDied, SandboxError
+from sandboxes.shielding import finish
 
 logger = logging.getLogger(__name__)
 
 TUNNEL = 1 << 31
 """In the number of a frame that belongs to a tunnel."""
+_OPENED_HERE = 1 << 30
+"""In that of one that was opened here."""
+_AT_ONCE = 64
+"""Connections into a sandbox."""
 _WINDOW = 128 << 10
 """Bytes that each side may be ahead of what the other has passed on."""
 _HEAD = 32 << 10
@@ -61,6 +70,16 @@ class Tunnel:
             self._credit -= len(piece)
             await self._send(self._number, b"D", piece)
 
+    async def write_eof(self) -> None:
+        """Say that no more will be written."""
+        await self._send(self._number, b"Z", b"")
+
+    async def flushed(self) -> None:
+        """Wait until the client's end has all that was written."""
+        while not self.passed_on:
+            self._more.clear()
+            await self._more.wait()
+
     @property
     def passed_on(self) -> bool:
         """Return whether the client's end has all that was written."""
@@ -81,6 +100,9 @@ class Tunnel:
 Serve = Callable[[Tunnel, int], Awaitable[None]]
 """What is done with a connection to a port of the sandbox's loopback; its end closes the connection."""
 
+Opened = int | asyncio.Task[None]
+"""The number of an error, or what serves the connection."""
+
 
 class Tunnels:
     """All tunnels of one sandbox."""
@@ -88,29 +110,85 @@ class Tunnels:
     def __init__(self, serve: Serve) -> None:
         self._serve = serve
         self._open: dict[int, tuple[Tunnel, asyncio.Task[None]]] = {}
+        self._opening: dict[int, tuple[asyncio.Future[Opened], Callable[[], asyncio.Task[None]]]] = {}
+        self._numbers = itertools.count()
+        self._free = asyncio.Semaphore(_AT_ONCE)
+        self._life = 0
 
     def heard(self, number: int, kind: bytes, payload: bytes, send: Send) -> None:
         """Take a frame of the executor's."""
         if kind == b"A":
+            (port,) = struct.unpack("<I", payload)
             tunnel = Tunnel(number, send)
-            serving = self._run(number, tunnel, struct.unpack("<I", payload)[0], send)
-            self._open[number] = tunnel, asyncio.create_task(serving, name="sandbox tunnel")
+            self._begin(number, tunnel, partial(self._serve, tunnel, port), send)
+        elif kind == b"F" and number in self._opening:
+            opened, begin = self._opening.pop(number)
+            (error,) = struct.unpack("<I", payload)
+            opened.set_result(error or begin())
         elif number in self._open:
             tunnel, task = self._open[number]
             tunnel.heard(kind, payload)
             if kind == b"Y":
                 task.cancel()
 
-    def end(self) -> None:
+    async def open(self, payload: bytes, send: Send, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
+        """Have a connection made inside, and serve it. payload: where to, as the executor's frame J has it. Waits while
+        there are as many as there may be. Returns what serves it. Raises OSError, SandboxError."""
+        life = self._life
+        await self._free.acquire()
+        if life != self._life:
+            self._free.release()
+            raise SandboxDied("the sandbox has ended, or was reset, while a connection into it waited for its turn")
+        number = TUNNEL | _OPENED_HERE | next(self._numbers) % _OPENED_HERE
+        tunnel = Tunnel(number, send)
+        opened: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self._opening[number] = opened, partial(self._begin, number, tunnel, partial(serve, tunnel), send)
+        try:
+            await send(number, b"J", payload)
+            result = await asyncio.shield(opened)
+        except BaseException:
+            if self._opening.pop(number, None) is not None:
+                opened.cancel()
+                self._free.release()
+                await finish(self._close(number, send))
+            elif number in self._open:
+                self._open[number][1].cancel()
+            raise
+        if isinstance(result, int):
+            self._free.release()
+            raise OSError(result, os.strerror(result))
+        return result
+
+    def end(self, error: Exception) -> None:
+        """End them all. error: what those say that are only being opened."""
+        self._life += 1
         for _, task in self._open.values():
             task.cancel()
+        for opened, _ in self._opening.values():
+            if not opened.done():
+                opened.set_exception(error)
 
-    async def _run(self, number: int, tunnel: Tunnel, port: int, send: Send) -> None:
+    def _begin(
+        self, number: int, tunnel: Tunnel, serve: Callable[[], Awaitable[None]], send: Send
+    ) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._run(number, serve, send), name="sandbox tunnel")
+        self._open[number] = tunnel, task
+        task.add_done_callback(lambda _: self._ended(number))
+        return task
+
+    def _ended(self, number: int) -> None:
+        del self._open[number]
+        if number & _OPENED_HERE:
+            self._free.release()
+
+    async def _run(self, number: int, serve: Callable[[], Awaitable[None]], send: Send) -> None:
         try:
-            await self._serve(tunnel, port)
+            await serve()
         except (SandboxError, OSError, EOFError, asyncio.LimitOverrunError) as error:
-            logger.debug("a connection out of a sandbox ended: %r", error)
+            logger.debug("a connection of a sandbox ended: %r", error)
         finally:
-            del self._open[number]
-            with contextlib.suppress(SandboxError):
-                await send(number, b"K", b"")
+            await self._close(number, send)
+
+    async def _close(self, number: int, send: Send) -> None:
+        with contextlib.suppress(SandboxError):
+            await send(number, b"K", b"")

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 from sandboxes.base import (
     DaemonError,
@@ -138,15 +138,14 @@ class Member:
                 await backend.__aenter__()
         except TimeoutError as error:
             raise SandboxTimeout(f"the Docker host {self.host.url} did not answer within {OPEN_S:g} s") from error
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(lambda: finish(backend.__aexit__()))
             for owner in list(self._left):
                 await remove_owned(backend.client, owner.id)
                 self._left.remove(owner)
             async with daemon_errors(f"ask {self.host.url} what it is"):
                 info = await backend.client.system.info()
-        except BaseException:
-            await finish(backend.__aexit__())
-            raise
+            undo.pop_all()
         self._processors, self._memory_mb = max(1, info["NCPU"]), max(1, info["MemTotal"] // 2**20)
         self.images.clear()
         self._backend, self._missed = backend, 0

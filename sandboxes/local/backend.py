@@ -17,6 +17,7 @@ import errno
 import getpass
 import io
 import logging
+import math
 import os
 import shutil
 import stat
@@ -27,14 +28,30 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
-from sandboxes.base import Backend, ExecResult, NotSupported, Sandbox, SandboxDied, SandboxError, SandboxSpec, argv_of
+from sandboxes.base import (
+    Backend,
+    ExecResult,
+    NotSupported,
+    Process,
+    PtySize,
+    Sandbox,
+    SandboxDied,
+    SandboxError,
+    SandboxSpec,
+    Streams,
+    argv_of,
+    check_port,
+)
+from sandboxes.local.ports import streams_to
+from sandboxes.local.process import LocalProcess
 from sandboxes.local.pump import Pump
 from sandboxes.local.session import LocalSession
 from sandboxes.local.sweep import kill_marked
-from sandboxes.output import BoundedOutput
+from sandboxes.output import Collected
 from sandboxes.owner import Owner, process_space, process_start
 from sandboxes.shielding import finish
 from sandboxes.trees import pack
@@ -120,6 +137,7 @@ class LocalSandbox(Sandbox):
         self._doors: dict[str, asyncio.Server] = {}
         self._pumps: list[Pump] = []
         self._sessions: list[LocalSession] = []
+        self._processes: list[LocalProcess] = []
         self._workdir = self._root / (spec.workdir or "/").lstrip("/")
         self.workdir = str(self._workdir)
         self._make_directories()
@@ -152,43 +170,81 @@ class LocalSandbox(Sandbox):
         user: str | None = None,
         stdin: bytes = b"",
         max_output: int = 1_000_000,
+        split: bool = False,
     ) -> ExecResult:
         _refuse_other_user(user)
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
+        self._refuse_if_stopped()
         argv = argv_of(command)
-        output = BoundedOutput(max_output)
+        output = Collected(max_output, split=split)
         marker = self._marker()
-        environ = self._environment(env) | {_MARKER: marker.partition("=")[2]}
+        environ = self._environment(env) | _variable(marker)
         directory = self._inside(cwd or ".")
         start = time.monotonic()
-        reader, writer = os.pipe()
-        pump = Pump(reader, output)
+        pipes = [os.pipe() for _ in range(2 if split else 1)]
+        pumps = [Pump(reader, partial(output.add, stream=stream)) for stream, (reader, _) in enumerate(pipes)]
+        run = _Command(argv, environ, directory, stdin, timeout, marker)
         try:
-            code, timed_out = await _run(_Command(argv, environ, directory, stdin, timeout, marker), pump, writer)
+            code, timed_out = await _run(run, pumps, [writer for _, writer in pipes])
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
             code = 127 if isinstance(error, FileNotFoundError) and str(error.filename) != str(directory) else 126
             timed_out = False
-            output.add(f"sandbox: {error}\n".encode())
+            output.add(f"sandbox: {error}\n".encode(), 1)
         finally:
-            pump.output = None
-            if pump.open:
-                self._pumps.append(pump)
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
-        raw, truncated = output.result()
-        return ExecResult(code, raw, timed_out, truncated, time.monotonic() - start)
+            for pump in pumps:
+                pump.take = None
+            self._pumps += [pump for pump in pumps if pump.open]
+        self._refuse_if_stopped()
+        raw, truncated, stdout, stderr = output.result()
+        took = time.monotonic() - start
+        return ExecResult(code, raw, timed_out, truncated, took, raw_stdout=stdout, raw_stderr=stderr)
+
+    @asynccontextmanager
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float = math.inf,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        user: str | None = None,
+        stdin: bool = False,
+        pty: PtySize | None = None,
+        split: bool = False,
+        max_output: int = 1_000_000,
+    ) -> AsyncIterator[Process]:
+        _refuse_other_user(user)
+        self._refuse_if_stopped()
+        argv, directory, marker = argv_of(command), self._inside(cwd or "."), self._marker()
+        terminal = {} if pty is None else {"TERM": "xterm-256color"}
+        process = LocalProcess(marker, timeout=timeout, stdin=stdin, pty=pty, split=split, max_output=max_output)
+        self._processes.append(process)
+        try:
+            await process.begin(argv, terminal | self._environment(env) | _variable(marker), directory)
+            yield process
+        finally:
+            await finish(process.close())
+
+    @asynccontextmanager
+    async def connect(self, target: int | str, *, timeout: float = 10.0) -> AsyncIterator[Streams]:
+        """Connect to a server. Ports are this machine's."""
+        self._refuse_if_stopped()
+        where = check_port(target) if isinstance(target, int) else self._inside(target)
+        async with streams_to(where, timeout) as streams:
+            yield streams
 
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> LocalSession:
         _refuse_other_user(user)
-        if self._stopped:
-            raise SandboxDied(f"sandbox {self.id} was stopped")
+        self._refuse_if_stopped()
         directory = self._home / f"session-{len(self._sessions)}"
         session = LocalSession(directory, self._inside(cwd or "."), self._environment(env), self._marker())
         self._sessions.append(session)
         return session
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stopped:
+            raise SandboxDied(f"sandbox {self.id} was stopped")
 
     def _marker(self) -> str:
         """Return "NAME=value" for the environment of a command and of all that it starts, so that it can be found."""
@@ -235,6 +291,8 @@ class LocalSandbox(Sandbox):
 
     async def stop(self) -> None:
         self._stopped = True
+        for process in self._processes:
+            process.failed(SandboxDied(f"sandbox {self.id} was stopped"))
         for server in self._doors.values():
             server.close()
         await self._kill_all()
@@ -244,6 +302,9 @@ class LocalSandbox(Sandbox):
         await asyncio.to_thread(kill_marked, f"{_MARKER}={self._id}")
         for pump in self._pumps:
             pump.close()
+        for process in self._processes:
+            process.stop_reading()
+        self._processes.clear()
 
     def _inside(self, path: str) -> Path:
         """Return where a path of the sandbox lies on the host; links that lead out of it are refused."""
@@ -272,38 +333,50 @@ class _Command:
     timeout: float
     marker: str
 
-    async def start(self, pipe: int) -> asyncio.subprocess.Process:
+    async def start(self, pipes: list[int]) -> asyncio.subprocess.Process:
         # Input from a file rather than a pipe: a command that does not read it cannot block us.
         with tempfile.TemporaryFile() as source:
             source.write(self.stdin)
             source.seek(0)
             return await asyncio.create_subprocess_exec(
-                *self.argv, env=self.env, cwd=self.cwd, stdin=source, stdout=pipe, stderr=pipe, start_new_session=True
+                *self.argv,
+                env=self.env,
+                cwd=self.cwd,
+                stdin=source,
+                stdout=pipes[0],
+                stderr=pipes[-1],
+                start_new_session=True,
             )
 
 
-async def _run(command: _Command, pump: Pump, pipe: int) -> tuple[int, bool]:
+async def _run(command: _Command, pumps: list[Pump], pipes: list[int]) -> tuple[int, bool]:
     """Run to the end of the main process and a moment of silence. Returns (exit code, timed out).
 
-    pipe: the end of the pump's pipe that the command writes to; closed here.
+    pipes: the ends of the pumps' pipes that the command writes to; closed here.
     """
     try:
-        process = await command.start(pipe)
+        process = await command.start(pipes)
     finally:
-        os.close(pipe)
+        for pipe in pipes:
+            os.close(pipe)
     try:
         code = await asyncio.wait_for(process.wait(), command.timeout)
-        await pump.drained()
+        await asyncio.gather(*(pump.drained() for pump in pumps))
         return (128 - code if code < 0 else code), False
     except TimeoutError:
         await finish(asyncio.to_thread(kill_marked, command.marker))
         await process.wait()
-        await pump.drained()
+        await asyncio.gather(*(pump.drained() for pump in pumps))
         return 124, True
     except asyncio.CancelledError:
         await finish(asyncio.to_thread(kill_marked, command.marker))
         await finish(process.wait())
         raise
+
+
+def _variable(marker: str) -> dict[str, str]:
+    name, _, value = marker.partition("=")
+    return {name: value}
 
 
 def _refuse_other_user(user: str | None) -> None:

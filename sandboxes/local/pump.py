@@ -7,19 +7,18 @@ import fcntl
 import os
 import struct
 import termios
-
-from sandboxes.output import BoundedOutput
+from collections.abc import Callable
 
 _GRACE_S = 0.1
 """How long a finished command's output may stay silent while a background child holds it open."""
 
 
 class Pump:
-    """Copies what is written into a buffer, and drops it while there is none."""
+    """Gives what is written to `take`, and drops it while there is none."""
 
-    def __init__(self, fd: int, output: BoundedOutput | None = None) -> None:
+    def __init__(self, fd: int, take: Callable[[bytes], None] | None = None) -> None:
         self._fd = fd
-        self.output = output
+        self.take = take
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._last = 0.0
@@ -34,8 +33,8 @@ class Pump:
         self._last = self._loop.time()
         if not data:
             self.close()
-        elif self.output is not None:
-            self.output.add(data)
+        elif self.take is not None:
+            self.take(data)
 
     def take_what_is_there(self) -> None:
         """Take exactly what lies in the pipe now: a background process may go on writing."""

@@ -80,7 +80,7 @@ class LocalSession(Session):
                 code = 124 if timed_out else 137  # something has filled the pipe to the shell
             finally:
                 shell.pump.take_what_is_there()
-                shell.pump.output = None
+                shell.pump.take = None
         if self._closed:
             raise SandboxDied("the sandbox was stopped")
         raw, truncated = output.result()
@@ -132,7 +132,7 @@ class LocalSession(Session):
                 os.write(self._shell.control, f"-{self._saved}\n".encode())
         else:
             self._shell.pump.take_what_is_there()
-            self._shell.pump.output = output
+            self._shell.pump.take = output.add
         return self._shell
 
     async def _start(self, said: BoundedOutput) -> _Shell:
@@ -144,7 +144,7 @@ class LocalSession(Session):
         writes = os.open(control, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         reads = os.open(report, os.O_RDONLY | os.O_NONBLOCK)
         output, out = os.pipe()
-        pump = Pump(output, said)
+        pump = Pump(output, said.add)
         self._pumps.append(pump)
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(

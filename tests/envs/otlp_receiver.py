@@ -75,14 +75,6 @@ class OTLPReceiver:
         found = (span for span in self.spans if (span.trace, span.parent) == (parent.trace, parent.id))
         return sorted(found, key=lambda span: span.start)
 
-    def covered(self, parent: ReceivedSpan) -> float:
-        """The share of a span's time in which one of its children went on."""
-        reached, total = parent.start, 0
-        for child in self.below(parent):
-            total += max(0, min(child.end, parent.end) - max(child.start, reached))
-            reached = max(reached, child.end)
-        return total / (parent.end - parent.start)
-
 
 def _span(span: Any) -> ReceivedSpan:
     told = {item.key: _value(item.value) for item in span.attributes}

@@ -30,6 +30,24 @@ def test_an_agent_is_made_for_its_seat(make_env):
     assert (agent.config.max_total_tokens, agent.config.temperature, agent.split) == (4096, 0.25, "eval")
 
 
+def test_evaluations_may_cut_the_distribution_and_training_is_told_nothing_of_it(make_env):
+    env = make_env(eval_top_p=0.9, eval_top_k=20, eval_min_p=0.1)
+    config = env.agent(Seat(evaluating=True), ToolRegistry()).config
+    assert (config.top_p, config.top_k, config.min_p) == (0.9, 20, 0.1)
+    config = env.agent(Seat(), ToolRegistry()).config
+    assert (config.top_p, config.top_k, config.min_p) == (1.0, 0, 0.0)
+    env.config.check_ratios()
+
+
+async def test_a_run_for_a_trainer_is_not_opened_where_ratios_would_be_wrong(make_env):
+    env = make_env(top_k=20)
+    with pytest.raises(ValueError, match="top_k 20 cuts unlikely tokens off"):
+        async with open_run(env):
+            pass
+    async with open_run(env, "process"):
+        pass
+
+
 def test_agent_and_reward_are_chosen_by_dotted_paths(make_env):
     env = make_env(agent=f"{__name__}:Shouting", reward=f"{__name__}:half")
     assert isinstance(env.agent(Seat(), ToolRegistry()), Shouting)

@@ -1,7 +1,8 @@
 """The backends, and sandboxes of them, for the conformance suite."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -9,29 +10,48 @@ from containers import Container
 from images import made
 from own_sshd import Sshd, need_sshd
 
-from sandboxes.base import SandboxSpec
+from sandboxes.base import NotSupported, SandboxSpec
 from sandboxes.docker import DockerBackend
 from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
 from sandboxes.local import LocalBackend
+from sandboxes.registry import load_backend
 
 KINDS = ["local", *(pytest.param(kind, marks=pytest.mark.docker) for kind in ("docker", "crun", "runsc"))]
 
 
 def pytest_generate_tests(metafunc):
     if "kind" in metafunc.fixturenames:
-        engine, image = map(metafunc.config.getoption, ("--engine", "--image"))
+        engine, image, used, own = map(metafunc.config.getoption, ("--engine", "--image", "--used", "--backend"))
         kinds = KINDS
-        if engine:
+        if own:
+            kinds = [own]
+        elif engine:
             kinds = [pytest.param("runsc" if engine == "gvisor" else "docker", id=engine, marks=pytest.mark.docker)]
         elif image:
             kinds = [pytest.param(by, id=f"{image}, {by}", marks=pytest.mark.docker) for by in ("docker", "crun")]
+        elif used:
+            kinds = [pytest.param("used", marks=pytest.mark.docker)]
         metafunc.parametrize("kind", kinds, indirect=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Skip tests of what a backend of one's own says that it can't do."""
+    try:
+        return (yield)
+    except NotSupported as error:
+        if item.config.getoption("--backend") is None:
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.fixture
 def kind(request) -> str:
-    """crun past the Docker daemon; runsc is gVisor, tested where the Docker daemon has it as a runtime."""
+    """A name of `KINDS`, or that of a backend of one's own.
+
+    crun past the Docker daemon, and used: what others have had before. runsc is gVisor, tested where the Docker daemon
+    has it as a runtime."""
     return request.param
 
 
@@ -44,23 +64,48 @@ def suites_image(base_image, request) -> str:
 
 @pytest.fixture
 def spec(kind, request) -> SandboxSpec:
-    image = "none" if kind == "local" else request.getfixturevalue("suites_image")
+    if is_own(kind):
+        image = request.config.getoption("--image") or "none"
+    else:
+        image = "none" if kind == "local" else request.getfixturevalue("suites_image")
     return SandboxSpec(image, workdir="/app", env={"COLOUR": "green"})
+
+
+class UsedSandboxes(DockerBackend):
+    """A backend each of whose sandboxes somebody has had before."""
+
+    @asynccontextmanager
+    async def open(self, spec):
+        spec = replace(spec, shared="tests")
+        async with super().open(spec) as before:
+            await (await before.session()).run("echo x >/tmp/x; (while :; do sleep 9; done) >/dev/null 2>&1 &")
+            await before.stop()
+        async with super().open(spec) as sandbox:
+            if not spec.mounts:
+                assert sandbox.id == before.id
+            yield sandbox
+
+
+def is_own(kind):
+    """Tell whether a kind is a dotted path, of a backend that isn't ours."""
+    return ":" in kind
 
 
 async def backend_of(kind):
     """Return a backend that is not entered yet; skip where it can't be had."""
+    if is_own(kind):
+        return load_backend(kind)
     if kind == "local":
         return LocalBackend()
     if kind == "docker":
         return DockerBackend(starter="docker")
     async with connect() as daemon:
         info = await daemon.system.info()
-        if kind == "crun":
+        if kind in ("crun", "used"):
             found = find_crun(daemon, info)
             if isinstance(found, Obstacle):
                 pytest.skip(found.why)
-            return DockerBackend(starter="crun")
+            return (DockerBackend if kind == "crun" else UsedSandboxes)(starter="crun")
         if kind not in info["Runtimes"]:
             pytest.skip(f"this Docker daemon has no runtime {kind}")
     return DockerBackend(runtime=kind)
@@ -107,10 +152,10 @@ async def backend_beside(kind, spec):
 @pytest_asyncio.fixture(loop_scope="session")
 async def kept_box(kind, spec, kept_containers):
     """A box that was not made for the test alone, where to make one takes long. Its tests share an event loop."""
-    if kind != "local":
+    if not (kind == "local" or is_own(kind)):
         yield await (await kept_containers(kind, spec)).emptied()
         return
-    async with LocalBackend() as backend, backend.open(spec) as sandbox:
+    async with await backend_of(kind) as backend, backend.open(spec) as sandbox:
         yield sandbox
 
 

@@ -119,6 +119,37 @@ import ctypes, os
 add_key = {"x86_64": 248}.get(os.uname().machine, 217)
 print(ctypes.CDLL(None).syscall(add_key, b"user", b"kept", b"kept", 4, -3))
 """
+TERMINAL = """
+import os, pty, termios, time
+for _ in range(3):
+    ours, theirs = pty.openpty()
+    attributes = termios.tcgetattr(theirs)
+    attributes[3] &= ~termios.ECHO
+    termios.tcsetattr(theirs, termios.TCSANOW, attributes)
+if os.fork():
+    os._exit(0)
+os.setsid()
+time.sleep(1000)
+"""
+NEW_TERMINAL = """
+import os, pty, termios
+ours, theirs = pty.openpty()
+print(os.ttyname(theirs), bool(termios.tcgetattr(theirs)[3] & termios.ECHO))
+"""
+MEMORY = """
+kept = b"x" * (48 << 20)
+for folder in ("/dev/shm", "/app"):
+    open(folder + "/kept", "wb").write(kept[: 20 << 20])
+"""
+PEAKS = """
+import contextlib
+for name in ("memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes"):
+    with contextlib.suppress(OSError):
+        print(int(open("/sys/fs/cgroup/memory/" + name).read()) < 40 << 20)
+for name in ("memory/memory.failcnt", "memory/memory.memsw.failcnt"):
+    with contextlib.suppress(OSError):
+        print(open("/sys/fs/cgroup/" + name).read().strip())
+"""
 # Process 1, this shell and what watches it; the last command's takes a moment to go.
 COUNT = "for n in $(seq 50); do set -- /proc/[0-9]*; test $# -gt 3 || break; sleep 0.1; done; echo $#"
 WITHOUT_TIMES = "sed 's/[A-Z][a-z]* *[0-9]* [0-9:]*//'"
@@ -169,6 +200,16 @@ LEFT = {
     "an environment": (
         "export KEPT=1; echo KEPT=1 >>/etc/environment; echo 'export KEPT=1' >>/etc/profile",
         "env | grep -v ^HOSTNAME= | sort; cat /etc/profile",
+    ),
+    "terminals": (["python3", "-c", TERMINAL], ["python3", "-c", NEW_TERMINAL]),
+    "times of the past": (
+        "touch -d 2001-01-01 /tmp /app /etc /dev /dev/shm /dev/pts /",
+        "find / /tmp /app /etc /dev /dev/shm /dev/pts -maxdepth 0 ! -newermt 2002-01-01",
+    ),
+    "what memory came to": (["python3", "-c", MEMORY], ["python3", "-c", PEAKS]),
+    "attributes of files": (
+        "(setfattr -n user.kept -v 1 /app /; chattr +i /app) 2>/dev/null; chmod 700 /app /tmp; chown 7:7 / /app",
+        "getfattr -d / /app 2>/dev/null; stat -c '%a %u %g' / /app /tmp",
     ),
     "all room in /dev/shm taken": ("head -c 1G /dev/zero >/dev/shm/kept", "df --output=used,size /dev/shm"),
 }

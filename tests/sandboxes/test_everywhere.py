@@ -11,7 +11,14 @@ import pytest
 from engines import ENGINES
 
 HERE = Path(__file__).parent
-SUITE = ("test_conformance.py", "test_sessions.py", "test_lifecycle.py", "test_hostile.py")
+SUITE = (
+    "test_conformance.py",
+    "test_sandbox_process.py",
+    "test_ports.py",
+    "test_sessions.py",
+    "test_lifecycle.py",
+    "test_hostile.py",
+)
 LONG = ("test_each_result_is_its_own_commands[5000]", "test_a_killed_owners_attacked_sandboxes_are_gone[50]")
 """Which have nothing to do with the engine."""
 

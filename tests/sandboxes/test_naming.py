@@ -1,10 +1,13 @@
 """Objects that a user chooses by name or by dotted path."""
 
+import contextlib
+import io
 import json
+import sys
 
 import pytest
 
-from sandboxes.naming import resolve
+from sandboxes.naming import later, resolve
 
 
 def test_a_known_name_comes_before_a_path():
@@ -27,3 +30,22 @@ def test_a_dotted_path_may_lead_into_a_class():
 def test_what_is_not_there_is_refused_with_the_option_and_the_remedy(value, said):
     with pytest.raises(ValueError, match=said):
         resolve("--env.x", value, {"one": 1})
+
+
+def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, monkeypatch):
+    installed = tmp_path / "parts-1.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: parts\nVersion: 1\n")
+    (installed / "entry_points.txt").write_text("[atropos_agent.tools]\nload = json:loads\none = json:dumps\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert resolve("--env.x", "load", {}, "atropos_agent.tools") is json.loads
+    assert resolve("--env.x", "one", {"one": 1}, "atropos_agent.tools") == 1, "ours come first"
+    with pytest.raises(ValueError, match=r"did you mean load\?; choose load, one"):
+        resolve("--env.x", "laod", {}, "atropos_agent.tools")
+
+
+def test_what_is_named_for_later_is_imported_when_it_is_asked_for():
+    there = later("this:s")
+    assert "this" not in sys.modules
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert "Ornhgvshy" in there()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envs.checks import Status
+from envs.cli.checks import Status
 from envs.judging.check import check_tasks
 from envs.swe import STARTER
 from envs.swe.doctor import surroundings

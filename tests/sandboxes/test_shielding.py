@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sandboxes import shielding
-from sandboxes.shielding import finish, together
+from sandboxes.shielding import ending, finish, together
 
 
 class TestFinish:
@@ -127,3 +127,29 @@ async def test_what_takes_a_cancellation_for_something_else_is_cancelled_again(m
     async with asyncio.timeout(5):
         await shielding.stop(tasks)
     assert tasks[0].cancelled() and tasks[1].done()
+
+
+class TestAProgram:
+    async def test_that_still_runs_has_ended_behind_its_block_also_where_that_is_cancelled_twice(self):
+        process = await asyncio.create_subprocess_exec("sleep", "600")
+        begun = asyncio.Event()
+
+        async def work() -> None:
+            async with ending(process):
+                begun.set()
+                await process.wait()
+
+        task = asyncio.create_task(work())
+        await begun.wait()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert process.returncode == -9
+
+    async def test_that_has_ended_is_left_alone(self):
+        process = await asyncio.create_subprocess_exec("true")
+        async with ending(process):
+            await process.wait()
+        assert process.returncode == 0

@@ -26,6 +26,13 @@ async def test_everything_is_passed_on(inner):
     assert isinstance(shell, Session)
     assert (await shell.run("ls", timeout=10)).output == "x\n"
     await shell.close()
+    async with box.start(["cat"], stdin=True) as process:
+        await process.write(b"x")
+        await process.close_stdin()
+        assert (await process.wait()).output == "x"
+    with pytest.raises(ConnectionRefusedError):
+        async with box.connect(1):
+            pass
     async with box.fork(1) as (fork,):
         assert await fork.read_file("d/x") == b"2"
     await box.reset()

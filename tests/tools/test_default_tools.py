@@ -1,10 +1,11 @@
 """The standard set, and the tool that ends a rollout."""
 
 import json
+import re
 
 import pytest
 
-from tools import ToolCall, default_tools
+from tools import ToolCall, check_names, default_tools
 
 NAMES = ["terminal", "view", "create", "replace", "insert", "search", "find", "calculator", "submit"]
 
@@ -69,3 +70,32 @@ async def test_submit_ends_the_rollout_with_its_answer(sandbox):
     result = await tools.execute(ToolCall("submit", {"answer": "42"}))
     assert (result.content, result.done, result.is_error) == ("42", True, False)
     assert (await tools.execute(ToolCall("submit", {}))).done
+
+
+def scaled(sandbox, *, factor: int = 1):
+    async def scale(number: int) -> str:
+        """Scale a number."""
+        return str(number * factor)
+
+    return scale
+
+
+async def test_settings_stand_behind_a_tools_name(sandbox):
+    tools = default_tools(sandbox, ["terminal:timeout=300", f"{__name__}:scaled:factor=3"])
+    assert tools.names == ["terminal", "scale"]
+    assert (await tools.execute(ToolCall("scale", {"number": 2}))).content == "6"
+    refused = await tools.execute(ToolCall("terminal", {"command": "true", "timeout": 301}))
+    assert "timeout must be from 1 to 300 seconds" in refused.content
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("terminal:time_out=3", r"no setting time_out; did you mean timeout\?; it has output_chars, timeout"),
+        ("submit:fast=true", "no setting fast; it has none"),
+        (f"{__name__}:shout:loud=1", "no setting loud"),
+    ],
+)
+def test_a_setting_that_a_tool_does_not_have_is_refused(name, said):
+    (problem,) = check_names([name])
+    assert re.search(said, str(problem))

@@ -59,6 +59,8 @@ def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[st
         comparisons.cell(value)
     planter = _Planter(path, text, key, bindings, spared, comparisons)
     planter.visit(text.tree)
+    if planter.found:
+        text.begin(f"{PROBE}.load()")
     for name, test in tests(text.tree):
         if id(test) in planter.must:  # also as another class has it of its base
             key.must.setdefault((path, name), planter.must[id(test)])
@@ -66,7 +68,7 @@ def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[st
 
 class _Planter(ast.NodeVisitor):
     """One walk through a module. comparisons: what is done at each site. must: where the sites of tests are noted, by
-    the ids of their nodes."""
+    the ids of their nodes. found: whether there is a site."""
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class _Planter(ast.NodeVisitor):
         self.path, self.text, self.key, self.bindings, self.spared = path, text, key, bindings, spared
         self.comparisons, self.planting = comparisons, comparisons.planting
         self.must: dict[int, set[int]] = {}
+        self.found = False
         self._at = _Place()
         self._owner: ast.Module | ast.ClassDef = text.tree
 
@@ -230,6 +233,7 @@ class _Planter(ast.NodeVisitor):
     def _site(self, node: ast.stmt) -> int:
         if not self.planting:
             return 0
+        self.found = True
         site = self.key.site(self.path, node)
         if self._at.must is not None:
             self._at.must.add(site)

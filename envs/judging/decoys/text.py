@@ -55,6 +55,16 @@ class Text:
         _, end = self._span(node)
         self._edits.append((end, end, f"; {text}".encode()))
 
+    def begin(self, text: str) -> None:
+        """Put a statement in front of the module's first simple one, behind its docstring and what must be first."""
+        for node in self.tree.body:
+            told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+            first = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            if not told and not first and not hasattr(node, "body") and not isinstance(node, ast.Match):
+                start, _ = self._span(node)
+                self._edits.append((start, start, f"{text};".encode()))
+                return
+
     def fill(self, node: ast.stmt, text: str) -> bool:
         """Put a statement on the empty line behind another one. Returns False where there is none."""
         line, after = node.lineno - 1, node.end_lineno or node.lineno

@@ -63,7 +63,8 @@ class Line:
     """The way to the judge, from this process and those that it forks."""
 
     def __init__(self):
-        self._number = self._seen = None
+        self._number = self._seen = self._loaded = None
+        self.began = False
 
     def send(self, **message):
         self.write(_dumps(message))
@@ -75,6 +76,23 @@ class Line:
                 data = data[_os_write(self._open(), data) :]
         except (OSError, ValueError):
             self._number = -1  # the judge is gone: there is nobody to tell
+
+    def begin(self):
+        """Report that a runner begins."""
+        self.began = True
+        self.send(kind="begin")
+
+    def load(self):
+        """Report that a hidden module is run, by a runner or without one. Without one its process reports how it ends:
+        what is ended early, as by `os._exit`, does not."""
+        self.send(kind="load")
+        if self._loaded is None:
+            self._loaded = os.getpid()
+            atexit.register(self._unload)
+
+    def _unload(self):
+        if os.getpid() == self._loaded and not self.began:
+            self.finish(status=0, tampered=[])
 
     def finish(self, **message):
         """Report an end, and wait until the judge has read all."""
@@ -146,6 +164,9 @@ class Probe:
     def begin(self):
         """Take note that a test has begun."""
         self._told.clear()
+
+    def load(self):
+        self._line.load()
 
     def want(self, number, values):
         return Want(number, values)
@@ -289,7 +310,7 @@ class Listener:
     def starts(self, node_id):
         if not self._before:
             self.begin()
-        self._open = True
+        self._open = _LINE.began = True
         _PROBE.begin()
         _LINE.send(kind="start", id=node_id)
 
@@ -344,7 +365,7 @@ class PytestListener(Listener):
 
     def pytest_sessionstart(self):
         PytestListener.busy = True
-        _LINE.send(kind="begin")
+        _LINE.begin()
 
     def pytest_sessionfinish(self, session, exitstatus):
         self._status = int(exitstatus)
@@ -358,7 +379,7 @@ class PytestListener(Listener):
 class UnittestListener(Listener):
     """A listener to unittest, whoever runs it: each result object calls TestResult's own methods."""
 
-    def __init__(self, result, runner):
+    def __init__(self, result, runner, program):
         Listener.__init__(self, _OF_UNITTEST)
         self._outcomes = []
         for name, outcome in (
@@ -370,6 +391,7 @@ class UnittestListener(Listener):
             ("addSkip", "skipped"),
         ):
             self._before_each(result, name, lambda result, *args, outcome=outcome: self._outcomes.append(outcome))
+        self._before_each(program, "parseArgs", lambda *args: _LINE.begin())  # which loads the tests
         self._before_each(result, "addSubTest", self._subtest)
         self._before_each(result, "startTest", self._started)
         self._before_each(result, "stopTest", self._ended)
@@ -460,8 +482,8 @@ def listen_to_pytest(module):
 
 
 def listen_to_unittest(module):
-    """Have each result object of unittest report. module: `unittest.runner`."""
-    UnittestListener(sys.modules["unittest.result"].TestResult, module.TextTestRunner)
+    """Have each result object of unittest report. module: `unittest.main`."""
+    UnittestListener(sys.modules["unittest.result"].TestResult, module.runner.TextTestRunner, module.TestProgram)
 
 
 def share_with(module):

@@ -3,10 +3,11 @@
 `--ctrf FILE` as pytest-json-ctrf, `--json-report` and `--json-report-file FILE` as pytest-json-report.
 """
 
-import importlib.util
 import json
 import os
 import time
+
+from verifier_hook import loaded
 
 _WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped"}
 
@@ -16,12 +17,14 @@ class Reports:
 
     def __init__(self):
         self._began, self._tests, self._config = time.time(), {}, None
+        there = loaded("installed").installed()
+        self._ctrf_lacks, self._json_lacks = ("pytest-json-" + name not in there for name in ("ctrf", "report"))
 
     def pytest_addoption(self, parser):
         group = parser.getgroup("reports")
-        if importlib.util.find_spec("pytest_json_ctrf") is None:
+        if self._ctrf_lacks:
             group.addoption("--ctrf", default=None, help="write a report in CTRF")
-        if importlib.util.find_spec("pytest_jsonreport") is None:
+        if self._json_lacks:
             group.addoption("--json-report", action="store_true", default=False, help="write a report in JSON")
             group.addoption("--json-report-file", default=".report.json", help="where to")
             group.addoption("--json-report-indent", type=int, default=None, help="its indentation")
@@ -43,9 +46,9 @@ class Reports:
         if session.config is not self._config:
             return
         option = session.config.option
-        if importlib.util.find_spec("pytest_json_ctrf") is None and getattr(option, "ctrf", None):
+        if self._ctrf_lacks and getattr(option, "ctrf", None):
             self._write(option.ctrf, self._ctrf())
-        if importlib.util.find_spec("pytest_jsonreport") is None and getattr(option, "json_report", False):
+        if self._json_lacks and getattr(option, "json_report", False):
             self._write(option.json_report_file, self._json(session, exitstatus))
 
     @staticmethod

@@ -75,6 +75,40 @@ case $name in
 esac
 
 # uv, uvx
+needs() { # the packages are there; returns where a network may have them
+    missing=$(absent --with "$1")
+    [ -z "$missing" ] || { ! offline || lacks "$missing"; return 1; }
+}
+runs() { # by the image's Python; returns as `needs`
+    case "$name $1" in "uv tool") shift 2 ;; "uv run") shift ;; esac
+    while [ "$1" != "${1#-}" ]; do
+        case $1 in - | -m | --module) break ;; esac
+        option=$1
+        shift
+        case $option in
+            -w | --with) needs "$1" || return; shift ;;
+            --with=*) needs "${option#*=}" || return ;;
+            --directory) cd "$1" || exit 2; shift ;;
+            --*=*) ;;
+            -p | -f | -i | -c | -b | --python | --from | --with-* | --extra | --*group | --project | --env-file | --*index* | \
+                --find-links | --package | --refresh-package | --resolution | --prerelease | --config-file | --cache-dir | \
+                --link-mode | --color | --constraints | --overrides | --exclude-newer | --python-platform) shift ;;
+            --) break ;;
+        esac
+    done
+    [ "$VIRTUAL_ENV" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
+    case $1 in
+        "") exit 0 ;;
+        -m | --module) shift; exec "$python" -m "$@" ;;
+        pytest | py.test) needs pytest || return; shift; exec "$python" -m pytest "$@" ;;
+        python*) shift; exec "$python" "$@" ;;
+        - | *.py) exec "$python" "$@" ;;
+    esac
+    program=${python%/*}/$1
+    [ -x "$program" ] || program=$(command -v "$1") || { ! offline || lacks "$1"; return 1; }
+    shift
+    exec "$program" "$@"
+}
 case "$name $1 $2" in
     "uv pip install" | "uv add"* | "uv tool install")
         packages "$@"
@@ -82,46 +116,12 @@ case "$name $1 $2" in
         shift 2
         export PIP_BREAK_SYSTEM_PACKAGES=1
         exec "$python" -m pip install --no-build-isolation "$@" ;;
-    "uvx "*) ;;
-    "uv run "*) shift ;;
-    "uv tool run") shift 2 ;;
+    "uvx "* | "uv run "* | "uv tool run") runs "$@" ;;
     "uv venv"*)
         shift
         folder=.venv
         for word; do case $word in -*) ;; [0-9]*) ;; *) folder=$word ;; esac; done
         exec "$python" -m venv --without-pip "$folder" ;;
     "uv init"* | "uv python "* | "uv cache "* | "uv self "* | "uv sync"* | "uv lock"*) exit 0 ;;
-    *) really "$@" ;;
 esac
-needs() {
-    missing=$(absent --with "$1")
-    [ -z "$missing" ] || ! offline || lacks "$missing"
-}
-while [ "$1" != "${1#-}" ]; do
-    case $1 in - | -m | --module) break ;; esac
-    option=$1
-    shift
-    case $option in
-        -w | --with) needs "$1"; shift ;;
-        --with=*) needs "${option#*=}" ;;
-        --directory) cd "$1" || exit 2; shift ;;
-        --*=*) ;;
-        -p | -f | -i | -c | -b | --python | --from | --with-* | --extra | --*group | --project | --env-file | --*index* | --find-links | \
-            --package | --refresh-package | --resolution | --prerelease | --config-file | --cache-dir | --link-mode | --color | \
-            --constraints | --overrides | --exclude-newer | --python-platform) shift ;;
-        --) break ;;
-    esac
-done
-[ "$VIRTUAL_ENV" ] || [ ! -x .venv/bin/python ] || python=$PWD/.venv/bin/python
-case $1 in
-    "") exit 0 ;;
-    -m | --module) shift; exec "$python" -m "$@" ;;
-    pytest | py.test) shift; exec "$python" -m pytest "$@" ;;
-    python*) shift; exec "$python" "$@" ;;
-    - | *.py) exec "$python" "$@" ;;
-    *)
-        program=${python%/*}/$1
-        [ -x "$program" ] || { program=$1; command -v "$1" > /dev/null; } || lacks "$1"
-        shift
-        exec "$program" "$@" ;;
-esac
+really "$@"

@@ -8,7 +8,7 @@ import builtins
 import sys
 
 _HOME = "/verifier"
-_WATCHED = {"_pytest.config": "listen_to_pytest", "unittest.runner": "listen_to_unittest", "venv": "share_with"}
+_WATCHED = {"_pytest.config": "listen_to_pytest", "unittest.main": "listen_to_unittest", "venv": "share_with"}
 """Modules, and what is called with each once it has been imported."""
 
 

@@ -35,7 +35,7 @@ class Evidence:
         self.told: dict[int, set[int]] = collections.defaultdict(set)
         self.wanting: dict[int, ast.expr] = {}
         self._weights: dict[str | None, dict[int, int]] = collections.defaultdict(dict)
-        self._equal_to_all: dict[str | None, set[int]] = collections.defaultdict(set)
+        self._forced: dict[str | None, set[int]] = collections.defaultdict(set)
         self._names = self.key.names()
         self._numbers = {place: number for number, place in enumerate(self._names)}
 
@@ -60,8 +60,9 @@ class Evidence:
             return  # forged
         choice = self.key.answers[number]
         if len(equal) != len(choice.nodes) or not set(equal) <= set("01"):
-            return
-        if "1" not in equal:
+            self.odd[test].add(site)
+            self._forced[test].add(site)  # no comparison of ours says so
+        elif "1" not in equal:
             self.wanting[site] = choice.nodes[choice.truth]
         elif equal[choice.truth] == "1" and equal.count("1") == 1:
             self.clean[test].add(site)
@@ -69,7 +70,7 @@ class Evidence:
         else:
             self.odd[test].add(site)
             if "0" not in equal and len(equal) > 2:
-                self._equal_to_all[test].add(site)
+                self._forced[test].add(site)
             elif equal[choice.truth] == "0":
                 self._weights[test][number] = choice.rare
 
@@ -95,7 +96,7 @@ class Evidence:
             found[test] = "failed" if status == "passed" and (odd or missing) else status
             if not is_demanded(test):
                 continue
-            if self._equal_to_all[test] - excused or (status == "passed" and missing - odd):
+            if self._forced[test] - excused or (status == "passed" and missing - odd):
                 signs.add(FORCED)
             if odd:
                 weights.update(self._weights[test])

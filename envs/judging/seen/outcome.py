@@ -22,9 +22,9 @@ _WANTS = 5
 class Outcome:
     """What was seen of the tests.
 
-    statuses: "passed", "failed", "skipped", "missing" or "other", by test. problem: why they aren't enough; None where
-    they are. sign: of cheating, in that. share: of the demanded tests, how many passed. wants: what tests expected that
-    failed, for people. evidence: what a record is made of.
+    statuses: "passed", "failed", "skipped", "missing" or "other", by test that decides. problem: why they aren't
+    enough; None where they are. sign: of cheating, in that. share: of the demanded tests, how many passed. wants: what
+    tests expected that failed, for people. evidence: what a record is made of.
     """
 
     statuses: Mapping[str, str]
@@ -40,8 +40,8 @@ def outcome_of(
 ) -> Outcome | None:
     """Return what follows from the calls of runners; None where no test was seen."""
     told = Told(calls, planted.written)
-    started = any(message.get("kind") == "start" for call in calls for message in call)
-    if not told.outcomes and not started and None not in told.statuses:
+    kinds = {message.get("kind") for call in calls for message in call}
+    if not told.outcomes and not kinds & {"start", "load"} and None not in told.statuses:
         return None
     evidence = Evidence(planted, record)
     for call in calls:
@@ -68,6 +68,7 @@ def _statuses(
         if demands.exact is not None:
             statuses.update(demands.exactly(outcomes, told.errors))
         return statuses, len(statuses), [name for name, what in statuses.items() if what != "passed"]
+    outcomes = {name: what for name, what in outcomes.items() if name in demands.recorded or written.counts(name)}
     if demands.recorded:
         statuses = {**outcomes, **dict.fromkeys(demands.lost(outcomes), "missing")}
         failed = sorted(name for name in demands.recorded if statuses.get(name, "passed") != "passed")
@@ -77,7 +78,7 @@ def _statuses(
     if demands.reference:
         failed = [name for name in failed if outcomes[name] != "skipped"]
     statuses = {**outcomes, **dict.fromkeys(missing, "missing")}
-    return statuses, sum(map(written.counts, statuses)), failed
+    return statuses, len(statuses), failed
 
 
 def _problem(
@@ -99,7 +100,6 @@ def _problem(
 def _failed(told: Told, outcomes: Mapping[str, str], written: Written) -> list[str]:
     """Return the tests that did not pass, and that neither skip themselves nor are expected to fail."""
     failed = [name for name, what in outcomes.items() if what != "passed" and name not in told.skipped]
-    failed = [name for name in failed if written.counts(name)]
     skipped = collections.Counter(name.split("[")[0] for name in failed if outcomes[name] == "skipped")
 
     def counts(name: str) -> bool:

@@ -14,8 +14,8 @@ class Told:
 
     outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
     tests that failed outside of their function. skipped: tests that may skip themselves, and did. statuses: how each
-    call ended by its runner's word, None where that ended without one. tampered: what code under test has replaced of
-    what tests rely on.
+    call ended by its runner's word, None where that ended without one; where no runner began, how the programs ended
+    that hidden modules were run as. tampered: what code under test has replaced of what tests rely on.
     """
 
     def __init__(self, calls: Sequence[Sequence[Message]], written: Written) -> None:
@@ -25,17 +25,21 @@ class Told:
         self.skipped: set[str] = set()
         self.statuses: list[int | None] = []
         self.tampered: list[str] = []
+        self._programs: list[int | None] = []
         for call in calls:
             self._read(call, written)
+        self.statuses = self.statuses or self._programs
 
     def _read(self, call: Sequence[Message], written: Written) -> None:
         status: int | None = None
-        started = False
+        started = loaded = False
         seen: dict[str, str] = {}
         for message in call:
             kind = message.get("kind")
             if kind in ("begin", "start"):
                 started = True
+            elif kind == "load":
+                loaded = True
             elif kind == "test":
                 name, outcome = str(message.get("id")), str(message.get("outcome"))
                 # unittest may have several tests of one name, as `load_tests` makes them.
@@ -50,6 +54,6 @@ class Told:
                 names = message.get("tampered")
                 names = [str(name) for name in names] if isinstance(names, list) else []
                 self.tampered += [name for name in names if not written.replaces(name)]
-        if started or status is not None:
-            self.statuses.append(status)
+        if started or loaded or status is not None:
+            (self._programs if loaded and not started else self.statuses).append(status)
         self.outcomes.update(seen)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Self
 
 import ray
@@ -92,11 +93,10 @@ class RayCluster:
         if (node_id := self._ids.get(node)) is None:
             raise Gone(f"{node} has left the cluster")
         link = RayLink(await asyncio.to_thread(self._actor, node_id, process, resources))
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(link.kill)
             await link.ready()
-        except BaseException:
-            await link.kill()
-            raise
+            undo.pop_all()
         return link
 
     def _actor(self, node_id: str, process: type, resources: Mapping[str, float]) -> Any:

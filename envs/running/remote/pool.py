@@ -7,12 +7,13 @@ import itertools
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from envs.records.atif import PACKAGE_VERSION
+from envs.running.environment import Environment
 from envs.running.permanent import permanent
 from envs.running.remote.folders import Folders, pack
 from envs.running.remote.live import Live, Lost
@@ -21,9 +22,6 @@ from envs.running.remote.messages import Cluster, Opening
 from envs.running.waiting import once_reachable
 from envs.types import Failure, InfraError, Rollout, Seat, Task
 from sandboxes.shielding import stop
-
-if TYPE_CHECKING:
-    from envs.running.run import Environment
 
 logger = logging.getLogger(__name__)
 
@@ -71,14 +69,13 @@ class Pool:
         """Start the workers, and wait for the first. Raises InfraError when none can work, and that does not pass."""
         await once_reachable(self._cluster.__aenter__)
         self._keeping = asyncio.create_task(self._keep())
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.__aexit__)
             async with self._waiting("no worker is ready yet; another run may have what they ask of their nodes"):
                 while not any(member.live for member in self._members.values()):
                     self._raise_troubles()
                     await self._change()
-        except BaseException:
-            await self.__aexit__()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -5,9 +5,9 @@ and `b/` as shorter ones, and finds nothing wrong with binary files whose conten
 here, too.
 
 Mended: a lost line end, also behind blank context that went with it; line ends that became CRLF, headers' too; counts
-of hunks that don't fit their lines; names without `a/` and `b/`; a byte order mark. Refused: all else that git can't
-read, a patch that was cut off, lines that belong to no hunk, binary files without content, paths that lead out of the
-tree.
+of hunks that don't fit their lines; names without `a/` or `b/`, with `./`, of a backup, or with more than a name behind
+them; a byte order mark. Refused: all else that git can't read, a patch that was cut off, lines that belong to no hunk,
+two names for one file, binary files without content, submodules, paths that lead out of the tree.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ _CONTEXT = 3
 _BINARY = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 _PREFIX = re.compile(r'"|(?:[abciow12]|old|new|orig)/')
 _NOWHERE = "/dev/null"
+_BEHIND_NAME = re.compile(r"(?:\t.*| +\((?:revision \d+|working copy|nonexistent)\)| +)$")
+"""What stands behind a file's name in a header and is none of it."""
+_BACKUP = re.compile(r"\.(?:orig|old|bak)$|~$")
+_SUBMODULE = re.compile(
+    r"^(?:index [0-9a-f]+\.\.[0-9a-f]+|(?:new|deleted) file mode|(?:old|new) mode) 160000$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,8 @@ def _names(text: str) -> list[str]:
     """Return the files of a patch, as git reads it. Raises ValueError where it can't."""
     if (binary := _BINARY.search(text)) is not None:
         raise ValueError(f"the content of a binary file is left out ({binary[0]!r})")
+    if _SUBMODULE.search(text) is not None:
+        raise ValueError("it changes a submodule, whose files are left out")
     # Outside of any repository, whose folder would limit what is seen, and without anybody's settings.
     env = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "GIT_DIR": "/nonexistent"}
     alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull}
@@ -166,9 +174,12 @@ def _sizes(body: Sequence[str]) -> tuple[int, int]:
 def _prefixed(lines: Sequence[str]) -> list[str]:
     """Return a patch with `a/` and `b/` before its names, where it has none."""
     heads = [at for at in range(len(lines)) if _names_file(lines, at)]
-    if not any(_bare(*(line[4:].partition("\t")[0] for line in lines[at : at + 2])) for at in heads):
-        return list(lines)
     found = list(lines)
+    for at in heads:
+        found[at : at + 2] = _named(lines[at][4:], lines[at + 1][4:])
+    renames = any(line.startswith(("rename from ", "copy from ")) for line in lines)
+    if not any(_bare(found[at][4:], found[at + 1][4:], renames=renames) for at in heads):
+        return found
     for at in heads:
         for place, prefix in ((at, "a/"), (at + 1, "b/")):
             mark, name = found[place][:4], found[place][4:]
@@ -176,9 +187,21 @@ def _prefixed(lines: Sequence[str]) -> list[str]:
     return [_git_header(line) for line in found]
 
 
-def _bare(old: str, new: str) -> bool:
-    """Tell whether a file's names before and after have nothing before them."""
+def _named(old: str, new: str) -> tuple[str, str]:
+    """Return the headers of a file of these names, each with or without what stands before the other."""
+    old, new = (_BEHIND_NAME.sub("", name).removeprefix("./") for name in (old, new))
+    if _NOWHERE not in (old, new):
+        old = old if old == new else _BACKUP.sub("", old)
+        old, new = (f"a/{old}" if new == f"b/{old}" else old), (f"b/{new}" if old == f"a/{new}" else new)
+    return f"--- {old}", f"+++ {new}"
+
+
+def _bare(old: str, new: str, *, renames: bool) -> bool:
+    """Tell whether a file's names before and after have nothing before them. Raises ValueError where they are those of
+    two files."""
     known = {old, new} - {_NOWHERE}
+    if len({name.partition("/")[2] for name in known}) > 1 and not renames:
+        raise ValueError(f"one file is named {old!r} and {new!r}")
     return len(known) == 1 and not all(map(_PREFIX.match, known))
 
 

@@ -6,7 +6,7 @@
 | `prompt` with `entry_point` (HumanEval) | the start of /app/solution.py, and quoted in the instruction |
 | `text`, or `prompt` without `entry_point` (MBPP) | the instruction; the first test shows the function's name |
 | `canonical_solution` (HumanEval), `code` (MBPP) | the reference: it completes or replaces solution.py |
-| `test` (defines `check(candidate)`) | one hidden test |
+| `test` (defines `check(candidate)`) | one hidden test: `check` itself, where nothing else calls it |
 | `test_list`, `challenge_test_list` (assertions) | one hidden test each |
 | `test_setup_code` or `test_imports` | stands before them |
 
@@ -16,6 +16,7 @@ Everything runs in the project's own base image. Other fields are not used.
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from envs.types import BadTask, Task
 from sandboxes.docker.images import BASE_IMAGE
 
 _MODULE = "test_hidden.py"
+_CHECK = re.compile(r"^def check\((\w+)\):", re.MULTILINE)
 
 
 def load(path: Path, out: Path) -> list[Task]:
@@ -46,8 +48,9 @@ def _convert(row: Row, out: Path) -> Task:
             ast.parse(source)
         except SyntaxError as error:
             raise BadTask(f"{row.where}: {name} of {task_id} is not Python: {error}") from None
-    names = [node.name for node in ast.parse(tests[-1]).body if isinstance(node, ast.FunctionDef)]
-    listed = [f"{_MODULE}::{name}" for name in names if name.startswith("test_")]
+    functions = [node.name for node in ast.parse(tests[-1]).body if isinstance(node, ast.FunctionDef)]
+    names = [f"test_{entry_point}"] if entry_point else [name for name in functions if name.startswith("test_")]
+    listed = [f"{_MODULE}::{name}" for name in names]
     if not listed:
         raise BadTask(f"{row.where}: {task_id} has no tests")
     files: dict[str, str | bytes | Path] = {
@@ -73,10 +76,17 @@ def _humaneval(row: Row, entry_point: str) -> tuple[str, str, str, list[str]]:
     )
     tests = [
         f"from solution import *\nfrom solution import {entry_point}",  # what the prompt defines, tests use
-        test,
-        f"def test_{entry_point}():\n    check({entry_point})\n",
+        _tested(test, entry_point),
     ]
     return instruction, prompt, prompt + reference, tests
+
+
+def _tested(test: str, entry_point: str) -> str:
+    """Return the source of a test in place of `check(candidate)`: each of its asserts is one of the test then."""
+    name = f"test_{entry_point}"
+    if len(re.findall(r"\bcheck\s*\(", test)) == len(_CHECK.findall(test)) == 1:
+        return _CHECK.sub(rf"def {name}(\1={entry_point}):", test)
+    return f"{test}\n\ndef {name}():\n    check({entry_point})\n"
 
 
 def _mbpp(row: Row) -> tuple[str, str, str, list[str]]:

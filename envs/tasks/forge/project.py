@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.types import BadTask
+from sandboxes.shielding import ending
 
 _TEST_DIRECTORIES = frozenset({"tests", "test"})
 _TEST_FILE = re.compile(r"test_.*\.py|.*_tests?\.py|tests?\.py")
@@ -109,12 +110,8 @@ async def _download(requirement: str, folder: Path) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    try:
+    async with ending(process):
         output, _ = await process.communicate()
-    except asyncio.CancelledError:
-        process.terminate()
-        await process.wait()
-        raise
     if process.returncode != 0:
         raise BadTask(f"pip can't download the source of {requirement}:\n{output.decode(errors='replace')[-1500:]}")
 

@@ -9,6 +9,7 @@ that the kernel keeps for a minute) is looked for, and a sandbox that has it is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import time
@@ -122,4 +123,7 @@ async def _clear(root: int, upper: Path) -> None:
     """Remove what was written, and only then let go of the old root: of what is there the kernel writes all to the
     disk."""
     await asyncio.to_thread(remove_tree, upper)
+    with contextlib.suppress(OSError):
+        # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
+        await asyncio.to_thread(kernel.forget_names, root)
     await asyncio.to_thread(os.close, root)

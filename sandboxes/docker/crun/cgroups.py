@@ -107,13 +107,25 @@ class Cgroup:
         except OSError:
             return None
 
+    def was_full(self) -> bool:
+        """Return whether processes were killed or refused at a limit, ever: no reset makes it forget that."""
+        killed = ("memory", "memory.events" if self.unified else "memory.oom_control", "oom_kill")
+        refused = ("pids", "pids.events", "max")
+        try:
+            return any(self._counts(controller, file).get(name, 0) for controller, file, name in (killed, refused))
+        except OSError:
+            return True
+
+    def _counts(self, controller: str, file: str) -> dict[str, int]:
+        lines = (self._of(controller) / file).read_text(encoding="ascii").splitlines()
+        return {name: int(value) for name, value in map(str.split, lines)}
+
     def _number(self, controller: str, file: str) -> int | None:
         text = (self._of(controller) / file).read_text(encoding="ascii").strip()
         return None if text == "max" else int(text)
 
     def _cached(self) -> int:
-        lines = (self._of("memory") / "memory.stat").read_text(encoding="ascii").splitlines()
-        found = {name: int(value) for name, value in map(str.split, lines)}
+        found = self._counts("memory", "memory.stat")
         return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("active_file", "inactive_file"))
 
     def forget(self) -> None:

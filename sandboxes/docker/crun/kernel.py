@@ -9,10 +9,11 @@ import socket
 import struct
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_OPEN_TREE, _MOVE_MOUNT, _OPENAT2 = 428, 429, 437
+_OPEN_TREE, _MOVE_MOUNT, _FSCONFIG, _FSPICK, _OPENAT2 = 428, 429, 431, 433, 437
 """Numbers of calls that are younger than the numbering they share among architectures."""
 _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _CLONE_TREE, _FROM_FD = 1, 4
+_PICK_EMPTY_PATH, _RECONFIGURE = 8, 7
 _IN_ROOT = 0x10
 _TRIES = 1000
 
@@ -68,6 +69,15 @@ def open_tree(path: str) -> int:
 def move_mount(tree: int, target: str) -> None:
     """Mount what `open_tree` returned."""
     _checked(_LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _FROM_FD), target)
+
+
+def forget_names(root: int) -> None:
+    """Have the kernel let go of a file system's names that nobody uses. root: a descriptor of its root directory."""
+    picked = _checked(_LIBC.syscall(_FSPICK, root, b"", _PICK_EMPTY_PATH | 1))
+    try:
+        _checked(_LIBC.syscall(_FSCONFIG, picked, _RECONFIGURE, None, None, 0))  # that comes with any change of it
+    finally:
+        os.close(picked)
 
 
 def pivot_root(new: str, old: str) -> None:

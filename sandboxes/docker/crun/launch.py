@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -29,6 +30,8 @@ from sandboxes.docker.crun.home import Home
 from sandboxes.docker.crun.images import Image, Images
 from sandboxes.docker.crun.layers import Point
 from sandboxes.docker.crun.machine import CrunMachine
+from sandboxes.docker.crun.process import sealed
+from sandboxes.docker.crun.spares import Spares
 from sandboxes.docker.crun.stage import Stage
 from sandboxes.docker.crun.template import Template, describe, read_template, with_filter
 from sandboxes.docker.daemon import DaemonClient
@@ -59,12 +62,14 @@ class CrunStarter(Starter):
         max_starts: int,
         timeout_s: float,
         required: bool,
+        spares: Spares,
     ) -> None:
         self._crun = crun
         self._daemon = daemon
         self._home = home
         self._stage = stage
         self._images = images
+        self._spares = spares
         self._slots = Slots(max_starts)
         self._timeout_s = timeout_s
         self._unified = is_unified()
@@ -104,6 +109,8 @@ class CrunStarter(Starter):
         async with AsyncExitStack() as stack:
             image = await self._images.take(kind.image)
             stack.push_async_callback(self._images.give_back, image)
+            if spare := await self._spares.take(kind, image.id):
+                return spare
             try:
                 async with self._slots:
                     box, channel = await self._start(stack, kind, image, template)
@@ -111,9 +118,10 @@ class CrunStarter(Starter):
                 if self._images.whole(image):
                     raise
                 raise DaemonError(f"image {kind.image} was removed while a sandbox was made of it") from error
-            return CrunMachine(kind, box.name, channel, image.config, stack.pop_all(), box)
+            return CrunMachine(kind, box.name, channel, image, stack.pop_all(), box, self._spares)
 
     async def close(self) -> None:
+        await self._spares.close()
         await self._slots.close()
         await self._daemon.close()
 
@@ -194,6 +202,7 @@ async def crun_starter(
     max_starts: int,
     timeout_s: float,
     required: bool,
+    spares: Spares,
 ) -> AsyncIterator[CrunStarter]:
     """Open what starts sandboxes with the program `crun`.
 
@@ -204,8 +213,16 @@ async def crun_starter(
         stage = await stack.enter_async_context(Stage())
         home = await stack.enter_async_context(Home(storage, owner.id, GROUND, daemon.executor, client.address))
         images = Images(client, owner, daemon, storage)
+        with suppress(OSError):  # it may be forbidden to run what is in memory alone
+            program = sealed(crun)
+            stack.callback(os.close, program)
+            crun = Path(f"/proc/self/fd/{program}")
         starter = CrunStarter(
-            *(crun, daemon, home, stage, images), max_starts=max_starts, timeout_s=timeout_s, required=required
+            *(crun, daemon, home, stage, images),
+            max_starts=max_starts,
+            timeout_s=timeout_s,
+            required=required,
+            spares=spares,
         )
         yield await stack.enter_async_context(starter)
 

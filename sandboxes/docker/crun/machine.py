@@ -6,16 +6,17 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 from sandboxes.base import SandboxDied, SandboxError
 from sandboxes.docker.channel import Channel
 from sandboxes.docker.crun.anew import can_start_over, start_over
 from sandboxes.docker.crun.box import Box
 from sandboxes.docker.crun.fork import freeze
+from sandboxes.docker.crun.images import Image
 from sandboxes.docker.crun.layers import is_whole, let_go
 from sandboxes.docker.crun.trees import pack_tree, unpack_tree
 from sandboxes.docker.held import Places
@@ -33,15 +34,26 @@ _ENDS = {70: "memory"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor"
 """How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
 
 
+class Keeper(Protocol):
+    """Keeps machines for others."""
+
+    async def keep(self, machine: CrunMachine) -> bool: ...
+
+
 class CrunMachine(Machine):
     """A container of crun's."""
 
     def __init__(
-        self, kind: Kind, name: str, channel: Channel, image: Mapping[str, Any], stack: AsyncExitStack, box: Box
+        self, kind: Kind, name: str, channel: Channel, image: Image, stack: AsyncExitStack, box: Box, keeper: Keeper
     ) -> None:
-        super().__init__(kind, name, channel, image, stack, self._places_of(box))
+        super().__init__(kind, name, channel, image.config, stack, self._places_of(box))
         self.box = box
+        self.made_of = image.id
+        self.lives = 1
+        """How many have had it."""
+        self._keeper = keeper
         self._forking = asyncio.Lock()
+        self._rests = False
 
     @staticmethod
     def _places_of(box: Box) -> Places:
@@ -77,6 +89,8 @@ class CrunMachine(Machine):
             raise SandboxError(f"sandbox {self.name} does not end") from error
 
     async def overran(self) -> str | None:
+        if self._rests:
+            return None
         if self.channel.alive:
             return await asyncio.to_thread(self.box.cgroup.full)
         try:
@@ -87,7 +101,7 @@ class CrunMachine(Machine):
 
     @asynccontextmanager
     async def branching(self) -> AsyncIterator[Kind]:
-        if not self.channel.alive:
+        if self._rests or not self.channel.alive:
             raise SandboxDied(f"sandbox {self.name} is gone and can't be forked")
         async with self._forking:
             point = await finish(freeze(self.box))
@@ -97,8 +111,33 @@ class CrunMachine(Machine):
         finally:
             await finish(let_go(point.stack))
 
+    async def release(self) -> None:
+        if not await finish(self._keeper.keep(self)):
+            await self.discard()
+
+    async def rest(self) -> bool:
+        if not (self.kind.shared and self._can_be_renewed):
+            return False
+        async with self._forking:
+            return await finish(self._rest())
+
+    async def _rest(self) -> bool:
+        self.channel = self.channel.succeeded(self.name, "it was stopped")
+        try:
+            async with asyncio.timeout(_RENEW_S):
+                await self.channel.begin_anew(new_devices=False)
+        except (SandboxError, OSError) as error:
+            logger.info("Sandbox %s has to be killed: %s", self.name, error)
+            return False
+        self._rests = True
+        return True
+
+    @property
+    def _can_be_renewed(self) -> bool:
+        return self.channel.alive and not self.channel.busy and can_start_over(self.box)
+
     async def renew(self) -> bool:
-        if self.channel.busy or not (self.channel.alive and can_start_over(self.box)):
+        if not self._can_be_renewed:
             return False
         async with self._forking:
             return await finish(self._renew())
@@ -115,4 +154,5 @@ class CrunMachine(Machine):
         except (SandboxError, OSError) as error:
             logger.info("Another sandbox takes the place of %s: %s", self.name, error)
             return False
+        self._rests = False
         return True

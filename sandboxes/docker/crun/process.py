@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores, which a program would inherit."""
+_SEALS = 0xF
+"""F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE."""
 
 
 class Container:
@@ -70,6 +73,22 @@ class Container:
                 os.close(self._first_fd)
                 self._first_fd = -1
         return code >= 0  # it was not killed itself
+
+
+def sealed(program: Path) -> int:
+    """Return a descriptor of a copy of a program in memory, which nobody can change, to be run as /proc/self/fd/N.
+
+    crun wants to run from such a copy, and else makes one each time and starts itself again. Raises OSError.
+    """
+    copy = os.memfd_create(program.name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with os.fdopen(os.dup(copy), "wb") as file:
+            file.write(program.read_bytes())
+        fcntl.fcntl(copy, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(copy)
+        raise
+    return copy
 
 
 def spawn(crun: Path, state: Path, bundle: Path, name: str, stream: socket.socket) -> int:

@@ -75,19 +75,21 @@ void send_frame(uint32_t id, char type, const void *data, uint32_t len) {
   append(&out, data, len);
 }
 
-static void send_chunks(uint32_t id, const char *data, size_t len) {
+static void send_chunks(uint32_t id, char type, const char *data, size_t len) {
   while (len) {
     size_t n = len < CHUNK ? len : CHUNK;
-    send_frame(id, 'O', data, n);
+    send_frame(id, type, data, n);
     data += n;
     len -= n;
   }
 }
 
-void send_output(uint32_t id, struct output *o) {
-  send_chunks(id, o->head.at, o->head.len);
-  send_chunks(id, o->tail.at + o->ring, o->tail.len - o->ring);
-  send_chunks(id, o->tail.at, o->ring);
+void send_output(uint32_t id, char type, struct output *o) {
+  send_chunks(id, type, o->head.at, o->head.len);
+  send_chunks(id, type, o->tail.at + o->ring, o->tail.len - o->ring);
+  send_chunks(id, type, o->tail.at, o->ring);
+  drop(&o->head);
+  drop(&o->tail);
 }
 
 size_t out_pending(void) { return out.len - out_sent; }
@@ -146,5 +148,8 @@ void keep(struct output *o, const char *data, size_t len) {
 
 void say(struct job *j, const char *what, int error) {
   const char *parts[] = {"sandbox: ", what, error ? ": " : "", error ? strerror(error) : "", "\n"};
-  for (int i = 0; i < 5; i++) keep(&j->output, parts[i], strlen(parts[i]));
+  for (int i = 0; i < 5; i++) {
+    keep(&j->output, parts[i], strlen(parts[i]));
+    if (j->split) keep(&j->apart[1], parts[i], strlen(parts[i]));
+  }
 }

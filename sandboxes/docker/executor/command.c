@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,16 +24,24 @@
 int no_subreaper;
 
 /* The ends of the pipes that the command and its monitor hold; control and report are -1 but for a shell. */
-struct ends { int input, output, status, control, report; };
+struct ends { int input, output, error, status, control, report, terminal; };
 
 static uint16_t u16(const char *p) { uint16_t v; memcpy(&v, p, 2); return v; }
 
+/* Who something is done as, and then a text up to the end. Returns the text, or NULL where it is not well formed. */
+const char *parse_who(const char *p, size_t len, struct who *who) {
+  if (len < 10 || p[len - 1]) return NULL;
+  *who = (struct who){u32(p), u32(p + 4), u16(p + 8), p + 10};
+  size_t head = 10 + 4 * (size_t)who->n_groups;
+  return head < len ? p + head : NULL;
+}
+
 /* The strings stay in `p`. The caller frees `argv`, which holds `env` too. Returns whether it is well formed. */
 int parse_command(char *p, size_t len, struct command *c) {
-  if (len < 22) return 0;
-  *c = (struct command){u32(p), u32(p + 4), {u32(p + 8), u32(p + 12), u16(p + 16), p + 22}, u16(p + 18), u16(p + 20),
-                        NULL, NULL, NULL};
-  char *s = p + 22 + 4 * (size_t)c->who.n_groups, *end = p + len;
+  if (len < 28) return 0;
+  *c = (struct command){u32(p), u32(p + 4), {u32(p + 8), u32(p + 12), u16(p + 16), p + 28}, u16(p + 18), u16(p + 20),
+                        u16(p + 22), u16(p + 24), u16(p + 26), NULL, NULL, NULL};
+  char *s = p + 28 + 4 * (size_t)c->who.n_groups, *end = p + len;
   size_t strings = 1 + c->n_argv + c->n_env;
   char **table = calloc(strings + 2, sizeof *table);
   if (!table || s >= end || end[-1] || !c->n_argv) return 0;
@@ -88,7 +97,7 @@ static void take_streams(struct ends e) {
     e.control = fcntl(e.control, F_DUPFD_CLOEXEC, 16); /* out of the way of what is overwritten next */
     e.report = fcntl(e.report, F_DUPFD_CLOEXEC, 16);
   }
-  if (dup2(e.input, 0) < 0 || dup2(e.output, 1) < 0 || dup2(e.output, 2) < 0) _exit(126);
+  if (dup2(e.input, 0) < 0 || dup2(e.output, 1) < 0 || dup2(e.error, 2) < 0) _exit(126);
   if (e.control >= 0 && (dup2(e.control, 3) < 0 || dup2(e.report, 4) < 0)) _exit(126);
   close_from(e.control >= 0 ? 5 : 3);
 }
@@ -117,6 +126,7 @@ static void become(const struct command *c, struct ends e) {
   }
   take_streams(e);
   setsid();
+  if (e.terminal) ioctl(0, TIOCSCTTY, 0);
   signal(SIGPIPE, SIG_DFL);
   signal(SIGXFSZ, SIG_DFL);
   sigemptyset(&none);
@@ -136,7 +146,7 @@ static void monitor(const struct command *c, struct ends e) {
   if (child < 0) {
     const char *parts[] = {"sandbox: cannot start a process: ", strerror(errno), "\n"};
     for (int i = 0; i < 3; i++)
-      if (write(e.output, parts[i], strlen(parts[i])) < 0) _exit(1);
+      if (write(e.error, parts[i], strlen(parts[i])) < 0) _exit(1);
     int words[] = {-1, 126 << 8};
     _exit(write(e.status, words, sizeof words) < 0);
   }
@@ -163,37 +173,60 @@ static void close_both(int pipe[2]) {
   pipe[0] = pipe[1] = -1;
 }
 
+enum { OUTPUT, APART, IN, STATUS, CONTROL, REPORT, PIPES };
+
+/* Makes a command's streams, as its user: they are to be opened by names like /dev/stderr. With a terminal, its owner's end
+ * is that of the pipe OUTPUT which we read, and the command's the other. Returns errno. */
+static int make_streams(const struct job *j, const struct command *c, int pipes[PIPES][2]) {
+  int error = 0;
+  act_as(&c->who);
+  if (j->terminal) {
+    pipes[OUTPUT][0] = open_terminal(c, &pipes[OUTPUT][1]);
+    pipes[IN][1] = fcntl(pipes[OUTPUT][0], F_DUPFD_CLOEXEC, 3);
+    error = pipes[IN][1] < 0 ? errno : 0;
+  }
+  for (int i = OUTPUT; i <= IN && !error && !j->terminal; i++) {
+    if ((i == APART && !j->split) || (i == IN && !(c->how & INPUT))) continue;
+    if (pipe2(pipes[i], O_CLOEXEC) < 0) error = errno;
+    else fchmod(pipes[i][1], i == IN ? 0644 : 0622);
+  }
+  act_as(NULL);
+  return error;
+}
+
 /* Starts the job's command, or, for a job that is a SHELL, one with pipes to and from its loop. No end that we hold ever
  * blocks: what holds the other one may do anything with it. Returns 0, or the reason why it could not be. */
 int start(struct job *j, const struct command *c) {
-  int output[2] = {-1, -1}, status[2] = {-1, -1}, control[2] = {-1, -1}, report[2] = {-1, -1};
-  int *pipes[] = {output, status, control, report}, n = j->state == SHELL ? 4 : 2, error = 0;
-  act_as(&c->who);
-  if (pipe2(output, O_CLOEXEC) < 0) error = errno;
-  else fchmod(output[1], 0622); /* the user's own, to be opened by a name like /dev/stderr */
-  act_as(NULL);
-  for (int i = 1; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
+  int pipes[PIPES][2], n = j->state == SHELL ? PIPES : CONTROL;
+  memset(pipes, -1, sizeof pipes);
+  int error = make_streams(j, c, pipes);
+  for (int i = STATUS; i < n && !error; i++) error = pipe2(pipes[i], O_CLOEXEC) < 0 ? errno : 0;
   pid_t pid = -1;
   if (!error) {
     if (no_subreaper) remember_processes(j);
     pid = fork();
     if (pid == 0) {
+      int output = pipes[OUTPUT][1], input = j->terminal ? output : pipes[IN][0];
       if (j->file >= 0) lseek(j->file, 0, SEEK_SET);
-      monitor(c, (struct ends){j->file, output[1], status[1], control[0], report[1]});
+      monitor(c, (struct ends){j->file >= 0 ? j->file : input, output, j->split ? pipes[APART][1] : output,
+                               pipes[STATUS][1], pipes[CONTROL][0], pipes[REPORT][1], j->terminal});
     }
     error = pid < 0 ? errno : 0;
   }
   if (j->file >= 0) close(j->file);
   j->file = -1;
-  for (int i = 0; i < n; i++) {
-    int ours = i == 2; /* of `control` we write */
+  for (int i = 0; i < PIPES; i++) {
+    int ours = i == CONTROL || i == IN; /* we write */
     if (error) close_both(pipes[i]);
-    else close(pipes[i][!ours]), fcntl(pipes[i][ours], F_SETFL, O_NONBLOCK);
+    if (pipes[i][!ours] >= 0) close(pipes[i][!ours]);
+    if (pipes[i][ours] >= 0) fcntl(pipes[i][ours], F_SETFL, O_NONBLOCK);
   }
-  j->out = output[0];
-  j->status = status[0];
-  j->control = control[1];
-  j->report = report[0];
+  j->out[0] = pipes[OUTPUT][0];
+  j->out[1] = pipes[APART][0];
+  j->in = pipes[IN][1];
+  j->status = pipes[STATUS][0];
+  j->control = pipes[CONTROL][1];
+  j->report = pipes[REPORT][0];
   if (!error) j->monitor = pid;
   return error;
 }

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 
 enum {
-  VERSION = 7,
+  VERSION = 10,
   HEADER = 9,
   CHUNK = 65536,
   MAX_FRAME = 4 << 20,
@@ -14,7 +14,8 @@ enum {
   KILL_TICK_MS = 3,
   KILL_SOON_MS = 100,    /* what most take to be gone */
   KILL_GIVE_UP_MS = 10000, /* processes stuck in the kernel */
-  TUNNELS = 64, /* at once */
+  WINDOW = 128 << 10, /* bytes that one side may be ahead of the other */
+  TUNNELS = 64, /* at once, in each direction */
   LISTENERS = 9, /* ports that lead to our owner */
   GROUPS = 64, /* of a user */
   NAME_SIZE = 17,
@@ -22,6 +23,7 @@ enum {
 };
 
 #define TUNNEL 0x80000000u /* in the id of a frame that belongs to a tunnel */
+#define OWNERS 0x40000000u /* in that of a tunnel that our owner has opened */
 
 struct bytes { char *at; size_t len, cap; };
 
@@ -35,6 +37,9 @@ struct output {
 /* What a request is doing. SHELL is the process of a session, LINE a command that is given to it; GONE is
  * one that is over and will be freed when nobody looks at it any more. */
 enum state { PENDING, RUNNING, KILLING, BACKGROUND, READING, WRITING, SHELL, LINE, GONE };
+
+/* How a command runs; bits. */
+enum { SPLIT = 1, FOLLOW = 2, INPUT = 4, TERMINAL = 8 };
 
 /* Whom something is done as. */
 struct who {
@@ -56,10 +61,18 @@ struct job {
   uint64_t left;     /* READING: bytes that may still be read */
   pid_t monitor;     /* 0 when it has ended */
   pid_t main;        /* the command itself */
-  int out, status;   /* pipes: the command's output; the monitor's word on how it ended. -1 when closed */
+  int out[2], status; /* pipes: the command's output, of which the second has stderr alone where that is kept apart;
+                       * the monitor's word on how it ended. -1 when closed */
+  int split;         /* stdout and stderr are kept apart */
+  int in, input_ends;      /* its standard input, -1 when that is not ours to write; no more will come */
+  struct bytes input;      /* what it has not taken yet */
+  int terminal, signal;    /* it has one, whose end is out[0]; what it is sent once it is there */
+  int followed[2];         /* each stream: whether it is sent as it comes, */
+  uint32_t credit[2], owed[2]; /* how much may be sent, and how much will be before the command counts as ended */
   int main_done, exit_code, timed_out, shell_ended, all_ended;
   int64_t deadline, quiet, quiet_limit, kill_at, kill_limit; /* ms, monotonic; 0: none */
-  struct output output;
+  struct output output; /* both streams, in the order in which they came */
+  struct output apart[2]; /* each by itself, where it is kept */
   struct session *session; /* SHELL, LINE: theirs; a shell that was killed keeps it until that is done */
   int control, report;     /* SHELL: the pipes to and from its loop */
   int64_t since;           /* if not 0, only `main` is killed and what started after this, in ticks since boot, */
@@ -69,7 +82,7 @@ struct job {
 struct command {
   uint32_t max_output, timeout_ms;
   struct who who;
-  uint16_t n_argv, n_env;
+  uint16_t n_argv, n_env, how, rows, columns;
   const char *cwd;
   char **argv, **env;
 };
@@ -84,7 +97,7 @@ void append(struct bytes *b, const void *data, size_t len);
 void drop(struct bytes *b);
 void send_bytes(const void *data, size_t len);
 void send_frame(uint32_t id, char type, const void *data, uint32_t len);
-void send_output(uint32_t id, struct output *o);
+void send_output(uint32_t id, char type, struct output *o);
 size_t out_pending(void);
 void flush_out(void);
 void bound(struct output *o, uint32_t max);
@@ -98,7 +111,9 @@ struct job *add(uint32_t id);
 void forget(struct job *j);
 void free_gone(void);
 void finish(struct job *j);
-void read_output(struct job *j);
+void read_output(struct job *j, int stream);
+int output_ended(const struct job *j);
+void close_output(struct job *j);
 void read_status(struct job *j);
 int reap(void);
 void advance(struct job *j);
@@ -108,7 +123,20 @@ int64_t next_wake(const struct job *j);
 extern int no_subreaper;
 int parse_command(char *p, size_t len, struct command *c);
 int start(struct job *j, const struct command *c);
+const char *parse_who(const char *p, size_t len, struct who *who);
 void close_from(int fd);
+
+/* follow.c */
+void follow(struct job *j, const struct command *c);
+int wanted(const struct job *j, int stream);
+void pass_output(struct job *j, int stream, const char *data, size_t len);
+void note_owed(struct job *j);
+int owes(const struct job *j);
+void close_input(struct job *j);
+void pass_input(struct job *j);
+void send_early_signal(struct job *j);
+void follow_frame(uint32_t id, char type, const char *p, size_t len);
+int open_terminal(const struct command *c, int *theirs);
 
 /* self.c */
 enum { OWN_UID = 60417 }; /* hopefully nobody's: no command runs as it */

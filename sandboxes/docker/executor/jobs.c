@@ -18,20 +18,25 @@ struct job *add(uint32_t id) {
   struct job *j = calloc(1, sizeof *j);
   if (!j) _exit(70);
   j->id = id;
-  j->file = j->out = j->status = j->control = j->report = -1;
+  j->file = j->in = j->out[0] = j->out[1] = j->status = j->control = j->report = -1;
   j->next = jobs;
   jobs = j;
   return j;
 }
 
 void forget(struct job *j) {
-  int *held[] = {&j->file, &j->out, &j->status, &j->control, &j->report};
-  for (int i = 0; i < 5; i++) {
+  int *held[] = {&j->file, &j->status, &j->control, &j->report};
+  struct output *outputs[] = {&j->output, &j->apart[0], &j->apart[1]};
+  for (int i = 0; i < 4; i++) {
     if (*held[i] >= 0) close(*held[i]);
     *held[i] = -1;
   }
-  drop(&j->output.head);
-  drop(&j->output.tail);
+  close_output(j);
+  close_input(j);
+  for (int i = 0; i < 3; i++) {
+    drop(&outputs[i]->head);
+    drop(&outputs[i]->tail);
+  }
   free(j->writing);
   j->writing = NULL;
   j->state = GONE;
@@ -48,35 +53,52 @@ void free_gone(void) {
   }
 }
 
+int output_ended(const struct job *j) { return j->out[0] < 0 && j->out[1] < 0; }
+
+void close_output(struct job *j) {
+  for (int i = 0; i < 2; i++) {
+    if (j->out[i] >= 0) close(j->out[i]);
+    j->out[i] = -1;
+  }
+}
+
 /* The answer goes out; what the command left running goes on, its further output unread by anyone. */
 void finish(struct job *j) {
-  struct output *o = &j->output;
-  char x[13];
+  struct output *outputs[] = {&j->output, &j->apart[0], &j->apart[1]};
+  char x[29];
   uint32_t code = j->timed_out ? 124 : j->exit_code;
   memcpy(x, &code, 4);
   x[4] = j->timed_out | j->shell_ended << 1;
-  memcpy(x + 5, &o->dropped, 8);
-  send_output(j->id, o);
+  for (int i = 0; i < 3; i++) {
+    memcpy(x + 5 + 8 * i, &outputs[i]->dropped, 8);
+    send_output(j->id, "Ooe"[i], outputs[i]);
+  }
   send_frame(j->id, 'X', x, sizeof x);
-  drop(&o->head);
-  drop(&o->tail);
+  close_input(j);
+  j->followed[0] = j->followed[1] = 0;
   j->state = BACKGROUND;
-  if (!j->monitor && j->out < 0) forget(j);
+  if (!j->monitor && output_ended(j)) forget(j);
 }
 
-void read_output(struct job *j) {
+void read_output(struct job *j, int stream) {
   static char buffer[CHUNK];
-  for (int i = 0; i < 16 && j->out >= 0; i++) { /* at most 1 MB, then the others' turn */
-    ssize_t n = read(j->out, buffer, sizeof buffer);
+  for (int i = 0; i < 16 && wanted(j, stream); i++) { /* at most 1 MB, then the others' turn */
+    size_t most = j->followed[stream] && j->credit[stream] < CHUNK ? j->credit[stream] : CHUNK;
+    ssize_t n = read(j->out[stream], buffer, most);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) {
-      close(j->out);
-      j->out = -1;
+    if (n < 0 && errno == EAGAIN) {
+      j->owed[stream] = 0;
       return;
     }
-    struct output *o = where_output_goes(j);
+    if (n <= 0) {
+      close(j->out[stream]);
+      j->out[stream] = -1;
+      return;
+    }
+    struct output *o = j->followed[stream] ? NULL : where_output_goes(j);
+    if (j->followed[stream]) pass_output(j, stream, buffer, n);
     if (o) keep(o, buffer, n);
+    if (o && j->split) keep(&j->apart[stream], buffer, n);
     if (j->main_done) j->quiet = now_ms() + GRACE_MS;
   }
 }
@@ -88,6 +110,7 @@ void read_status(struct job *j) {
   if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
   if (n == sizeof word && !j->main) {
     j->main = word;
+    send_early_signal(j);
     return;
   }
   close(j->status);
@@ -99,6 +122,7 @@ void read_status(struct job *j) {
   }
   j->exit_code = WIFSIGNALED(word) ? 128 + WTERMSIG(word) : WEXITSTATUS(word);
   j->main_done = 1;
+  note_owed(j);
   j->quiet = now_ms() + GRACE_MS;
   j->quiet_limit = now_ms() + GRACE_TOTAL_MS;
   if (j->state == SHELL) shell_is_gone(j);
@@ -118,11 +142,11 @@ int reap(void) {
 }
 
 static void killed(struct job *j) {
-  if (j->out >= 0) read_output(j);
-  if (j->out >= 0 && !(j->session && j->monitor)) {
-    close(j->out);
-    j->out = -1;
+  for (int i = 0; i < 2; i++) {
+    j->followed[i] = 0; /* what is left comes with the answer */
+    read_output(j, i);
   }
+  if (!(j->session && j->monitor)) close_output(j);
   if (j->session) shell_is_gone(j);
   else finish(j);
 }
@@ -131,7 +155,7 @@ static void killed(struct job *j) {
 void advance(struct job *j) {
   int64_t now = now_ms();
   if (j->state == RUNNING) {
-    if (j->main_done && (j->out < 0 || now >= j->quiet || now >= j->quiet_limit)) {
+    if (j->main_done && (output_ended(j) || (!owes(j) && (now >= j->quiet || now >= j->quiet_limit)))) {
       finish(j);
       return;
     }
@@ -156,13 +180,13 @@ void advance(struct job *j) {
     }
     j->kill_at = now + KILL_TICK_MS;
   }
-  if (j->state == BACKGROUND && !j->monitor && j->out < 0) forget(j);
+  if (j->state == BACKGROUND && !j->monitor && output_ended(j)) forget(j);
 }
 
 int64_t next_wake(const struct job *j) {
   if (j->state == KILLING) return j->all_ended ? 1 : j->kill_at;
   if (j->state == READING) return out_pending() < 4 * CHUNK;
   if (j->state == LINE) return j->deadline;
-  if (j->state != RUNNING) return 0;
+  if (j->state != RUNNING || (j->main_done && owes(j))) return 0;
   return j->main_done ? (j->quiet < j->quiet_limit ? j->quiet : j->quiet_limit) : j->deadline;
 }

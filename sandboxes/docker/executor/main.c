@@ -7,7 +7,9 @@
  * Frame, both ways, little endian: u32 payload length, u32 request id, u8 type, payload.
  *   in   D  data of a file to write, or of the standard input of the command that will follow as E
  *        E  execute: u32 max_output, u32 timeout ms (0: none), u32 uid, u32 gid, u16 n groups, u16 n argv,
- *           u16 n env, u32 groups[], then strings that end in NUL: cwd, argv..., NAME=value...
+ *           u16 n env, u16 how, u16 rows, u16 columns, u32 groups[], then strings that end in NUL: cwd, argv...,
+ *           NAME=value... How is of bits: 1 stdout and stderr apart, 2 followed (see follow.c), 4 with a standard input
+ *           that comes in d, 8 with a terminal, which is its standard input as well
  *        S  open a session, which keeps this frame's id: as E, the command being its shell (see session.c),
  *           whose last argument is the session's directory
  *        L  run a command in a session: u32 session, u32 max_output, u32 timeout ms, text
@@ -25,13 +27,25 @@
  *        B  be still: u8 whether every process stands from now on, or goes on. Its F follows: ETIMEDOUT where one does not
  *           stand, and then all go on
  *        Q  kill every process, because too much was written: text for the commands under way, NUL
+ *   with the two highest bits of the id set, about a connection into the sandbox
+ *        J  make it: u32 port of loopback; or to a socket: who, path NUL. Its F follows
+ *        Z  no more will come in D. D, G and K are as below
+ *   of a command that is followed, with its id
+ *        d  data of its standard input; z no more will come
+ *        g  u8 stream, u32 bytes that were taken of it: as many more may come. Stream 0 is stdout, 1 is stderr
+ *        v  u8 stream: from now on it is kept, as that of other commands, and comes before X
+ *        i  u32 number of a signal for its process group
+ *        a  u16 rows, u16 columns of its terminal
  *   out  H  hello: u32 protocol version
  *        O  output of a command, or content of a file
+ *        o  what of a command's output went to stdout, and e to stderr, where they are apart: after O, which has both
  *        X  a command's end: u32 exit code, u8 flags (1 timed out, 2 its session's shell has ended),
- *           u64 bytes dropped after the first max_output / 2
+ *           u64 bytes dropped after the first max_output / 2 of O, and as much of o and of e
+ *        1  output of a command that is followed, stdout's; 2 stderr's; G u32 bytes of its standard input that it has
+ *           taken; Y it has closed that
  *        A  a connection was made to one of our ports on loopback (see tunnel.c), under an id with the highest bit:
  *           u32 port; then with that id O data, Z its client sends no more, Y it is gone, G u32 bytes that were passed back; and
- *           in D data to pass back, G u32 bytes that were passed on, K no more will come
+ *           in D data to pass back, Z no more of that, G u32 bytes that were passed on, K no more will come
  *        F  a file operation's end: u32 errno; EFBIG for a file that is larger than allowed. Also of a command whose
  *           standard input can't be held, which then does not start
  *
@@ -78,7 +92,10 @@ static void execute(struct job *j, char *p, size_t len) {
     return;
   }
   j->state = RUNNING;
+  j->split = c.how & SPLIT ? 1 : 0;
+  follow(j, &c);
   bound(&j->output, c.max_output);
+  for (int i = 0; i < 2 * j->split; i++) bound(&j->apart[i], c.max_output);
   if (c.timeout_ms) j->deadline = now_ms() + c.timeout_ms;
   int error = start(j, &c);
   free(c.argv);
@@ -130,6 +147,10 @@ static void handle(uint32_t id, char type, char *p, size_t len) {
   withdraw_link();
   if (id & TUNNEL) {
     tunnel_frame(id, type, p, len);
+    return;
+  }
+  if (type >= 'a' && type <= 'z') {
+    follow_frame(id, type, p, len);
     return;
   }
   if (type == 'P' && len == 4) {
@@ -223,11 +244,11 @@ static void read_frames(void) {
   if (!in.len && in.cap > 16 * CHUNK) drop(&in);
 }
 
-/* Four streams of ours, at most three of each job, and in the end the tunnels', from `*tunnels` on. */
+/* Four streams of ours, at most five of each job, and in the end the tunnels', from `*tunnels` on. */
 static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
   static size_t cap;
-  size_t n = 4, count = 4 + TUNNELS + LISTENERS;
-  for (struct job *j = jobs; j; j = j->next) count += 3;
+  size_t n = 4, count = 4 + 2 * TUNNELS + LISTENERS;
+  for (struct job *j = jobs; j; j = j->next) count += 5;
   if (count > cap) {
     cap = count * 2;
     *fds = realloc(*fds, cap * sizeof **fds);
@@ -235,9 +256,10 @@ static size_t streams(struct pollfd **fds, struct job ***of, size_t *tunnels) {
     if (!*fds || !*of) _exit(70);
   }
   for (struct job *j = jobs; j; j = j->next) {
-    int theirs[] = {j->out, j->report, j->status};
-    for (int i = 0; i < 3; i++)
-      if (theirs[i] >= 0) (*of)[n] = j, (*fds)[n++] = (struct pollfd){theirs[i], POLLIN, 0};
+    int theirs[] = {wanted(j, 0) ? j->out[0] : -1, wanted(j, 1) ? j->out[1] : -1, j->report, j->status,
+                    j->input.len ? j->in : -1};
+    for (int i = 0; i < 5; i++)
+      if (theirs[i] >= 0) (*of)[n] = j, (*fds)[n++] = (struct pollfd){theirs[i], i < 4 ? POLLIN : POLLOUT, 0};
   }
   *tunnels = n;
   return n + poll_tunnels(*fds + n);
@@ -324,7 +346,9 @@ int main(int argc, char **argv) {
     if (n > tunnels) serve_tunnels(fds + tunnels, n - tunnels);
     for (size_t i = 4; i < tunnels; i++) { /* of a job its output first, its end last */
       if (!fds[i].revents) continue;
-      if (fds[i].fd == of[i]->out) read_output(of[i]);
+      if (fds[i].fd == of[i]->out[0]) read_output(of[i], 0);
+      else if (fds[i].fd == of[i]->out[1]) read_output(of[i], 1);
+      else if (fds[i].fd == of[i]->in) pass_input(of[i]);
       else if (fds[i].fd == of[i]->report) read_report(of[i]);
       else if (fds[i].fd == of[i]->status) read_status(of[i]);
     }

@@ -64,9 +64,9 @@ struct output *where_output_goes(struct job *j) {
 static void drain(struct job *shell) {
   char buffer[4096];
   int left = 0;
-  if (shell->out < 0 || ioctl(shell->out, FIONREAD, &left) < 0) return;
+  if (shell->out[0] < 0 || ioctl(shell->out[0], FIONREAD, &left) < 0) return;
   while (left > 0) {
-    ssize_t n = read(shell->out, buffer, left < (int)sizeof buffer ? (size_t)left : sizeof buffer);
+    ssize_t n = read(shell->out[0], buffer, left < (int)sizeof buffer ? (size_t)left : sizeof buffer);
     if (n <= 0) return;
     struct output *o = where_output_goes(shell);
     if (o) keep(o, buffer, n);

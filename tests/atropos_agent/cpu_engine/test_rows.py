@@ -10,9 +10,9 @@ from atropos_agent.cpu_engine.model import load
 from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.template import ChatTemplate
-from envs.checks import Status
+from envs.cli.checks import Status
+from envs.cli.doctor import examine_rows
 from envs.config import AgentEnvConfig
-from envs.doctor import examine_rows
 
 REWRITES = (
     "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + ('(last) ' if loop.last else '') + m['content'] }}"

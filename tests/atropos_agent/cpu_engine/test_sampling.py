@@ -56,6 +56,17 @@ async def test_top_k_one_is_greedy(client: httpx.AsyncClient) -> None:
     assert (await complete(client, PROMPT, top_k=1))["token_ids"] == greedy["token_ids"]
 
 
+async def test_min_p_of_one_is_greedy_and_a_small_one_keeps_what_is_likely(
+    client: httpx.AsyncClient, reference: Any
+) -> None:
+    greedy = await complete(client, PROMPT, temperature=0)
+    assert (await complete(client, PROMPT, min_p=1.0))["token_ids"] == greedy["token_ids"]
+    choices = [await complete(client, PROMPT, min_p=0.5, max_tokens=1, seed=seed) for seed in range(8)]
+    first = full_logprobs(reference, PROMPT)[-1]
+    for choice in choices:
+        assert float(first[choice["token_ids"][0]]) >= float(first.max()) + math.log(0.5) - 1e-3
+
+
 async def test_a_seed_repeats_a_reply_whatever_else_runs(client: httpx.AsyncClient) -> None:
     alone = await complete(client, PROMPT, seed=7, max_tokens=24)
     first, *_ = await asyncio.gather(

@@ -29,7 +29,7 @@ class Wire:
     async def get(self, path, *, timeout=None):
         return await self._ask("GET", path)
 
-    async def post(self, path, *, json, timeout=None):
+    async def post(self, path, *, json, timeout=None, headers=None):
         self.timeouts.append(timeout)
         return await self._ask("POST", path, json=json)
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from atropos_agent.fitted import FittedFormat
 from atropos_agent.formats import FORMATS, load_format
 from atropos_agent.formats.hermes import Hermes
 from atropos_agent.formats.reading import (
@@ -16,6 +17,9 @@ from atropos_agent.formats.reading import (
     read_json,
     skip_space,
 )
+from atropos_agent.gateway.answers import answer_of
+from atropos_agent.gateway.asked import Asked
+from atropos_agent.tokens.conversation import Completion
 from tools.base import ToolCall
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
@@ -76,6 +80,7 @@ def test_white_space_may_stand_before_a_tag():
 SAY = {
     "function": {"name": "say", "parameters": {"properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}}
 }
+CUT = Completion((), (), "length")
 LONG = 300_000
 """Characters of a hostile reply: where each of its parts has the rest looked at again, it takes minutes."""
 PIECES = {
@@ -113,14 +118,18 @@ def hostile(name):
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_reply_is_read_in_time_proportional_to_its_length(name):
+def test_a_reply_is_read_and_answered_in_time_proportional_to_its_length(name):
     tool_format = load_format(name).with_tools([SAY])
     for what, piece in hostile(name).items():
         text = (piece * (LONG // len(piece) + 1))[:LONG]
         for behind in ("", getattr(tool_format, "closing", "")):
             started = time.process_time()
-            tool_format.parse(text + behind)
-            tool_format.literals(text + behind)
+            reply = tool_format.parse(text + behind)
+            told = answer_of(
+                *(text + behind, reply, CUT, Asked((), tools=[SAY]), FittedFormat.text(tool_format, None, "user")),
+                **{"number": 0, "first_id": 0, "prompt_tokens": 1, "thinking_open": False},
+            )
+            assert len(told.calls) >= len(reply.calls)
             assert time.process_time() - started < 5, what
 
 

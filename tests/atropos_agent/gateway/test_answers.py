@@ -1,12 +1,16 @@
 """A sampled reply as an agent gets it."""
 
+import json
 import re
+from collections import Counter
 
 import pytest
 from agents import AGENTS, ChatAgent, assert_every_token_is_accounted_for, opened
 from native import DONE, Said, asks
 from native_families import fitted_family
 
+from atropos_agent.formats.reading import decoded
+from atropos_agent.gateway import answers
 from atropos_agent.gateway.answers import object_of
 from atropos_agent.gateway.asked import SaidCall
 from tools.base import ToolCall
@@ -33,6 +37,24 @@ async def test_arguments_are_told_as_they_were_sampled(fitted):
 async def test_arguments_of_a_format_without_json_are_json(with_calls):
     reply = await answered(with_calls, asks("one"))
     assert reply["tool_calls"][0]["function"]["arguments"] == '{"text": "one"}'
+
+
+def test_what_was_sampled_is_found_in_the_order_of_the_calls_and_decoded_once(monkeypatch):
+    decodings = Counter()
+
+    def counts(text, start):
+        decodings[text, start] += 1
+        return decoded(text, start)
+
+    monkeypatch.setattr(answers, "decoded", counts)
+    texts = [f'{{"text":  "{number}", "more": {{"n": 1}}}}' for number in range(300)]
+    calls = [ToolCall("say", json.loads(text)) for text in texts]
+    apart = [f'<tool_call>{{"name": "say", "arguments": {text}}}</tool_call>' for text in texts]
+    for spans in (apart, ["".join(apart)]):
+        assert list(answers._sampled(calls, spans)) == texts
+    assert set(decodings.values()) == {1}
+    bare = [f"<say><text>{text}</text></say>" for text in ("{" * 40, '{"a": 1}')]
+    assert list(answers._sampled([ToolCall("say", {"text": "x"})] * 2, bare)) == ['{"text": "x"}'] * 2
 
 
 async def test_a_broken_call_keeps_its_name_and_its_text(fitted):

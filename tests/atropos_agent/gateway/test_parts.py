@@ -49,6 +49,10 @@ TEXTS = [
     ),
     ({"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "a"}}, "a"),
     ({"type": "tool_reference", "tool_name": "say"}, "say"),
+    ({"type": "json", "json": {"a": [1, "b"]}}, '{"json": {"a": [1, "b"]}}'),
+    ({"type": "ran", "stdout": "a", "stderr": "", "return_code": 1}, '{"stdout": "a", "stderr": "", "return_code": 1}'),
+    ({"type": "ran", "stdout": "a", "code": 0, "content": []}, '{"stdout": "a", "code": 0, "content": []}'),
+    ({"type": "ran", "content": []}, ""),
 ]
 
 

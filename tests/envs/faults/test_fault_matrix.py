@@ -18,7 +18,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
 from sums import right
-from world import Fault, World, survive
+from world import HERE, Fault, World, survive
 from writing import works_and_says_so, write_tasks
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
@@ -280,7 +280,7 @@ async def boxed(tmp_path, engine, run_api, disk, own_daemon):
     engine.policy = works_and_says_so
     write_tasks(tmp_path / "tasks")
     options = (f"--env.tasks={tmp_path / 'tasks'}", "--env.tools=terminal")
-    program = ("-m", "envs.swe")
+    program = (HERE / "swe_program.py",)
     async with World(
         *(tmp_path, engine, run_api, disk), program=program, options=options, env={"DOCKER_HOST": own_daemon.url}
     ) as world:

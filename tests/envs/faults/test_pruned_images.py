@@ -83,6 +83,7 @@ def engine(smollm2_tokenizer, tokenizer_folder):
     [
         ("crun", "system prune"),
         ("crun", "rm -f, then prune"),
+        ("docker", "system prune"),
         ("docker", "rm -f, then prune"),
         *(pytest.param(starter, way, marks=pytest.mark.slow) for starter in ("crun", "docker") for way in OTHERS),
     ],

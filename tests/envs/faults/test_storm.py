@@ -20,7 +20,7 @@ from own_daemon import copy_image
 from proxy import FAULTS
 from scripted_engine import ScriptedEngine
 from small_disk import small_disk
-from world import SIZE, World
+from world import HERE, SIZE, World
 from writing import works_and_says_so, write_tasks
 
 from envs.records.metrics import Metrics
@@ -100,18 +100,29 @@ async def starts_the_api_again(world):
 
 
 async def kills_tests(world):
-    await asyncio.to_thread(kill_tests, world)
+    for _ in range(50):
+        if killed := await asyncio.to_thread(kill_tests, world):
+            world.killed_tests += killed
+            return
+        await asyncio.sleep(0.1)
 
 
 def kill_tests(world):
-    """Kill test.sh, and no more, in a sandbox of the storm's own."""
-    owners = [folder.name for folder in (world.daemon.folder / "data" / GROUND).glob("*")]
+    """Kill test.sh, and no more, in the sandboxes of the storm's own. Returns how many there were."""
+    owners, killed = [folder.name for folder in (world.daemon.folder / "data" / GROUND).glob("*")], 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if b"/tests/test.sh" in (process / "cmdline").read_bytes() and any(
                 f"atropos-{owner}" in (process / "cgroup").read_text() for owner in owners
             ):
                 os.kill(int(process.name), signal.SIGKILL)
+                killed += 1
+    return killed
+
+
+async def kills_the_daemon(world):
+    await world.daemon.end(signal.SIGKILL)
+    await world.daemon.start()
 
 
 async def kills_us(world):
@@ -128,7 +139,7 @@ async def fills_the_disk(world):
 
 STRIKES = (
     *(prunes, prunes_containers, removes_images, removes_everything, kills_a_container),
-    *(empties_the_api, starts_the_api_again, kills_tests, kills_us, fills_the_disk),
+    *(empties_the_api, starts_the_api_again, kills_tests, kills_the_daemon, kills_us, fills_the_disk),
 )
 
 
@@ -141,11 +152,11 @@ async def world(tmp_path, smollm2_tokenizer, tokenizer_folder, run_api, own_daem
     ):
         async with World(
             *(tmp_path, engine, run_api, disk),
-            program=("-m", "envs.swe"),
+            program=(HERE / "swe_program.py",),
             options=(f"--env.tasks={tmp_path / 'tasks'}", "--env.tools=terminal"),
             env={"DOCKER_HOST": own_daemon.url},
         ) as world:
-            world.daemon, world.base = own_daemon, base_image
+            world.daemon, world.base, world.killed_tests = own_daemon, base_image, 0
             yield world
 
 
@@ -176,12 +187,13 @@ async def test_no_group_is_lost_or_doubled_in_a_storm(world):
     await asyncio.sleep(2.0)
 
     states = {state: {fate.number for fate in fates(world.run_dir, [state])} for state in GroupState}
-    print(f"{SECONDS:g} s: {dict(done)}")
+    print(f"{SECONDS:g} s: {dict(done)}; {world.killed_tests} test.sh killed")
     print(f"spoilt at the inference server {dict(spoiling[0].spoilt)}, at the API {dict(spoiling[1].spoilt)}")
     print(f"{ ({state.value: len(numbers) for state, numbers in states.items() if numbers}) } in the journal")
     rows, numbers = world.trainer.rows, world.trainer.numbers
     print(f"{numbers.total()} groups in {rows.total()} rows at the trainer")
     print(dict(Metrics.from_json((world.run_dir / "metrics.json").read_bytes()).failures))
+    assert world.killed_tests or not done["kills_tests"], "test.sh was killed while it ran"
     assert not world._pulling.done(), world._pulling.exception()  # the trainer has seen a reward other than 1
     rewards = Counter(reward for fate in fates(world.run_dir) for reward in fate.rewards)
     assert set(rewards) <= {1.0}, f"no rollout was scored 0 by our fault: {rewards}"

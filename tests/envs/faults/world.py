@@ -73,7 +73,7 @@ class World:
             *(*self._program, "serve", f"--openai.base_url={self.to_engine.url}", f"--env.run_dir={self.run_dir}"),
             *(f"--env.rollout_server_url={self.to_api.url}", f"--env.group_size={SIZE}", "--env.equal_rewards=send"),
             *("--env.max_concurrent_rollouts=4", "--env.max_stale_steps=100000", "--env.shutdown_s=1"),
-            *("--env.task_failures=100000", "--env.rollout_timeout_s=20", "--env.request_timeout_s=5"),
+            *("--env.rollout_timeout_s=20", "--env.request_timeout_s=5"),
             *self._options,
         ]
         paths = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])

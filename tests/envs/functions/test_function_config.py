@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from envs.functions.config import FunctionConfig
-from envs.reading import read_options
+from envs.options.reading import read_options
 
 
 def test_prompt_templates_are_named_with_their_files():

@@ -58,10 +58,10 @@ DOCKERFILE = f"""\
 FROM atropos-agent/base:debian12
 COPY fakes/ /usr/local/bin/
 COPY coverage.py {PACKAGES}/coverage/__main__.py
-COPY ctrf.py {PACKAGES}/pytest_json_ctrf.py
-RUN chmod +x /usr/local/bin/* && touch {PACKAGES}/coverage/__init__.py && mkdir {PACKAGES}/ctrf-1.0.dist-info \\
-    && printf '[pytest11]\\nctrf = pytest_json_ctrf\\n' > {PACKAGES}/ctrf-1.0.dist-info/entry_points.txt \\
-    && printf 'Metadata-Version: 2.1\\nName: ctrf\\nVersion: 1.0\\n' > {PACKAGES}/ctrf-1.0.dist-info/METADATA \\
+COPY ctrf.py {PACKAGES}/ctrf.py
+RUN chmod +x /usr/local/bin/* && touch {PACKAGES}/coverage/__init__.py && mkdir {PACKAGES}/pytest_json_ctrf-1.0.dist-info \\
+    && printf '[pytest11]\\nctrf = ctrf\\n' > {PACKAGES}/pytest_json_ctrf-1.0.dist-info/entry_points.txt \\
+    && printf 'Metadata-Version: 2.1\\nName: pytest-json-ctrf\\nVersion: 1.0\\n' > {PACKAGES}/pytest_json_ctrf-1.0.dist-info/METADATA \\
     && python3 -m venv --without-pip --system-site-packages /opt/venv && useradd -m tester
 WORKDIR /app
 """

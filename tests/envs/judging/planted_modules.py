@@ -62,6 +62,9 @@ class Line:
     def write(self, line: str) -> None:
         self.messages.append(json.loads(line))
 
+    def load(self) -> None:
+        """A module is run, which these tests do themselves."""
+
 
 def planted_with(source: str | bytes, seed: int = 0) -> Planted:
     """A module with its decoys, drawn as a seed says."""

@@ -10,7 +10,7 @@ import pytest
 from scripted_engine import ScriptedEngine
 
 from envs.judging.prefetch import Prefetch
-from envs.judging.specs import agent_spec
+from envs.judging.specs import rollout_spec
 from envs.options import EngineConfig
 from envs.running.run import open_run
 from envs.swe import STARTER
@@ -49,7 +49,7 @@ async def test_the_next_tasks_image_is_built_while_the_firsts_rollouts_run(
             (other,) = [task for task in env.tasks()[0] if task.id != first.id]
             making = asyncio.create_task(run.rollouts.make(first, Seat()))
             image = f"atropos-task:{pack_context(other.context, base_image)[1]}"
-            spec = agent_spec(other, image)
+            spec = rollout_spec(other, image)
             try:
                 async with asyncio.timeout(60):
                     while not (engine.requests and env.backend.ready(spec)):

@@ -10,8 +10,9 @@ from envs.judging.changes import Changes
 from envs.judging.results import Ran, read_verdict
 from envs.judging.seen.outcome import Outcome
 from envs.judging.verifier import judge
-from envs.rewards import Shaping, shaped
-from envs.types import TESTS_UNSEEN, InfraError, TestStatus
+from envs.rewards import fraction
+from envs.types import TESTS_UNSEEN, Failure, InfraError, Task, TestStatus, Verdict
+from envs.types import Outcome as Judged
 from sandboxes.base import ExecResult
 
 
@@ -23,7 +24,7 @@ from sandboxes.base import ExecResult
         ("echo boom; exit 3", 0.0, "No reward: test.sh wrote no reward (test.sh ended with 3).\nboom"),
         (REWARD.format("nan"), 0.0, "reward.txt holds 'nan', not a finite number"),
         (REWARD.format("1 2"), 0.0, "reward.txt holds '1 2', not a number"),
-        (REWARD.format("''"), 0.0, "reward.txt holds '', not a number"),
+        (REWARD.format("''"), 0.0, "test.sh wrote no reward"),
         (REWARD.format("0.25"), 0.25, "Reward 0.25"),
         (REWARD.format("0") + '; echo \'{"reward": 1, "speed": 3}\' > /logs/verifier/reward.json', 1.0, "Reward 1"),
         ("echo '{\"a\": 0.5}' > /logs/verifier/reward.json", 0.5, "Reward 0.5"),
@@ -47,9 +48,8 @@ def seen(problem: str | None = None, sign: str | None = None, share: float = 1.0
     return Outcome(tests or {"a": "passed"}, problem, sign, share)
 
 
-def read(reward: str = "1", outcome: Outcome | None = None, *, watched=True, known=True, output=b"", **logs: bytes):
-    result = ExecResult(0, output)
-    return read_verdict(Ran(result, {"reward.txt": reward.encode(), **logs}, outcome, None, watched, known))
+def read(reward: str = "1", outcome: Outcome | None = None, *, watched=True, known=True, **logs: bytes):
+    return read_verdict(Ran(ExecResult(0, b""), {"reward.txt": reward.encode(), **logs}, outcome, None, watched, known))
 
 
 def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
@@ -62,6 +62,20 @@ def test_the_reward_is_the_least_of_what_was_seen_and_what_test_sh_wrote():
     verdict = read("1", half)
     assert "Reward 0, not the 1 of test.sh: 1 tests not seen to pass: b" in verdict.explanation
     assert verdict.metrics["test_sh_reward"] == 1.0
+
+
+@pytest.mark.parametrize("written", ["true", "100%", "0,5", "nan", "PASS"])
+def test_a_reward_that_is_no_number_is_the_tasks_where_nothing_speaks_against_the_code(written):
+    for known, outcome in ((True, seen()), (False, seen("1 tests not seen to pass: b", share=0.5))):
+        assert read(written, outcome, known=known).reward == 0.0
+    for watched in (True, False):
+        with pytest.raises(InfraError, match=r"reward.txt holds .*, not a") as raised:
+            read(written, seen() if watched else None, watched=watched, known=False)
+        assert raised.value.kind is Failure.TASK
+
+
+def test_a_byte_order_mark_is_no_part_of_a_reward():
+    assert read("\ufeff1\r\n", seen()).reward == 1.0
 
 
 @pytest.mark.parametrize("written", ["1", "0.25"])
@@ -92,12 +106,20 @@ def test_named_rewards_are_metrics_beside_the_one_that_counts():
     assert (verdict.reward, verdict.metrics["reward/speed"]) == (1.0, 3.0)
 
 
+CTRF = b"""{"results": {"tests": [{"name": "a", "status": "passed"}, {"name": "b", "status": "failed"},
+    {"name": "c", "status": "skipped"}]}}"""
+
+
+def worth(verdict: Verdict) -> float:
+    return fraction(Task("t", "Do it."), Judged(rollout().result, verdict)).value
+
+
 def test_tests_that_were_not_seen_are_worth_no_fraction():
-    printed = read("0", None, output=b"PASSED a\nFAILED b\n")
-    assert len(printed.tests) == 2
-    assert shaped(printed, rollout().result, Shaping(tests="fraction")).value == 0.0
+    printed = read("0", None, **{"ctrf.json": CTRF})
+    assert len(printed.tests) == 3
+    assert worth(printed) == 0.0
     watched = read("0", seen("1 tests not seen to pass: b", share=0.5, a="passed", b="failed"))
-    assert shaped(watched, rollout().result, Shaping(tests="fraction")).value == 0.5
+    assert worth(watched) == 0.5
 
 
 @pytest.mark.docker
@@ -109,29 +131,9 @@ async def test_tests_that_hang_are_no_reward(docker_backend, base_image, tmp_pat
     assert verdict.metrics["verifier_timed_out"] == 1.0
 
 
-@pytest.mark.docker
-@pytest.mark.parametrize(
-    "script",
-    [
-        """echo '{"results": {"tests": [{"name": "a", "status": "passed"}, {"name": "b", "status": "failed"},
-        {"name": "c", "status": "skipped"}]}}' > /logs/verifier/ctrf.json""",
-        """echo '<testsuite><testcase classname="" name="a"/><testcase classname="" name="b"><failure/></testcase>
-        <testcase classname="" name="c"><skipped/></testcase></testsuite>' > /logs/verifier/junit.xml""",
-        "echo 'PASSED a'; echo 'FAILED b - assert'; echo 'SKIPPED c'",
-    ],
-    ids=["ctrf", "junit", "pytest"],
-)
-async def test_reports_fill_the_status_of_each_test(docker_backend, base_image, tmp_path, script):
-    verdict = await judge(
-        docker_backend, task(tmp_path, script + "; " + REWARD.format(0), watched=False), base_image, Changes()
-    )
-    found = {name.removeprefix("::"): status for name, status in verdict.tests.items()}
-    assert found == {"a": TestStatus.PASSED, "b": TestStatus.FAILED, "c": TestStatus.MISSING}
-    assert "1 of 3 tests passed; not passed:" in verdict.explanation
-
-
-@pytest.mark.docker
-async def test_a_report_that_cannot_be_read_changes_no_reward(docker_backend, base_image, tmp_path):
-    script = "echo '{' > /logs/verifier/ctrf.json; " + REWARD.format(1)
-    verdict = await judge(docker_backend, task(tmp_path, script, watched=False), base_image, Changes())
-    assert (verdict.reward, verdict.tests) == (1.0, {})
+def test_a_report_explains_what_nothing_watches_and_changes_no_reward():
+    verdict = read("1", None, watched=False, **{"ctrf.json": CTRF})
+    assert verdict.tests == {"a": TestStatus.PASSED, "b": TestStatus.FAILED, "c": TestStatus.MISSING}
+    assert verdict.reward == 1.0 and "1 of 3 tests passed; not passed:" in verdict.explanation
+    broken = read("1", None, watched=False, **{"ctrf.json": b"{"})
+    assert (broken.reward, broken.tests) == (1.0, {})

@@ -16,13 +16,13 @@ from openai import AsyncOpenAI
 from atropos_agent.cpu_engine.model import DEFAULT_CACHE
 from atropos_agent.formats.base import DEFAULT_PREAMBLE
 from envs.base import AgentEnv
+from envs.cli.starting import check_tokenizer
 from envs.config import AgentEnvConfig
 from envs.functions import LLM, rollout
 from envs.lab import smoke
 from envs.lab.curve import Rise, rise
 from envs.lab.synthetic import TOOLS, WORKING_DIR
 from envs.options import EngineConfig
-from envs.starting import check_tokenizer
 from envs.types import Outcome, Seat, Task, Verdict
 from sandboxes.base import Sandbox, SandboxSpec
 from sandboxes.local import LocalBackend

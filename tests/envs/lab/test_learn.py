@@ -32,6 +32,7 @@ from envs.lab.learn import (
     _trainer,
     _warm_start,
     _write_tasks,
+    _wrong,
     main,
 )
 from envs.lab.manner import foreign
@@ -188,8 +189,20 @@ def test_the_trainer_is_a_module_or_a_file_of_ones_own(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.touch()
     assert _trainer(SMOKE, options(tmp_path, "--trainer", str(mine)), [])[0] == str(mine)
+    assert _trainer(SMOKE, options(tmp_path, "--trainer", "trl"), [])[:2] == ["-m", "envs.lab.with_trl"]
     adapted = _trainer(PRESETS["laptop"], options(tmp_path), ["--adapter", str(mine)])
     assert trainer.parse([*adapted[2:], "--model", "x"]).adapter == mine
+
+
+def test_a_trainer_of_others_is_refused_where_it_is_not_installed_or_trains_no_adapter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: None)
+    assert "pip install 'atropos-agent[trl]'" in (_wrong(options(tmp_path, "--trainer", "trl")) or "")
+    assert _wrong(options(tmp_path)) is None
+    monkeypatch.setattr("envs.lab.learn.find_spec", lambda name: name)
+    assert _wrong(options(tmp_path, "--trainer", "trl")) is None
+    assert "take smoke" in (_wrong(options(tmp_path, "--trainer", "trl", "--preset", "laptop")) or "")
 
 
 def test_every_task_of_the_smoke_preset_is_there(tmp_path: Path) -> None:

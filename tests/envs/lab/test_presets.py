@@ -14,7 +14,7 @@ from envs.lab.parts import flags
 from envs.lab.presets import PRESETS, Preset
 from envs.lab.synthetic import examples
 from envs.lab.warm_start import EASY, RECIPES
-from envs.reading import read_options
+from envs.options.reading import read_options
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
 from envs.types import Task

@@ -115,7 +115,7 @@ async def test_the_trainer_has_had_enough_when_it_is_told_twice():
         answer=SimpleNamespace(starting_step=3, num_steps=10), step=3, status=told(), batch_size=8, max_token_len=-1
     )
     run = SimpleNamespace(config=config, useful_groups=4)
-    pace = TrainerPace(run, None, sender, SimpleNamespace(bytes=0, ready=0))
+    pace = TrainerPace(run, sender, SimpleNamespace(bytes=0, ready=0))
     rooms = []
     for status in (told(), told(queue_size=10**9), told(), *[told(queue_size=30)] * 2, told(queue_size=31)):
         sender.status = status

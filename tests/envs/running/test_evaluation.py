@@ -12,9 +12,11 @@ from scripted_engine import ScriptedEngine
 from sums import Sums, right
 
 from envs.config import AgentEnvConfig
+from envs.records import disk
 from envs.records.atif import Place
 from envs.records.stats import EvalSummary
 from envs.running.commands import evaluate_once
+from envs.running.database import RunDirectoryError, locked
 from envs.running.evaluation import OtherEvaluation, evaluate, shortage
 from envs.types import InfraError, Task
 
@@ -35,25 +37,31 @@ class Scripted:
         return rollout(of=task, reward=float(task is SOLVED)), Place(0, 0, 0)
 
 
-async def test_every_task_is_attempted_as_often_as_asked_and_our_failures_are_left_out(tmp_path):
+@pytest.fixture
+def directory(tmp_path):
+    with locked(tmp_path):
+        yield tmp_path
+
+
+async def test_every_task_is_attempted_as_often_as_asked_and_our_failures_are_left_out(directory):
     made = Scripted()
     config = AgentEnvConfig(eval_samples=3, eval_ks=[1])
-    summary = await evaluate(made, [SOLVED, UNSOLVED, BROKEN], config, tmp_path, step=7)
+    summary = await evaluate(made, [SOLVED, UNSOLVED, BROKEN], config, directory, step=7)
     assert summary.pass_at[1].mean == summary.reward.mean == 0.5
     assert list(summary.unsampled) == ["broken"]
     assert summary.lost == {"sandbox: it is gone": 3}
-    assert b"it is gone" not in (tmp_path / "eval-7.json").read_bytes(), "servers' words may hold secrets"
+    assert b"it is gone" not in (directory / "eval-7.json").read_bytes(), "servers' words may hold secrets"
     assert len(made.seats) == 9
     assert all(seat.evaluating and seat.step == 7 for seat in made.seats)
-    assert json.loads((tmp_path / "eval-7.json").read_bytes())["pass_at"]["1"]["mean"] == 0.5
+    assert json.loads((directory / "eval-7.json").read_bytes())["pass_at"]["1"]["mean"] == 0.5
 
 
-async def test_a_cancelled_rollout_is_left_out_and_a_mistake_of_ours_is_raised(tmp_path):
+async def test_a_cancelled_rollout_is_left_out_and_a_mistake_of_ours_is_raised(directory):
     config = AgentEnvConfig(eval_samples=1, eval_ks=[1])
-    summary = await evaluate(Scripted(asyncio.CancelledError()), [SOLVED, BROKEN], config, tmp_path)
+    summary = await evaluate(Scripted(asyncio.CancelledError()), [SOLVED, BROKEN], config, directory)
     assert summary.reward.mean == 1.0
     with pytest.raises(KeyError):
-        await evaluate(Scripted(KeyError("x")), [SOLVED, BROKEN], config, tmp_path)
+        await evaluate(Scripted(KeyError("x")), [SOLVED, BROKEN], config, directory)
 
 
 @pytest.fixture
@@ -110,6 +118,37 @@ def read_lines(env):
         except orjson.JSONDecodeError:
             continue
     return [line for line in found if "reward" in line]
+
+
+async def test_an_evaluation_waits_for_a_disk_that_is_away_and_does_not_take_an_empty_folder_for_it(
+    make_env, monkeypatch
+):
+    monkeypatch.setattr(disk, "PAUSE_S", 0.05)
+    env = make_env(eval_samples=1)
+    away = env.run_dir.with_name("away")
+
+    class Leaving(Sums):
+        async def attempt(self, task, seat):
+            if task.id == "sum-0":
+                self.run_dir.rename(away)
+                self.run_dir.mkdir()
+                asyncio.get_running_loop().call_later(0.3, bring_back)
+            return await super().attempt(task, seat)
+
+    def bring_back():
+        assert not list(env.run_dir.iterdir()), "nothing was written where the disk was"
+        env.run_dir.rmdir()
+        away.rename(env.run_dir)
+
+    summary = await evaluate_once(make_env(Leaving, eval_samples=1))
+    assert len(read_lines(env)) == 3
+    assert summary.about["samples"]["missing"] == 0
+
+
+async def test_two_evaluations_do_not_work_in_one_directory(make_env):
+    env = make_env()
+    with locked(env.run_dir), pytest.raises(RunDirectoryError, match="another process works in"):
+        await evaluate_once(env)
 
 
 async def test_what_failed_by_our_fault_is_made_by_the_next_start_and_more_samples_are_added(make_env):

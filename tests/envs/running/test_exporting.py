@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from row_samples import TASK, rollout
 
-from envs.delivery.exports import ROWS
+from envs.delivery.exports import ROWS, WITHOUT_RATIOS
 from envs.records.atif import RolloutWriter
 from envs.running.exporting import main, scored_groups
 from envs.running.group import Group
@@ -50,6 +50,16 @@ async def test_rows_of_complete_groups_are_written_with_the_name_of_the_run(run,
     assert {row["group_id"] for row in rows} == {f"{name}-0", f"{name}-1"}
     assert {row["rollout_id"] for row in rows} == {"r00", "r01", "r02", "r10", "r11", "r12"}
     assert all(row["rollout_advantage"] == pytest.approx(2**0.5) for row in rows if row["score"])
+
+
+@pytest.mark.parametrize("form", ROWS)
+async def test_what_was_cut_off_the_distribution_is_no_row_for_ratios(run, tmp_path, capsys, form):
+    file = run / "rollouts.jsonl"
+    file.write_text(file.read_text().replace('"sampling":{}', '"sampling":{"top_p":0.5}'))
+    (run / "state.db").unlink()  # which knows places in the file
+    expected = 0 if form in WITHOUT_RATIOS else 2
+    assert main([str(run), str(tmp_path / "out"), "--to", form]) == expected
+    assert ("top_p 0.5 cuts unlikely tokens off" in capsys.readouterr().err) == (expected == 2)
 
 
 @pytest.mark.parametrize("form", ROWS)

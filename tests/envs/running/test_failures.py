@@ -6,6 +6,7 @@ from atropos_agent.types import AgentResult, Counts, EngineError, Unanswered
 from envs.records.metrics import Metrics
 from envs.records.redaction import Redactor
 from envs.running.concurrency import CircuitBreaker
+from envs.running.database import locked
 from envs.running.failures import KEPT, FailureLog, attribute
 from envs.types import Failure, InfraError, Task
 from sandboxes.base import ImageUnbuildable, SandboxError
@@ -53,7 +54,8 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     log = FailureLog(tmp_path / "quarantined.jsonl", metrics, CircuitBreaker(0.5), Redactor(["sk-12345678"]))
     for n in range(KEPT + 2):
         log.note(TASK, InfraError("engine", f"{n}: Bearer sk-12345678"), step=1)
-    await log.write(TASK)
+    with locked(tmp_path):
+        await log.write(TASK)
     (line,) = log.path.read_text().splitlines()
     written = orjson.loads(line)
     assert written["task"] == "t"
@@ -62,5 +64,6 @@ async def test_the_last_failures_of_a_task_are_written_without_secrets(tmp_path)
     ]
     assert metrics.failures == {"engine": KEPT + 2}
     log.forget(TASK)
-    await log.write(TASK)
+    with locked(tmp_path):
+        await log.write(TASK)
     assert orjson.loads(log.path.read_text().splitlines()[1])["failures"] == []

@@ -33,7 +33,7 @@ async def test_a_cancellation_at_any_moment_costs_a_repetition_at_most(engine, m
         sink = FileSink(run, await open_group_file(run, env.run_dir / "groups.jsonl"))
         for moment in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
             before = asyncio.all_tasks()
-            making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink, []))
+            making = asyncio.create_task(run.make_groups(CountPace(run, run.metrics.groups + 1), sink))
             await asyncio.sleep(0)
             for _ in range(moment):
                 await asyncio.sleep(0.001)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from envs.rewards import Shaping
-from envs.swe.environment import SWEEnv, SWEEnvConfig, unchecked
+from envs.swe.environment import SWEEnv, SWEEnvConfig
 from envs.types import BadTask, BadTasks
 from sandboxes.base import SandboxError
 
@@ -78,14 +77,6 @@ async def test_a_run_without_a_manifest_is_told_so_once_with_the_command_that_ma
     assert f"`python -m envs.swe tasks check {tmp_path}` makes one" in said
 
 
-def test_the_starter_pack_and_folders_with_a_manifest_need_no_word(tmp_path):
-    assert unchecked("starter", None, "") == []
-    assert unchecked("starter", None, str(tmp_path)) == [str(tmp_path)]
-    assert unchecked(str(tmp_path), tmp_path / "other.json", "") == []
-    (tmp_path / "manifest.json").write_text("{}")
-    assert unchecked(str(tmp_path), None, "") == []
-
-
 class Loaded:
     """As much of an environment as tasks are loaded with."""
 
@@ -108,7 +99,3 @@ async def test_tasks_that_the_daemon_can_not_make_are_left_out_or_refused(tmp_pa
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path), bad_tasks="refuse"))
     with pytest.raises(BadTasks, match="1 tasks can't be used"):
         await SWEEnv.ready_tasks(Loaded(tasks=str(tmp_path / "bad")))
-
-
-def test_shaping_is_off_by_default():
-    assert SWEEnvConfig().shaping == Shaping()

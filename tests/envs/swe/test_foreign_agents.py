@@ -5,6 +5,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 
 import orjson
@@ -26,7 +27,7 @@ def policy(prompt):
     return f"<tool_call>{json.dumps({'name': 'bash', 'arguments': {'command': command}})}</tool_call>"
 
 
-def program(engine, command, run_dir, *options):
+def program(engine, command, run_dir, *options, agent=AGENT):
     """A run on a task whose tests look for the agent's door, too."""
     task = run_dir.parent / "create-notes"
     if not task.exists():
@@ -34,7 +35,7 @@ def program(engine, command, run_dir, *options):
         with (task / "tests/test_state.py").open("a") as file:
             file.write(NO_DOOR)
     given = ["-m", "envs.swe", command, f"--openai.base_url={engine.url}", f"--env.tasks={task}"]
-    return [*given, f"--env.agent={AGENT}", f"--env.run_dir={run_dir}", *options]
+    return [*given, f"--env.agent={agent}", f"--env.run_dir={run_dir}", *options]
 
 
 def run(engine, command, run_dir, *options):
@@ -108,3 +109,43 @@ def test_its_rollouts_are_judged_saved_and_trained_on_like_any_other(smollm2_tok
     row = read_row(tmp_path / "evaluated")
     assert row.agent == str(AGENT)
     assert len(table([row], 1).rows) == 1
+
+
+REFUSES = """{% for message in messages %}
+{%- if 'Codex' in message.content or 'small' in message.content %}{{ raise_exception('no such words') }}{% endif %}
+{%- endfor %}"""
+"""Begins a template that takes no first request of these agents, but all that is asked about templates."""
+SAYS_SO = """
+from dataclasses import replace
+from functools import partial
+from small_agent import AGENT, SCRIPT, start
+
+SCRIPT = SCRIPT.replace("messages = [", 'messages = [{"role": "system", "content": "You are small."}, ')
+AGENT = replace(AGENT, start=partial(start, script=SCRIPT))
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.long(15)
+@pytest.mark.parametrize("command", ["doctor", "evaluate", "process"])
+@pytest.mark.parametrize("agent", ["small", pytest.param("codex", marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+def test_one_that_is_refused_at_its_first_request_is_our_failure_and_no_zero(
+    smollm2_tokenizer, tmp_path, agent, command
+):
+    tokenizer, folder, run_dir = deepcopy(smollm2_tokenizer), tmp_path / "tokenizer", tmp_path / "run"
+    tokenizer.chat_template = REFUSES + tokenizer.chat_template
+    tokenizer.save_pretrained(folder)
+    if agent == "small":
+        agent = tmp_path / "refused.py"
+        agent.write_text(f"import sys\nsys.path.insert(0, {str(AGENT.parent)!r})\n{SAYS_SO}")
+    options = ("--env.total_steps=1", "--env.max_token_length=30000")
+    with ScriptedEngine(policy, tokenizer, root=str(folder)) as engine:
+        done = programs.run(program(engine, command, run_dir, *options, agent=agent))
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert "no such words" in done.stdout + done.stderr
+    if command != "doctor":
+        assert not list(read_rollouts(run_dir)), "nothing was graded"
+        assert not groups_of(run_dir)
+    if command == "evaluate":
+        assert orjson.loads((run_dir / "eval-0.json").read_bytes())["about"]["samples"]["made"] == 0
+        assert '"reward"' not in (run_dir / "eval-0.samples.jsonl").read_text()

@@ -6,7 +6,7 @@ import time
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.checks import Status
+from envs.cli.checks import Status
 from envs.options import EngineConfig
 from envs.running.remote.messages import Gone
 from envs.swe import nodes

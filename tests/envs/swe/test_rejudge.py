@@ -96,13 +96,14 @@ def test_rollouts_carry_under_what_and_what_was_made(run):
 
 
 @pytest.mark.docker
-def test_a_rollouts_spans_are_a_tree_that_covers_its_time(run):
+def test_a_rollouts_spans_are_a_tree_in_which_each_lies_within_its_parent(run):
     roots = run.spans.roots
     assert len(roots) == 6
     saved = {one.id: one for one in read_rollouts(run.path)}
     for root in roots:
-        assert run.spans.covered(root) >= 0.95
-        names = [span.name for span in run.spans.below(root)]
+        below = run.spans.below(root)
+        assert all(root.start <= span.start <= span.end <= root.end for span in below)
+        names = [span.name for span in below]
         opened = ["sandbox image", "sandbox start tree", "verifier open", "sandbox open"]
         closed = ["sandbox changes", "sandbox close", "verifier", "verifier close"]
         assert names == [*opened, "turn 0", "turn 1", *closed]
@@ -159,7 +160,10 @@ def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, mon
     monkeypatch.syspath_prepend(tmp_path)
     found = again(run, capsys, "--only", "first-line", "--reward", "own_reward:half")
     assert sorted(line["reward_now"] for line in found.lines.values()) == [0.0, 0.5, 0.5]
-    found = again(run, capsys, "--only", "first-line", "--shaping", "long_reply=1000,free_tokens=1")
+    (tmp_path / "short.py").write_text(
+        "from envs.rewards import Shaping\nones = Shaping(long_reply=1000, free_tokens=1)\n"
+    )
+    found = again(run, capsys, "--only", "first-line", "--reward", "short:ones")
     assert len(found.lines) == 3
     assert all(
         line["reward_now"] < line["reward_before"] and line["now"] == line["before"] for line in found.lines.values()
@@ -175,7 +179,6 @@ def test_other_rewards_and_tasks_that_are_gone(run, tasks, tmp_path, capsys, mon
     ("options", "said"),
     [
         ([], "holds no rollouts; name the directory of a run"),
-        (["--shaping", "tests=some"], "--shaping"),
         (["--reward", "nowhere:reward"], "--reward"),
         (["--tasks", "/nowhere"], "/nowhere"),
     ],

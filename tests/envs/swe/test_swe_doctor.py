@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from envs import cli
-from envs.doctor import Status
+from envs.cli import program
+from envs.cli.doctor import Status
 from envs.swe import doctor
 from envs.swe.config import SWEEnvConfig
 from envs.swe.program import PROGRAM
@@ -14,7 +14,7 @@ from sandboxes.docker.crun.possible import Obstacle
 
 
 def test_wrong_options_are_told(capsys, tmp_path):
-    assert cli.doctor(PROGRAM, [f"--config={tmp_path / 'none.yaml'}"]) == 2
+    assert program.doctor(PROGRAM, [f"--config={tmp_path / 'none.yaml'}"]) == 2
     assert "none.yaml" in capsys.readouterr().err
 
 

@@ -13,8 +13,8 @@ def frame(number: int, kind: bytes, payload: bytes = b"") -> bytes:
     return HEADER.pack(len(payload), number, kind) + payload
 
 
-def end(number: int, exit_code: int = 0, flags: int = 0, dropped: int = 0) -> bytes:
-    return frame(number, b"X", struct.pack("<IBQ", exit_code, flags, dropped))
+def end(number: int, exit_code: int = 0, flags: int = 0, dropped: tuple[int, int, int] = (0, 0, 0)) -> bytes:
+    return frame(number, b"X", struct.pack("<IB3Q", exit_code, flags, *dropped))
 
 
 HELLO = frame(0, b"H", struct.pack("<I", PROTOCOL))

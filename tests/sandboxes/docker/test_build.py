@@ -100,6 +100,23 @@ class TestImagesThatHaveGone:
         await store.ensure("atropos-test-base:x", None)
         assert self.made == 2
 
+    async def test_one_that_somebody_brings_back_is_not_waited_for(self, daemon, base_image, monkeypatch):
+        monkeypatch.setattr("sandboxes.docker.build.LOOKS_S", 0.05)
+        ended = []
+
+        async def takes_minutes() -> None:
+            await daemon.images.tag(base_image, "atropos-test-base", tag="brought")
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append(True)
+
+        async with connect() as client, asyncio.timeout(30):
+            store = ImageStore(client, None, makers={"atropos-test-base:brought": takes_minutes})
+            assert await store.ensure("atropos-test-base:brought", None) == "atropos-test-base:brought"
+        assert ended, "it is not made any more"
+        await remove_images(daemon, "atropos-test-base:brought")
+
     async def test_what_is_built_from_it_is_built_again(self, store, daemon, tmp_path):
         (tmp_path / "Dockerfile").write_text("FROM atropos-test-base:x\nENV A=1\n")
         tag = await store.ensure(None, tmp_path)

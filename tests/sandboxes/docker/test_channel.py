@@ -8,7 +8,7 @@ import pytest
 from fake_executor import FakeExecutor, connected, end, frame
 
 from sandboxes.base import SandboxDied, SandboxError
-from sandboxes.docker.channel import Channel, Ended, Identity
+from sandboxes.docker.channel import Channel, Ended, Identity, Kept
 from sandboxes.docker.connection import MAX_FRAME
 
 
@@ -28,11 +28,26 @@ async def channel_that(answer) -> tuple[Channel, FakeExecutor]:
 
 async def test_a_commands_end_is_understood():
     def answer(number, kind, payload):
-        return frame(number, b"O", b"out") + end(number, 3, flags=3, dropped=7) if kind == b"E" else None
+        return frame(number, b"O", b"out") + end(number, 3, flags=3, dropped=(7, 0, 0)) if kind == b"E" else None
 
     channel, executor = await channel_that(answer)
-    assert await execute(channel, stdin=b"in") == Ended(3, True, 7, b"out", True)
+    assert await execute(channel, stdin=b"in") == Ended(3, True, Kept(b"out", 7), True)
     assert [(kind, payload) for _, kind, payload in executor.frames[1:2]] == [(b"D", b"in")]
+    await channel.close()
+
+
+async def test_streams_that_are_kept_apart_are_understood():
+    def answer(number, kind, payload):
+        if kind != b"E":
+            return None
+        assert struct.unpack_from("<H", payload, 22) == (1,)
+        said = frame(number, b"O", b"outerr") + frame(number, b"o", b"out") + frame(number, b"e", b"err")
+        return said + end(number, dropped=(9, 4, 5))
+
+    channel, _ = await channel_that(answer)
+    ended = await execute(channel, split=True)
+    assert (ended.output, ended.stdout, ended.stderr) == (Kept(b"outerr", 9), Kept(b"out", 4), Kept(b"err", 5))
+    assert ended.stdout.whole(2) == b"o\n[... 4 bytes dropped ...]\nut"
     await channel.close()
 
 

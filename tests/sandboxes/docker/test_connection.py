@@ -10,7 +10,7 @@ from sandboxes.base import DaemonRestarted, SandboxDied, SandboxError, SandboxTi
 
 
 async def test_another_protocol_is_refused():
-    with pytest.raises(SandboxError, match=r"speaks protocol 99, this side \d; rebuild"):
+    with pytest.raises(SandboxError, match=r"speaks protocol 99, this side \d+; rebuild"):
         await connected(FakeExecutor(hello=frame(0, b"H", struct.pack("<I", 99))))
 
 

@@ -37,7 +37,7 @@ class Image:
 
     async def execute(self, argv, **asked):
         self.asked = asked | {"argv": argv}
-        return channel.Ended(0, False, 0, b"", False)
+        return channel.Ended(0, False, channel.Kept(b""), False)
 
 
 def machine_of(spec, container, channel, config):

@@ -288,5 +288,5 @@ async def test_a_name_server_that_is_silent_holds_no_thread_of_others(monkeypatc
         tunnels.heard(TUNNEL | number, b"O", b"CONNECT %d.example.org:443 HTTP/1.1\r\n\r\n" % number, send)
     await asyncio.sleep(0.2)
     assert await asyncio.wait_for(asyncio.to_thread(asked.is_set), 5), "others' work is done meanwhile"
-    tunnels.end()
+    tunnels.end(ConnectionError())
     answers.set()

@@ -13,7 +13,7 @@ from sandboxes.output import BoundedOutput
 @pytest.fixture
 async def pipe():
     reader, writer = os.pipe()
-    pump = Pump(reader, BoundedOutput(1000))
+    pump = Pump(reader)
     yield pump, writer
     pump.close()
     os.close(writer)
@@ -21,10 +21,11 @@ async def pipe():
 
 async def test_what_is_written_is_kept_until_nobody_wants_it(pipe):
     pump, writer = pipe
-    output = pump.output
+    output = BoundedOutput(1000)
+    pump.take = output.add
     os.write(writer, b"kept")
     pump.take_what_is_there()
-    pump.output = None
+    pump.take = None
     os.write(writer, b"dropped")
     await asyncio.sleep(0.01)
     assert output.result() == (b"kept", False)

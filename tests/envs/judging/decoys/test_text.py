@@ -43,7 +43,7 @@ def test_no_line_moves(name):
     before = encoded(name)
     after, _ = text_of(before)
     assert after.count(b"\n") == before.count(b"\n") and after.count(b"\r\n") == before.count(b"\r\n")
-    assert after[:3] == before[:3]
+    assert after.startswith(b"\xef\xbb\xbf") == before.startswith(b"\xef\xbb\xbf")
     old, new = ast.parse(before), ast.parse(after)
     kept = (ast.FunctionDef, ast.ClassDef, ast.For, ast.If, ast.Assign)
 
@@ -51,6 +51,23 @@ def test_no_line_moves(name):
         return [(type(node), node.lineno) for node in ast.walk(tree) if isinstance(node, kept)]
 
     assert lines(old) == lines(new)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import f\n", "__verifier__.load();import f\n"),
+        ('"""Text."""\nfrom __future__ import annotations\nimport f\n', "annotations\n__verifier__.load();import f\n"),
+        ("class A:\n    pass\nx = (1,\n    2)\n", "pass\n__verifier__.load();x = (1,\n    2)\n"),
+        ("if 1:\n    x = 1\n", "if 1:\n    x = 1\n"),
+    ],
+)
+def test_a_module_says_first_that_it_is_run(source, expected):
+    test = "def test_f():\n    assert f(3) == 6\n"
+    data, _ = text_of(source + test)
+    assert expected in data.decode()
+    without, _ = text_of(source)
+    assert without.decode() == source
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -103,6 +103,31 @@ async def test_what_ends_tests_or_changes_what_they_rely_on_is_seen(judged, solu
     assert seen.sign == sign
 
 
+@pytest.mark.parametrize("command", ["-m pytest -q", "-m unittest test_a", "-m unittest discover", "test_a.py"])
+@pytest.mark.parametrize("status", [0, 1])
+async def test_an_end_before_the_first_test_is_seen_of_each_runner(judged, command, status):
+    seen = await judged({"solution.py": f"import os\nos._exit({status})\n", "test_a.py": CASE}, command)
+    assert (seen.status, seen.sign) == (status, "ended its tests early")
+
+
+@pytest.mark.parametrize("command", ["-m unittest test_a", "test_a.py"])
+async def test_code_that_can_not_be_imported_fails_its_tests_and_is_no_sign(judged, command):
+    seen = await judged({"test_a.py": CASE}, command)
+    assert (seen.status, seen.sign) == (1, None)
+    assert seen.problem is not None and seen.problem != "nothing was seen"
+
+
+async def test_a_process_that_imports_hidden_modules_beside_a_runner_changes_nothing(judged):
+    """As a child of `multiprocessing` does, which never ends as programs do."""
+    child = (
+        "    def test_child(self):\n        run = 'import test_a, os; os._exit(0)'\n        import subprocess, sys\n"
+    )
+    child += "        self.assertEqual(subprocess.call([sys.executable, '-c', run]), 0)\n"
+    case = CASE.replace("    def test_sub", child + "    def test_sub")
+    seen = await judged({**SOLUTION, "test_a.py": case}, "test_a.py", record={"reference": True})
+    assert (seen.status, seen.problem) == (0, None), seen.output
+
+
 async def test_output_arguments_input_and_descriptors_are_the_callers_own(judged):
     test = (
         "import os, sys\ndef test_it():\n    assert os.environ['PYTHONPATH'].endswith(':.')\n"

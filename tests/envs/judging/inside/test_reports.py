@@ -33,3 +33,22 @@ async def test_ctrf_and_json_reports_say_what_pytest_does(judged, tmp_path):
     }
     found = json.loads(report.read_text())
     assert (found["exitcode"], found["summary"]["passed"], found["summary"]["failed"]) == (1, 1, 1)
+
+
+OWN = """\
+def pytest_addoption(parser):
+    for name in ("--ctrf", "--json-report-file"):
+        parser.addoption(name, default="none")
+    parser.addoption("--json-report", action="store_true")
+def pytest_sessionfinish(session):
+    open(session.config.option.ctrf, "w").write("its own")
+"""
+
+
+async def test_the_plugins_of_the_image_write_their_own_reports(judged, tmp_path):
+    """By the names of their packages: their modules have others (`ctrf`, `pytest_jsonreport`)."""
+    there = {f"pytest_json_{name}-0.6.1.dist-info/METADATA": "" for name in ("ctrf", "report")}
+    seen = await judged({"test_a.py": TEST, "own.py": OWN, **there}, "-m pytest -q -p own --json-report --ctrf c.json")
+    assert seen.status == 1, seen.output
+    assert (tmp_path / "c.json").read_text() == "its own"
+    assert not (tmp_path / ".report.json").exists()

@@ -81,6 +81,10 @@ def test_what_is_told_of_another_set_or_of_none_is_no_evidence():
     assert seen.judge(PASSED, everything)[0] == {ID: "failed"}
 
 
+def test_a_set_of_another_size_was_tampered_with():
+    assert told("01").judge(PASSED, everything) == ({ID: "failed"}, [FORCED])
+
+
 def test_each_expected_value_of_which_the_reference_told_must_be_told_of():
     def run(record, *answers):
         key = Key()

@@ -20,6 +20,12 @@ def test_a_call_that_started_and_did_not_finish_has_no_status():
     assert Told([[start, end], [start], [{"kind": "site"}]], WRITTEN).statuses == [1, None]
 
 
+def test_modules_that_are_run_count_as_calls_where_no_runner_began():
+    load, end = {"kind": "load"}, {"kind": "finish", "status": 0}
+    assert Told([[load], [load, end]], WRITTEN).statuses == [None, 0]
+    assert Told([[load, {"kind": "begin"}, end], [load]], WRITTEN).statuses == [0]
+
+
 def test_what_tests_replace_themselves_is_not_tampered_with():
     end = {"kind": "finish", "status": 0, "tampered": ["time.sleep", "builtins.len", 3]}
     assert Told([[end]], WRITTEN).tampered == ["builtins.len", "3"]

@@ -17,7 +17,7 @@ from programs import run as run_program
 from scripted_engine import ScriptedEngine
 from sums import Sums, fill, metrics_of, right
 
-from envs.checks import Status
+from envs.cli.checks import Status
 from envs.config import RayOptions
 from envs.lab.curve import Curve
 from envs.options import EngineConfig
@@ -105,7 +105,7 @@ async def test_a_node_is_killed_and_one_joins_and_nothing_is_lost_or_double(clus
     async with open_run(env) as run, asyncio.timeout(300):
         await until(lambda: len(lives(run)) == 2)
         sink = FileSink(run, await open_group_file(run, env.run_dir / "groups.jsonl"))
-        making = asyncio.create_task(run.make_groups(CountPace(run, 25), sink, []))
+        making = asyncio.create_task(run.make_groups(CountPace(run, 25), sink))
         await until(lambda: all(live._making for live in lives(run).values()) and run.metrics.rollouts)
         before = set(lives(run))
         victim = next(iter(cluster.worker_nodes))

@@ -59,6 +59,14 @@ async def test_a_cheat_is_not_rewarded(docker_backend, tmp_path, cheat):
     assert verdict.reward == 0.0
 
 
+def test_what_a_row_checks_is_the_test_itself_unless_the_row_calls_it_too(tmp_path):
+    twice = HUMANEVAL | {"task_id": "HumanEval/901", "test": HUMANEVAL["test"] + "check(abs)\n"}
+    own, called = load(write(tmp_path, HUMANEVAL, twice), tmp_path / "out")
+    text = (own.hidden.tests / "test_hidden.py").read_text()
+    assert "def test_double(candidate=double):\n    assert candidate(3) == 6\n" in text and "check" not in text
+    assert (called.hidden.tests / "test_hidden.py").read_text().endswith("def test_double():\n    check(double)\n")
+
+
 def test_the_agent_is_told_the_prompt_and_not_the_tests(tmp_path):
     function, described = load(write(tmp_path, HUMANEVAL, MBPP), tmp_path / "out")
     assert HUMANEVAL["prompt"].strip() in function.instruction

@@ -64,6 +64,18 @@ def test_version_1_is_read_by_its_names(tmp_path):
     assert {folder.parent.parent.name for folder in cgroup.folders()} == {"memory", "pids"}, "a link is no other one"
 
 
+@pytest.mark.parametrize(("killed", "refused", "was"), [(0, 0, False), (1, 0, True), (0, 7, True)])
+def test_that_something_was_ended_at_a_limit_is_known_for_ever(tmp_path, killed, refused, was):
+    old = {
+        "memory/memory.oom_control": f"oom_kill_disable 0\noom_kill {killed}\n",
+        "pids/pids.events": f"max {refused}\n",
+    }
+    assert old_machine(tmp_path / "old", old).was_full() is was
+    new = {"memory.events": f"low 0\nmax 99\noom_kill {killed}\n", "pids.events": f"max {refused}\n"}
+    assert new_machine(tmp_path / "new", new).was_full() is was
+    assert Cgroup("no/such", unified=True, tree=tmp_path).was_full(), "nobody knows"
+
+
 def test_one_that_is_gone_is_at_no_limit(tmp_path):
     cgroup = Cgroup("no/such", unified=True, tree=tmp_path)
     assert (cgroup.full(), cgroup.processes(), cgroup.remove()) == (None, [], True)

@@ -1,13 +1,14 @@
 """A process of crun's, played by other programs."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
 
 import pytest
 
-from sandboxes.docker.crun.process import Container, spawn
+from sandboxes.docker.crun.process import Container, sealed, spawn
 
 FAKE = f"""#!{sys.executable}
 import os, sys
@@ -29,6 +30,17 @@ async def test_the_container_has_the_stream_and_its_end_is_told(tmp_path):
         assert ours.recv(10) == b"HELLO"
         assert await container.ended(10) == 70 == container.exit_code
         assert await container.close(10)
+
+
+def test_a_program_is_run_from_a_copy_that_nobody_can_change(tmp_path):
+    program = tmp_path / "program"
+    shutil.copy("/bin/echo", program)
+    copy = sealed(program)
+    program.unlink()
+    assert subprocess.check_output([f"/proc/self/fd/{copy}", "well"], pass_fds=[copy]) == b"well\n"
+    with pytest.raises(OSError):
+        os.write(copy, b"x")
+    os.close(copy)
 
 
 async def test_a_crun_that_does_not_end_is_killed():

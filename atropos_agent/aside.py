@@ -1,0 +1,19 @@
+"""Work on long replies, kept off the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+LONG = 4096
+"""Tokens of a reply from which on reading it may take longer than others should wait, 50 ms for hostile text."""
+
+
+async def aside(work: Callable[[], T], tokens: int) -> T:
+    """Do work on a reply of that many tokens, a long one's in a thread.
+
+    A thread goes on where the caller is cancelled, so what it changes must be nobody else's by then."""
+    return work() if tokens < LONG else await asyncio.to_thread(work)

@@ -1,0 +1,47 @@
+"""Which experts each token was routed to: what trainers of mixture-of-experts models replay.
+
+As text it is the base64 of NumPy's `.npy`, as vLLM sends it with each reply (`--enable-return-routed-experts`;
+vllm/entrypoints/openai/completion/protocol.py, `routed_experts`): integers of shape (tokens - 1, layers, experts of a
+token), of prompt and reply together. The last token has none, since nothing was computed behind it. Read from answers
+of that form; not run with a real mixture-of-experts model.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Experts = NDArray[np.integer[Any]]
+
+
+def read_experts(text: str) -> Experts:
+    """Return the array in a text. Raises ValueError where it holds none of this shape."""
+    try:
+        experts: Experts = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
+    except (binascii.Error, EOFError, OSError) as error:
+        raise ValueError(f"routed experts are no array: {error}") from error
+    if experts.ndim != 3 or not np.issubdtype(experts.dtype, np.integer):
+        raise ValueError(f"routed experts have the shape {experts.shape} of {experts.dtype}")
+    return experts
+
+
+def write_experts(experts: Experts) -> str:
+    """Return an array as text."""
+    file = io.BytesIO()
+    np.save(file, np.ascontiguousarray(experts), allow_pickle=False)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def extended(known: Experts | None, told: Experts | None, tokens: int) -> Experts | None:
+    """Return the experts of a sequence of `tokens` that goes on: what is known of a token, was told when it was
+    sampled, and stays. None where nothing was told."""
+    if told is None:
+        return None
+    if known is None or known.shape[1:] != told.shape[1:]:
+        return told[: tokens - 1]
+    return np.concatenate([known, told[len(known) : tokens - 1]])

@@ -1,0 +1,225 @@
+"""The command line of an environment: `serve`, `process`, `evaluate`, `doctor`, `export`, `groups` and `view`.
+
+Options are `--env.NAME` for the environment and `--openai.NAME` for the inference server, as in atroposlib,
+and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
+working directory count as if they were set, where they are not. atroposlib's own parser
+ignores misspelt YAML keys, turns W&B on by itself, and takes a single server for a cluster of
+four, so `envs.options.reading` parses them. Imports that take seconds wait until the options are right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dotenv import load_dotenv
+
+from atropos_agent.engines.errors import ModelNotServed, NotThisServer
+from envs.config import AgentEnvConfig
+from envs.options import Options, UsageError
+from envs.options.reading import read_options
+from envs.options.usage import usage
+from envs.records.comparison import NoEvaluation, read_rates
+from envs.records.redaction import Redactor
+from envs.running.database import RunDirectoryError
+from envs.running.limits import raise_open_files
+from envs.running.stopping import STATUS, EndBySignal, ended_while_loading
+from envs.types import BadTask
+from sandboxes.naming import later, meant, resolve
+
+if TYPE_CHECKING:
+    from envs.base import AgentEnv
+    from envs.cli.doctor import Surroundings
+
+logger = logging.getLogger(__name__)
+
+WRONG_USE = 2
+"""The exit status of a command that was told something that can't be right."""
+_WRONG_USE = (UsageError, BadTask, ModelNotServed, NotThisServer, RunDirectoryError)
+
+COMMANDS = {
+    "serve": "make groups for a trainer that is registered with the Atropos API",
+    "process": "make --env.total_steps groups without a trainer and write them as JSONL and HTML",
+    "evaluate": "attempt every evaluation task and report pass@k",
+}
+MORE = {
+    "doctor": "is everything there, and would training be right? A certificate, also with --json",
+    "export": "a run's rollouts as tables, triplets, or rows for TRL, verl, verifiers, tinker: `export RUN OUT`",
+    "groups": "what became of a run's groups, and why, in one table: `groups RUN_DIR`",
+    "view": "runs in a browser, while they go on and afterwards, or rollouts in one file: `view RUN`",
+}
+
+_MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
+"""Commands that read a run's directory, each with a `main`."""
+
+_START = later("envs.cli.starting:run_command")
+_EXAMINATION = later("envs.cli.doctor")
+_ENVIRONMENT = later("envs.base:AgentEnv")
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An environment as the user calls it.
+
+    prog: how that is written. load: imports its class, which takes seconds. surroundings: imports what `doctor` looks
+    at; None for what every environment has."""
+
+    prog: str
+    config_cls: type[AgentEnvConfig]
+    load: Callable[[], type[AgentEnv[Any]]]
+    surroundings: Callable[[], Surroundings] | None = None
+
+    @classmethod
+    def of(cls, env_cls: type[AgentEnv[Any]], prog: str | None = None) -> Program:
+        """Make one of a class that is there."""
+        return cls(prog or called_as(), env_cls.env_config_cls, lambda: env_cls)
+
+
+def called_as() -> str:
+    """Return what the user wrote to start this process."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    if spec is not None:
+        return f"python -m {spec.name.removesuffix('.__main__')}"
+    return f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else Path(sys.argv[0]).name
+
+
+def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
+    """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
+    argv = sys.argv[1:] if argv is None else argv
+    program = env if isinstance(env, Program) else Program.of(env, prog)
+    name, rest = (argv[0], argv[1:]) if argv else ("", ())
+    if name in COMMANDS:
+        return main(program, name, rest)
+    if name == "doctor":
+        return doctor(program, rest)
+    if name in _MODULES:
+        return int(import_module(_MODULES[name]).main(rest, prog=program.prog))
+    known = COMMANDS | MORE
+    said = "\n".join(f"  {name:10} {what}" for name, what in known.items())
+    listed = f"{program.prog} COMMAND [OPTIONS]\n\n{said}\n\nCOMMAND --help shows the options of each."
+    if name in ("-h", "--help"):
+        print(listed)
+        return 0
+    wrong = f"there is no command {name!r}{meant(name, known)}\n\n" if name else ""
+    print(wrong + listed, file=sys.stderr)
+    return WRONG_USE
+
+
+def main(env: Program | type[AgentEnv[Any]], command: str, argv: Sequence[str]) -> int:
+    """Run one command to its end. Returns the exit status."""
+    program = env if isinstance(env, Program) else Program.of(env)
+    if explained(program, command, COMMANDS[command], argv):
+        return 0
+    load_dotenv(Path(".env"))
+    try:
+        options = parse(program, command, argv)
+    except UsageError as error:
+        print(f"{error}\n{program.prog} {command} --help explains them", file=sys.stderr)
+        return WRONG_USE
+    logging.basicConfig(level=options.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    redactor = Redactor.of(os.environ, (engine.api_key for engine in options.engines))
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(redactor)
+    for noisy in ("httpx", "httpcore", "asyncio", "urllib3", "filelock"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))
+    try:
+        with ended_while_loading():
+            logger.info("loading")
+            env_cls, run_command = program.load(), _START()
+        raise_open_files()
+        with EndBySignal() as end:
+            return asyncio.run(_followed(run_command(env_cls, command, options, redactor, end), end))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return STATUS
+    except Exception as error:
+        logger.debug("stopped by", exc_info=error)
+        print(redactor.text(f"{program.prog} {command}: {error}"), file=sys.stderr)
+        return WRONG_USE if isinstance(error, _WRONG_USE) else 1
+
+
+def doctor(program: Program, argv: Sequence[str]) -> int:
+    """Examine, print the certificate. 0: training would be right; 1: it would not; 2: wrong options."""
+    if explained(program, "doctor", MORE["doctor"], argv):
+        return 0
+    load_dotenv(Path(".env"))
+    try:
+        options = parse(program, "doctor", [argument for argument in argv if argument != "--json"])
+    except UsageError as error:
+        print(f"{error}\n{program.prog} doctor --help explains them", file=sys.stderr)
+        return WRONG_USE
+    logging.basicConfig(level=logging.ERROR)
+    with ended_while_loading():
+        print("examining …", file=sys.stderr)
+        examination = _EXAMINATION()
+        surroundings = program.surroundings() if program.surroundings else examination.surroundings_of(program.load())
+    certificate = asyncio.run(examination.certify(options, surroundings))
+    print(json.dumps(certificate.to_json(), indent=2) if "--json" in argv else certificate.render())
+    return 0 if certificate.ok else 1
+
+
+def explained(program: Program, command: str, about: str, argv: Sequence[str]) -> bool:
+    """Print a command's help where that is asked for; return whether it was."""
+    asked = {"-h", "--help", "--help-all"} & set(argv)
+    if asked:
+        print(usage(program.prog, about, program.config_cls, command, whole="--help-all" in asked))
+    return bool(asked)
+
+
+def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
+    """Return the options on the command line and in the file that it names. Raises UsageError with every problem."""
+    options = read_options(program.config_cls, argv)
+    problems = []
+    if command == "process" and options.env.total_steps < 0:
+        problems.append("--env.total_steps: process has no trainer that says how many; give the number of groups")
+    if command != "evaluate":
+        given = [name for name in Options.of_evaluate if getattr(options, name) is not None]
+        problems += [f"--{name}: {command} makes no evaluation; leave it out, or use evaluate" for name in given]
+    if command == "evaluate" and options.against is not None:
+        try:
+            read_rates(options.against)
+        except NoEvaluation as error:
+            problems.append(f"--against: {error}")
+    if problems:
+        raise UsageError("\n".join(["these options are wrong:", *(f"  {problem}" for problem in problems)]))
+    return options
+
+
+def load_environment(path: str) -> type[AgentEnv[Any]]:
+    """Return the environment at a dotted path such as `package.module:Class`. Raises UsageError with the remedy."""
+    try:
+        found = resolve("environment", path, {}, "atropos_agent.environments")
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    found = getattr(found, "environment", found)  # of a function (`envs.functions`)
+    if not (isinstance(found, type) and issubclass(found, _ENVIRONMENT())):
+        raise UsageError(
+            f"{path!r} is no environment; give swe, or package.module:name of a subclass of AgentEnv or of a function "
+            "with @rollout"
+        )
+    return found
+
+
+def run_named(path: str, argv: Sequence[str]) -> int:
+    """Run a command of the environment at a dotted path. Returns the exit status."""
+    try:
+        with ended_while_loading():
+            print(f"loading {path} …", file=sys.stderr)
+            env_cls = load_environment(path)
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return WRONG_USE
+    return run(env_cls, argv, prog=f"python -m envs {path}")
+
+
+async def _followed(running: Coroutine[Any, Any, int], end: EndBySignal) -> int:
+    task = asyncio.ensure_future(running)
+    end.follow(task.cancel, task.cancel)
+    return await task

@@ -1,0 +1,243 @@
+"""Start a command of an environment: what would fail later is found out now, inference servers are waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import orjson
+from rich.console import Console
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import PreTrainedTokenizerFast
+
+from atropos_agent.engines.chat import UNNAMED
+from atropos_agent.engines.errors import ModelNotServed, NotThisServer
+from atropos_agent.engines.protocols import open_server
+from atropos_agent.engines.tokenizers import compare_tokenizers
+from atropos_agent.types import EngineError
+from envs.base import AgentEnv
+from envs.options import WITHOUT_TOKENS, EngineConfig, Options, UsageError, load_tokenizer
+from envs.records.comparison import NoEvaluation, compare, read_rates
+from envs.records.disk import replace_file
+from envs.records.inspect_log import inspect_log, log_name
+from envs.records.read import read_rollouts
+from envs.records.redaction import Redactor
+from envs.records.stats import EvalSummary
+from envs.running.commands import evaluate_once, process_groups, serve_trainer
+from envs.running.evaluation import OtherEvaluation, Samples, described, shortage
+from envs.running.stopping import STATUS, EndBySignal
+from envs.running.waiting import once_reachable
+from envs.viewer.live import live_page
+
+logger = logging.getLogger(__name__)
+
+WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
+"""Endings of what is written into a run's directory."""
+_WHOLE = "1/1"
+"""All tasks, as an option of environments whose tasks several processes share."""
+LOOK_S = 1.0
+"""Seconds between two looks at an inference server that is waited for."""
+LOADED_AFTER = 60
+"""Looks at one that has come up before it counts as one that will not serve the model."""
+
+
+class TooFewSamples(RuntimeError):
+    """An evaluation lost more samples than it may; the message says why, in the words of what failed."""
+
+
+async def run_command(
+    env_cls: type[AgentEnv[Any]], command: str, options: Options, redactor: Redactor, end: EndBySignal
+) -> int:
+    await check(env_cls, options)
+    env = await open_env(env_cls, command, options)
+    env.redactor = redactor
+    logger.info("results go to %s; a later start with --env.run_dir=%s continues", env.run_dir, env.run_dir)
+    async with live_page(env.run_dir, options.env.live):
+        return await _run(env, command, options, end)
+
+
+async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySignal) -> int:
+    why = None
+    if command == "evaluate":
+        summary = await evaluate_and_compare(env, options)
+        shared = getattr(options.env, "shard", _WHOLE) != _WHOLE  # its part may have no task
+        why = None if shared and not summary.wanted else shortage(summary, options.env.eval_lost)
+    else:
+        running = asyncio.create_task(serve_trainer(env) if command == "serve" else process_groups(env))
+        end.stop = end.now = lambda: env.stopping.ask() or running.cancel()
+        end.closing_s += options.env.shutdown_s
+        if (path := await running) is not None:
+            print(f"groups: {path}")
+    print(f"results: {env.run_dir}")
+    if why is not None:
+        raise TooFewSamples(why)
+    return STATUS if env.stopping.asked else 0
+
+
+async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSummary:
+    """Evaluate, and return what it came to; print the table, what differs from an earlier evaluation, and write a log
+    for Inspect's viewer, as the options want it. Raises UsageError."""
+    before = None
+    try:
+        before = None if options.against is None else read_rates(options.against)
+        summary = await evaluate_once(env)
+        Console().print(summary.render())
+        if before is not None and options.against is not None:
+            now = read_rates(env.run_dir / "eval-0.json")
+            Console().print(f"against {options.against}: {compare(before, now)}", markup=False, highlight=False)
+    except (NoEvaluation, OtherEvaluation) as error:
+        raise UsageError(str(error)) from error
+    if options.inspect_log is not None:
+        samples = await Samples.open(env.run_dir / "eval-0.samples.jsonl", {**described(env), "step": 0})
+        log = inspect_log(summary, samples.rollouts, read_rollouts(env.run_dir))
+        path = options.inspect_log / log_name(log)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, env.redactor.text(orjson.dumps(log).decode()).encode())
+        print(f"for `inspect view --log-dir {options.inspect_log}`: {path}")
+    return summary
+
+
+async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+    """Find out now what would fail later: tasks, sandboxes, tokenizer, run directory. A Docker daemon that can't be
+    reached is waited for, where nothing else is wrong. Raises UsageError with every problem and its remedy."""
+    await once_reachable(lambda: _check_once(env_cls, options))
+
+
+async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
+    async def tokenizer() -> None:
+        if options.env.tokenizer_name:
+            await asyncio.to_thread(load_tokenizer, options.env.tokenizer_name)
+
+    async def run_dir() -> None:
+        directory = options.env.run_dir
+        if directory is not None:
+            try:
+                directory.mkdir(parents=True, exist_ok=True)
+                (directory / ".writable").write_bytes(b"")
+                (directory / ".writable").unlink()
+                in_the_way = [
+                    path.name for path in directory.iterdir() if path.suffix in WRITTEN and not path.is_file()
+                ]
+            except OSError as error:
+                raise UsageError(f"--env.run_dir {directory} can't be written ({error}); give another") from error
+            if in_the_way:
+                named = ", ".join(sorted(in_the_way))
+                raise UsageError(
+                    f"--env.run_dir {directory}: where files are written, there is something else ({named}); move it "
+                    "away, or give another directory"
+                )
+
+    results = await asyncio.gather(env_cls.preflight(options.env), tokenizer(), run_dir(), return_exceptions=True)
+    problems: list[BaseException] = []
+    for result in results:
+        if isinstance(result, ExceptionGroup):
+            problems += result.exceptions
+        elif isinstance(result, BaseException):
+            problems.append(result)
+    if len(problems) == 1:
+        (problem,) = problems
+        if isinstance(problem, ValueError):
+            raise UsageError(str(problem)) from problem
+        raise problem
+    if problems:
+        listed = "\n".join(f"- {problem}" for problem in problems)
+        raise UsageError(f"{len(problems)} things are wrong:\n{listed}") from problems[0]
+
+
+async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
+    """Make the environment, with inference servers that answer and a tokenizer that is theirs. Raises UsageError."""
+    if command == "serve":
+        try:
+            options.env.check_ratios()
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    tokenizer = options.env.tokenizer_name
+    if tokenizer:
+        load_tokenizer(tokenizer)
+    if plain := [engine.server_type for engine in options.engines if engine.server_type in WITHOUT_TOKENS]:
+        if command == "serve":
+            raise UsageError(
+                f"--openai.server_type {plain[0]} gives no token ids and no logprobs, so nothing can be trained on its "
+                "replies; serve needs a server that does: vllm, sglang or atropos (evaluate and process work)"
+            )
+        await wait_for_endpoints(env_cls, options.engines)
+        with TemporaryDirectory() as folder:
+            named = tokenizer or write_empty_tokenizer(folder)
+            return env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
+    if not (named := tokenizer):
+        named = await wait_for_engines(options.engines)
+        load_tokenizer(named, given=False)
+    env = env_cls(options.env.model_copy(update={"tokenizer_name": named}), options.engines)
+    await check_tokenizer(env)
+    return env
+
+
+def write_empty_tokenizer(folder: str) -> str:
+    """Write a tokenizer that knows no text, for atroposlib, which loads one even where nothing is encoded.
+    Returns its folder."""
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"?": 0}, unk_token="?"))).save_pretrained(folder)
+    return folder
+
+
+async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:
+    """Wait until every server answers that works on messages, and see that it takes the key and knows the model. The
+    one that it serves is named in the options where they name none. Raises ModelNotServed, NotThisServer."""
+    for config in configs:
+        server = env_cls.server_cls(config)
+        try:
+            await _connect(server)
+            config.model_name = server.config.model_name
+        finally:
+            await server.close()
+
+
+async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
+    """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
+    first = ""
+    for config in configs:
+        async with open_server(config) as server:
+            await _connect(server)
+            first = first or server.root or ("" if config.model_name in UNNAMED else config.model_name)
+    if not first:
+        raise UsageError("the inference server does not say which model it serves; set --openai.model_name to it")
+    return first
+
+
+async def _connect(server: Any) -> None:
+    """Ask an inference server what it serves, waiting until it answers.
+
+    Raises ModelNotServed and NotThisServer; of one that has only just come up after `LOADED_AFTER` more looks."""
+    looks, came_up = 0, None
+    while True:
+        try:
+            await server.connect()
+            return
+        except EngineError as error:
+            if isinstance(error, ModelNotServed | NotThisServer):
+                came_up = looks if came_up is None else came_up
+                if came_up == 0 or looks - came_up >= LOADED_AFTER:
+                    raise
+            if looks % 15 == 0:
+                logger.warning("%s; waiting for it", error)
+        looks += 1
+        await asyncio.sleep(LOOK_S)
+
+
+async def check_tokenizer(env: AgentEnv[Any]) -> None:
+    """Raise UsageError when an inference server encodes text differently from the tokenizer in use."""
+    for server in env.server.servers:
+        try:
+            await _connect(server)
+            difference = await compare_tokenizers(server, env.tokenizer)
+        finally:
+            # The run, which opens it again with its first request, may never begin.
+            await server.close()
+        if difference:
+            raise UsageError(
+                f"the tokenizer {env.config.tokenizer_name!r} is not the one of the inference server at {server.url}: "
+                f"{difference.text}; set --env.tokenizer_name to the model that the server serves"
+            )

@@ -1,0 +1,67 @@
+"""What an environment is made of, where that is a function: the function, its tasks, what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from envs.functions.config import FunctionConfig
+from envs.functions.given import Hooks, Prompt
+from envs.functions.tasks import Tasks, read_tasks
+from envs.types import Task
+from sandboxes.naming import meant
+
+GIVEN = ("task", "llm", "sandbox", "seat", "config")
+"""What a function may ask for by the names of its parameters, beside its resources."""
+TRAINED = ("main", "sub-agent", "summary", "retry", "side call")
+"""The kinds of conversations that are trained by default."""
+ONE_TURN = ("task", "prompt")
+"""The same of a function that returns messages."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What makes a rollout. See `rollout` and `single_turn`.
+
+    parameters: names of what the function is given. score: judges the reply to messages; None where the function
+        itself says what it is worth.
+    """
+
+    function: Callable[..., Any]
+    parameters: Sequence[str]
+    tasks: Tasks
+    eval_tasks: Tasks | None = None
+    prompts: Mapping[str, Prompt] = field(default_factory=dict)
+    hooks: Sequence[Hooks] = ()
+    process: bool = False
+    over_budget: float | None = 0.0
+    trained: Collection[str] = TRAINED
+    tolerates: Collection[str] = ()
+    score: Callable[..., Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """Return what the environment is called."""
+        return self.function.__name__.replace("_", "-").strip("-") or "function"
+
+    def load_tasks(self, config: FunctionConfig) -> tuple[Sequence[Task], Sequence[Task]]:
+        """Return the tasks to train on and those to evaluate on. Raises BadTask."""
+        train = read_tasks(self.tasks)
+        return train, train if self.eval_tasks is None else read_tasks(self.eval_tasks)
+
+    def prompts_with(self, config: FunctionConfig) -> Mapping[str, Prompt]:
+        """Return the prompt templates, those from files in place of the function's own. Raises ValueError."""
+        found = dict(self.prompts)
+        for name, path in config.prompts.items():
+            if name not in found:
+                known = ", ".join(found) or "no prompt templates"
+                raise ValueError(f"--env.prompts.{name}: {self.name} has {known}{meant(name, found)}")
+            try:
+                found[name] = Prompt.from_file(path)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"--env.prompts.{name} {path}: {error}; give a file with a prompt template") from error
+            if set(found[name].names) != set(self.prompts[name].names):
+                names = ", ".join(self.prompts[name].names)
+                raise ValueError(f"--env.prompts.{name} {path}: it must have the names of the function's own: {names}")
+        return found

@@ -1,0 +1,205 @@
+"""A rollout's workplace: the sandbox in which a task is worked on, and the verifier of what is made there.
+
+    async with open_workplace(backend, starts, task, image, guest) as place:
+        async for step in place:
+            ...                                   # somebody works in `place.sandbox`
+            await place.judge(await place.collect())
+    verdict = place.verdict()
+
+A task of one step is a task of steps (`envs.judging.steps`): each is a task of its own, which the loop hands out until
+one is not good enough for the next. The verifier's sandbox is made ready beside the work, and the agent's is closed
+before the last step is judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from atropos_agent.tracing import opening, span
+from atropos_agent.types import AgentResult
+from envs.judging.areas import Start
+from envs.judging.changes import Changes, collect_changes
+from envs.judging.cheating import with_signs
+from envs.judging.prefetch import Prefetch
+from envs.judging.specs import rollout_spec
+from envs.judging.start_trees import StartTrees
+from envs.judging.steps import combined, good_enough, joined, parts, set_up
+from envs.judging.stored import kept
+from envs.judging.verifier import Verifier, open_verifier
+from envs.types import Failure, InfraError, Outcome, Task, Verdict
+from sandboxes.base import Backend, Sandbox, SandboxSpec
+
+
+class Invited(Protocol):
+    """Whoever works in a sandbox. spec: of that sandbox, with what is needed for the work."""
+
+    @property
+    def spec(self) -> SandboxSpec: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """Somebody who works in a task's sandbox as it is, such as our own agent."""
+
+    spec: SandboxSpec
+
+
+G = TypeVar("G", bound=Invited)
+Invite = Callable[[SandboxSpec], Awaitable[G]]
+
+
+async def as_it_is(spec: SandboxSpec) -> Plain:
+    """Invite somebody who needs nothing more in a sandbox."""
+    return Plain(spec)
+
+
+class Workplace(Generic[G]):
+    """One rollout's place; made by `open_workplace`.
+
+    guest: who works there. sandbox: where the work is done."""
+
+    sandbox: Sandbox
+
+    def __init__(self, backend: Backend, starts: StartTrees, task: Task, image: str, guest: G) -> None:
+        self.guest = guest
+        self._backend = backend
+        self._starts = starts
+        self._task = task
+        self._image = image
+        self._steps = parts(task)
+        self._begun = 0
+        self._verdicts: list[Verdict] = []
+        self._changes: list[Changes] = []
+        self._results: list[AgentResult] = []
+        self._timings = {"open": 0.0, "agent": 0.0, "verifier": 0.0}
+        self._since = 0.0
+        self._outside, self._inside = AsyncExitStack(), AsyncExitStack()
+        """What is closed with the step's verifier, and with the sandbox."""
+
+    def __aiter__(self) -> Workplace[G]:
+        return self
+
+    async def __anext__(self) -> Task:
+        """Begin the next step, and return it as a task. Raises InfraError and SandboxError."""
+        if self._begun == len(self._steps) or not all(map(good_enough, self._task.steps, self._verdicts)):
+            raise StopAsyncIteration
+        if self._begun:
+            await self._expect()
+        problem = await set_up(self.sandbox, self._task.steps[self._begun]) if self._task.steps else None
+        if problem is not None:
+            # A step that could not be begun counts, when it is judged again, as it does now.
+            self._changes.append(Changes(problem=problem))
+            self._verdicts.append(Verdict(0.0, problem))
+            raise StopAsyncIteration
+        self._begun += 1
+        self._since = time.monotonic()
+        return self._steps[self._begun - 1]
+
+    def left_s(self, most: float) -> float:
+        """Return how much of the time that a rollout may work is left, in seconds: one at least where a step is begun
+        late."""
+        return max(min(1.0, most), most - self._timings["agent"])
+
+    async def collect(self) -> Changes:
+        """Take what was made in this step; the last one ends the sandbox. Raises InfraError."""
+        self._note("agent")
+        last = self._begun == len(self._steps)
+        with span("sandbox changes"):
+            protected = self._steps[self._begun - 1].hidden.protected
+            changes = await collect_changes(self.sandbox, self._start, protected, stop=last)
+        if last:
+            await self._inside.aclose()
+        return changes
+
+    async def judge(self, changes: Changes, result: AgentResult | None = None) -> None:
+        """Judge what was made in this step. result: of the agent that made it. Raises InfraError."""
+        with span("verifier"):
+            verdict = await self._verify(changes)
+        self._changes.append(changes)
+        self._verdicts.append(verdict if result is None else with_signs(verdict, result, changes))
+        self._results += [] if result is None else [result]
+        self._note("verifier")
+        await self._outside.aclose()
+
+    def verdict(self) -> Verdict:
+        """Return the verdict on the task. Raises ValueError where no step was begun."""
+        return combined(self._task, self._verdicts)
+
+    async def outcome(self, keep_mb: float) -> Outcome:
+        """Return what the rollout came to. keep_mb: of what was made, at most, so that it can be judged again.
+
+        Raises InfraError where no agent worked."""
+        if not self._results:
+            raise InfraError(Failure.TASK, "".join(verdict.explanation for verdict in self._verdicts))
+        work = await kept(self._changes, int(keep_mb * 2**20))
+        return Outcome(joined(self._results), self.verdict(), self._timings, work)
+
+    async def _open(self) -> None:
+        await self._expect()
+        self.sandbox = await self._inside.enter_async_context(opening("sandbox", self._backend.open(self.guest.spec)))
+        self._note("open")
+
+    async def _expect(self) -> None:
+        """Make ready what judges the step that comes."""
+        step = self._steps[self._begun]
+        with span("sandbox start tree"):
+            self._start: Start = await self._starts.get(step, self._image)
+        self._since = time.monotonic()
+        verifier = opening("verifier", open_verifier(self._backend, step, self._image))
+        self._verify: Verifier = await self._outside.enter_async_context(verifier)
+
+    def _note(self, phase: str) -> None:
+        """Add the time since the last phase to this one."""
+        before, self._since = self._since, time.monotonic()
+        self._timings[phase] += self._since - before
+
+
+@asynccontextmanager
+async def open_workplace(
+    backend: Backend, starts: StartTrees, task: Task, image: str, guest: G
+) -> AsyncIterator[Workplace[G]]:
+    """Open the workplace of one rollout. Raises InfraError and SandboxError, as do its methods."""
+    place = Workplace(backend, starts, task, image, guest)
+    async with place._outside, place._inside:
+        await place._open()
+        yield place
+
+
+class Workplaces(Generic[G]):
+    """The workplaces of a run, and what they share. Used as `async with`, inside the backend.
+
+    invite: gets somebody ready to work in a sandbox. warm: how many sandboxes of the agent's and of the verifier's kind
+    shall stand ready for a coming task."""
+
+    def __init__(self, backend: Backend, invite: Invite[G], *, warm: int = 0) -> None:
+        self._backend = backend
+        self._invite = invite
+        self._starts = StartTrees(backend)
+        self._prefetch = Prefetch(backend, warm, self._complete)
+
+    async def __aenter__(self) -> Workplaces[G]:
+        await self._prefetch.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._prefetch.__aexit__(*exc)
+
+    def expect(self, task: Task) -> None:
+        """Begin in the background what takes long for a task: it is drawn next."""
+        self._prefetch.begin(task)
+
+    @asynccontextmanager
+    async def open_for(self, task: Task) -> AsyncIterator[Workplace[G]]:
+        """Open the workplace of one rollout. Raises InfraError and SandboxError."""
+        with span("sandbox image"):
+            image = await self._backend.ensure_image(task.image, task.context)
+        guest = await self._invite(rollout_spec(task, image))
+        async with open_workplace(self._backend, self._starts, task, image, guest) as place:
+            yield place
+
+    async def _complete(self, spec: SandboxSpec) -> SandboxSpec:
+        return (await self._invite(spec)).spec

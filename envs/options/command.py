@@ -1,0 +1,154 @@
+"""Hold a command's options: those of its environment and of its inference servers."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from atropos_agent.engines.sessions import HEADERS
+from envs.config import StrictOptions
+from sandboxes.arguments import web_address
+
+logger = logging.getLogger(__name__)
+
+LATE_S = 5.0
+"""Seconds after which it is said that a tokenizer is still being looked for: a hub that can't be reached takes 45."""
+
+
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class UsageError(ValueError):
+    """The command line or the configuration file is wrong; the message says where."""
+
+
+WITHOUT_TOKENS = ("openai", "anthropic")
+"""The types of servers that give no token ids, and so no rows."""
+
+
+class EngineConfig(StrictOptions):
+    """Reach one inference server. The class replaces atroposlib's `APIServerConfig`: see `envs.config`."""
+
+    unused: ClassVar[Mapping[str, Any]] = MappingProxyType({"health_check": True, "tokenizer_name": "none"})
+    essential: ClassVar[Sequence[str]] = ("base_url", "server_type", "model_name", "api_key")
+    inherited: ClassVar[Sequence[str]] = (
+        *("timeout", "num_max_requests_at_once", "num_requests_for_eval", "n_kwarg_is_ignored"),
+        "rolling_buffer_length",
+    )
+
+    base_url: str = Field(
+        default="http://localhost:9001/v1",
+        description="Address of the inference server; separate several by commas",
+    )
+    server_type: Literal["vllm", "sglang", "atropos", "openai", "anthropic"] = Field(
+        default="vllm",
+        description="Protocol: vLLM's completions or SGLang's /generate by token ids, atroposlib's own /generate, "
+        "plain OpenAI chat, or Anthropic's Messages (the last two without tokens: evaluate and process only)",
+    )
+    model_name: str = Field(
+        default="default", description="The model's name at the inference server; default for its only one"
+    )
+    api_key: str | None = Field(default="", description="The inference server's key")
+    timeout: int = Field(default=1200, gt=0, description="Longest wait for an answer in seconds")
+    num_max_requests_at_once: int = Field(
+        default=512, ge=1, description="Requests that this inference server is sent at the same time, at most"
+    )
+    num_requests_for_eval: int = Field(default=64, ge=1, description="The same of evaluations")
+    n_kwarg_is_ignored: bool = Field(
+        default=False, description="A plain OpenAI endpoint gives one reply, however many are asked for"
+    )
+    rolling_buffer_length: int = Field(default=1000, ge=1, description="Requests whose times are kept for W&B")
+
+    session_headers: list[str] = Field(
+        default=list(HEADERS),
+        min_length=1,
+        description="Headers with a request's rollout, for routers that keep a conversation on one replica",
+    )
+
+    @field_validator("base_url", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return ",".join(value) if isinstance(value, list) and all(isinstance(url, str) for url in value) else value
+
+    @field_validator("base_url")
+    @classmethod
+    def _urls(cls, value: str) -> str:
+        urls = [url.strip() for url in value.split(",") if url.strip()]
+        if not urls:
+            raise ValueError("it names no server")
+        return ",".join(web_address(url) for url in urls)
+
+    @field_validator("session_headers")
+    @classmethod
+    def _names(cls, value: list[str]) -> list[str]:
+        if wrong := [name for name in value if not _HEADER.fullmatch(name)]:
+            raise ValueError(f"{wrong[0]!r} is no name of a header")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _sendable(cls, value: str | None) -> str | None:
+        value = (value or "").strip()
+        if not all("!" <= sign <= "~" for sign in value):
+            raise ValueError("no key has spaces, line ends or letters beyond ASCII in it; copy it again")
+        return value
+
+    def each(self) -> list[EngineConfig]:
+        """Return one for each URL."""
+        return [self.model_copy(update={"base_url": url}) for url in self.base_url.split(",")]
+
+
+class Options(StrictOptions):
+    """Hold a command's options; `openai` becomes `engines`."""
+
+    of_evaluate: ClassVar[Sequence[str]] = ("against", "inspect_log")
+
+    env: Any
+    openai: list[EngineConfig] = Field(default_factory=lambda: [EngineConfig()])
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="debug (every request and reply), info, warning or error"
+    )
+    against: Path | None = Field(default=None, description="An earlier evaluation's file, to compare with task by task")
+    inspect_log: Path | None = Field(
+        default=None, description="Directory for a log of Inspect's: inspect view --log-dir DIR"
+    )
+
+    @property
+    def engines(self) -> list[EngineConfig]:
+        """Return one for each URL."""
+        return [engine for config in self.openai for engine in config.each()]
+
+
+def load_tokenizer(name: str, *, given: bool = True) -> Any:
+    """Load a tokenizer by folder or hub name. Raises UsageError with the remedy.
+
+    given: whether the options name it; else the inference server does."""
+    from transformers import AutoTokenizer  # takes its time, which a misspelt option need not
+
+    said = "the tokenizer %s is still being looked for at the model hub; HF_HUB_OFFLINE=1 takes what is here already"
+    late = threading.Timer(LATE_S, logger.warning, (said, name))
+    late.daemon = True
+    if not Path(name).is_dir():
+        late.start()
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        if not given:
+            raise UsageError(
+                f"the inference server names its model {name!r}, whose tokenizer can't be loaded here ({reason}); "
+                "set --env.tokenizer_name to a folder or a hub name of that model"
+            ) from error
+        raise UsageError(
+            f"--env.tokenizer_name {name!r} can't be loaded ({reason}); "
+            "give the folder or the hub name of the model that the inference server serves"
+        ) from error
+    finally:
+        late.cancel()

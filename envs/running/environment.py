@@ -1,0 +1,80 @@
+"""What a run needs of an environment and of its inference servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from atropos_agent.engines.load import Load
+from envs.config import AgentEnvConfig
+from envs.records.redaction import Redactor
+from envs.records.stats import EvalSummary
+from envs.records.tracking import Trackers
+from envs.running.stopping import Stopping
+from envs.running.worker import Attempts
+from envs.types import Task
+
+
+class InferenceServer(Protocol):
+    """What a run needs of an inference server; see `atropos_agent.engines`."""
+
+    config: Any
+    sampled: int
+    """Tokens that it has ever sampled for us, or replies where it gives no tokens."""
+
+    async def load(self) -> Load | None:
+        """Return how busy it is; None when it does not say."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+class Environment(Attempts, Protocol):
+    """What a run needs of an environment; see `AgentEnv`, which has it.
+
+    redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
+    trackers: where figures are logged.
+    """
+
+    name: ClassVar[str]
+    tokenizer: Any
+    run_dir: Path
+    redactor: Redactor
+    stopping: Stopping
+    trackers: Trackers
+
+    @property
+    def config(self) -> AgentEnvConfig:
+        """Return the options."""
+        ...
+
+    @property
+    def carries_tokens(self) -> bool:
+        """Tell whether rollouts have token ids."""
+        ...
+
+    @property
+    def servers(self) -> Sequence[InferenceServer]:
+        """Return the inference servers."""
+        ...
+
+    async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
+        """Load the tasks to train on and those to evaluate on."""
+        ...
+
+    async def setup(self, resources: AsyncExitStack) -> None:
+        """Open what rollouts need."""
+        ...
+
+    async def log_step(self, step: int, values: Mapping[str, float]) -> None:
+        """Log figures of a trainer's step where they are tracked."""
+        ...
+
+    async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
+        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
+        started: Unix time."""
+        ...

@@ -1,0 +1,267 @@
+"""Feed a trainer from Python: make a run's groups while a block runs, in its own order or as you ask for them.
+
+To take groups in the run's order, name what they go into and how fast they are made. A sink is opened, and a pace made,
+when the run is there:
+
+    async with feed(env, partial(FileSink.to, path), lambda run, _: CountPace(run, 32)) as fed:
+        await fed.done()
+
+To say yourself which group is made now, ask for it. Groups, journal and retries are the run's:
+
+    config = SWEEnvConfig(tasks=["tasks"], run_dir=Path("runs/mine"), tokenizer_name="model")
+    env = SWEEnv(config, [EngineConfig(base_url="http://localhost:9001/v1")])
+    async with feed(env) as fed:
+        group = await fed.ask("fix-the-parser", members=8, name="step-12/3", version=12)
+        for row in group.scored.rows:  # token ids, masks, logprobs, advantages
+            train_on(row.tokens, row.sampled, row.logprobs, row.advantages(Loss.TOKENS))
+        save_weights()
+        await fed.confirm([group.name])
+
+Until you confirm it, you may ask for a group under this name again, also after a crash: you get the same rollouts. When
+it is confirmed the name is used up, so that no group is trained on twice. Two who ask for one name at the same time get
+the same group. Give `feed` the names that your trainer's checkpoint has (`trained`): they are confirmed before anything
+else is done, and what is not among them is given again.
+
+In a program without an event loop, `FeedThread` is the same in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from concurrent.futures import CancelledError, Future
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeVar
+
+from envs.delivery.rows import ScoredGroup
+from envs.running.environment import Environment
+from envs.running.group import Group, confirm
+from envs.running.run import Pace, Run, Sink, cancel, open_run
+from envs.running.sinks import Given, give
+from envs.types import Failure, InfraError, Task
+
+S = TypeVar("S", bound=Sink)
+P = TypeVar("P", bound=Pace)
+T = TypeVar("T")
+
+OpenSink = Callable[[Run], AbstractAsyncContextManager[S]]
+MakePace = Callable[[Run, S], P]
+
+
+class RunEnded(RuntimeError):
+    """Nothing can be asked of a run any more; its cause says why."""
+
+
+class Feed(Generic[S, P]):
+    """An open run whose groups are being made. Made by `feed`.
+
+    run: what it is made of. sink: where groups of the run's own order go. pace: how fast these are made.
+    """
+
+    def __init__(self, run: Run, sink: S, pace: P, making: asyncio.Task[None]) -> None:
+        self.run = run
+        self.sink = sink
+        self.pace = pace
+        self._making = making
+        self._asked: dict[str, _Asked] = {}
+
+    async def done(self) -> None:
+        """Wait until no more groups are made: the pace says so, or the run was asked to stop. Raises what ended it."""
+        await asyncio.wait([self._making])
+        self._making.result()
+
+    def stop(self) -> None:
+        """Stop in good order: nothing new is begun, and what is worked on has `shutdown_s` to finish."""
+        self.run.env.stopping.ask()
+
+    async def ask(
+        self, task: str | Task, *, members: int, name: str, version: int = 0, max_tokens: int | None = None
+    ) -> Given:
+        """Make a group of one task now, and return it when it is judged.
+
+        task: one of the run's, by its id, or another. members: rollouts of the group. name: a name of your own for it,
+        under which you confirm it; of a group that is there already you get that. version: of the weights that you
+        want it sampled from, noted in its rollouts as the step. max_tokens: of a row; None for the run's own.
+
+        The group is yours as it is: its rewards may be equal, and it may have no rows (`scored.dropped` says why). If
+        you no longer wait for it, it is left as it stands, and gone on with when it is asked for again.
+
+        Raises BadTask for an id that no task has, ValueError for the name of another group or of a confirmed one,
+        InfraError for a task that is quarantined, RunEnded when the run has ended."""
+        found = self.run.queue.task(task) if isinstance(task, str) else task
+        while (asked := self._asked.get(name)) is not None and not asked.waiting:
+            await asyncio.wait([asked.making])  # nobody waited for it any more: it is being left
+        if asked is None:
+            moment = Moment(version, self.run.config.max_token_length if max_tokens is None else max_tokens)
+            making = asyncio.create_task(self._make(found, members, name, moment), name=f"asked group {name}")
+            asked = self._asked[name] = _Asked(found.id, members, making)
+            making.add_done_callback(lambda _: self._asked.pop(name))
+        if (asked.task, asked.members) != (found.id, members):
+            raise ValueError(f"group {name!r} has {asked.members} members of task {asked.task}; take another name")
+        return await self._given(asked)
+
+    async def confirm(self, names: Collection[str]) -> None:
+        """Note that you are done with groups for good: their tokens are in weights that are saved.
+
+        names: their `name`. Raises UntakenGroup where one was never given, and confirms none then."""
+        await confirm(self.run.journal, self.run.id, names)
+
+    async def _given(self, asked: _Asked) -> Given:
+        """Wait for a group; the last one who no longer waits ends its making."""
+        asked.waiting += 1
+        try:
+            await asyncio.wait([asked.making, self._making], return_when=asyncio.FIRST_COMPLETED)
+            if not asked.making.done():
+                ended = None if self._making.cancelled() else self._making.exception()
+                if ended is not None or self.run.env.stopping.asked:
+                    raise RunEnded("no group is made any more: the run has ended") from ended
+            return await asyncio.shield(asked.making)
+        finally:
+            asked.waiting -= 1
+            if not asked.waiting:
+                await cancel([asked.making])
+
+    async def _make(self, task: Task, members: int, name: str, moment: Moment) -> Given:
+        run = self.run
+        group = await run.queue.asked(task, name, members)
+        run.rollouts.expect(task)
+        while (scored := await run.fill(group, moment)) is None:
+            if not group.is_open:
+                raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {run.rollouts.failures.path}")
+        return await give(run, group, scored)
+
+
+@asynccontextmanager
+async def feed(
+    env: Environment,
+    sink: OpenSink[S] | None = None,
+    pace: MakePace[S, P] | None = None,
+    *,
+    command: str = "feed",
+    trained: Collection[str] | None = None,
+) -> AsyncIterator[Feed[S, P]]:
+    """Open a run and make its groups while the block runs; what is unfinished at its end is gone on with at the next
+    start in the same directory.
+
+    sink: opens that into which groups of the run's own order go, such as `partial(FileSink.to, path)`. pace: makes that
+    which says how many (`Pace`). Without them, only what you `ask` for is made. command: what is written down as the
+    reason of this start. trained: names of all groups that the trainer's saved state has; others that it took are given
+    again. None trusts what was confirmed.
+
+    Raises what `open_run` raises."""
+    async with open_run(env, command, trained) as run, AsyncExitStack() as stack:
+        opened: Any = await stack.enter_async_context((sink or _nothing)(run))
+        paced: Any = Moment(0, run.config.max_token_length) if pace is None else pace(run, opened)
+        run.beside(run.follow_load())
+        making = asyncio.create_task(run.make_groups(paced, opened), name="groups")
+        fed: Feed[S, P] = Feed(run, opened, paced, making)
+        try:
+            yield fed
+        finally:
+            await cancel([making, *(asked.making for asked in fed._asked.values())])
+            await cancel(run.background)
+
+
+class FeedThread(Generic[S, P]):
+    """A feed in a thread with an event loop of its own. Use it as `with`; other threads ask it by `call`.
+
+    make_env: makes the environment, in that event loop. The rest is as in `feed`.
+    """
+
+    def __init__(
+        self,
+        make_env: Callable[[], Awaitable[Environment]],
+        sink: OpenSink[S] | None = None,
+        pace: MakePace[S, P] | None = None,
+        *,
+        trained: Collection[str] | None = None,
+    ) -> None:
+        self._make_env, self._sink, self._pace, self._trained = make_env, sink, pace, trained
+        self._thread = threading.Thread(target=self._main, name="feed", daemon=True)
+        self._opened: Future[Feed[S, P]] = Future()
+        self.error: BaseException | None = None
+        """What has ended the run."""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.fed = self._opened.result()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+
+    def call(self, work: Callable[[Feed[S, P]], Coroutine[Any, Any, T]]) -> T:
+        """Do what `work` makes of the feed in its thread, such as `lambda fed: fed.ask(...)`, and return what comes of
+        it. Raises what it raises, and RunEnded when the run has ended."""
+        self.check()
+        try:
+            return asyncio.run_coroutine_threadsafe(work(self.fed), self._loop).result()
+        except CancelledError:
+            raise RunEnded("the run has ended") from self.error
+
+    def check(self) -> None:
+        """Raise RunEnded when the run has ended."""
+        if not self._thread.is_alive():
+            raise RunEnded("the run has ended") from self.error
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:  # it is raised in the thread that asks
+            self.error = error
+            if not self._opened.done():
+                self._opened.set_exception(error)
+
+    async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.create_task(self._feed())
+        await self._task
+
+    async def _feed(self) -> None:
+        async with feed(await self._make_env(), self._sink, self._pace, trained=self._trained) as fed:
+            self._opened.set_result(fed)
+            await fed.done()
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The trainer's step and longest row when a group is asked for. As a `Pace` it makes none by itself."""
+
+    step: int
+    max_tokens: int
+
+    async def room(self, working: int) -> int | None:
+        """See `Pace`."""
+        return 0
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A group that is being made for those who asked. task: its id; waiting: how many wait for it."""
+
+    task: str
+    members: int
+    making: asyncio.Task[Given]
+    waiting: int = 0
+
+
+class _Nothing:
+    """Stands where no groups of the run's own order are made."""
+
+    async def take(self, group: Group, scored: ScoredGroup) -> None:
+        raise NotImplementedError
+
+
+@asynccontextmanager
+async def _nothing(_: Run) -> AsyncIterator[Any]:
+    yield _Nothing()

@@ -1,0 +1,87 @@
+"""Ask the Docker daemons of a run, before it starts, whether they can do what it wants of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+
+from envs.swe.config import SWEEnvConfig
+from envs.swe.source import usable_of
+from envs.tasks.buildable import ask, unusable
+from envs.types import BadTasks, Task
+from sandboxes.base import SandboxError
+from sandboxes.docker.crun.possible import Obstacle, find_crun
+from sandboxes.docker.daemon import connect
+from sandboxes.fleet import Host, read_hosts
+
+logger = logging.getLogger(__name__)
+
+
+def uses_daemons(config: SWEEnvConfig) -> bool:
+    """Tell whether this process uses Docker daemons; on a cluster each node uses its own."""
+    return config.sandbox == "docker" and config.workers == "process"
+
+
+async def check_daemons(config: SWEEnvConfig) -> None:
+    """Check that a Docker daemon answers, of several at least one, and that those that do can do what is asked for.
+    Raises SandboxError and ValueError with the remedy."""
+    found = await asyncio.gather(*(_check(host, config) for host in _hosts(config)), return_exceptions=True)
+    problems = [error for error in found if isinstance(error, BaseException)]
+    for error in problems:
+        if len(problems) == len(found) or not isinstance(error, SandboxError):
+            raise error
+
+
+async def without_unusable(
+    parts: tuple[Sequence[Task], Sequence[Task]], config: SWEEnvConfig
+) -> tuple[Sequence[Task], Sequence[Task]]:
+    """Return the tasks to train and to evaluate on that the Docker daemons can make, and list the others. Raises
+    BadTasks where they are refused, or a part has none left."""
+    every = {task.id: task for part in parts for task in part}
+    problems = await _unusable(every, config)
+    if not problems:
+        return parts
+    train, evaluate = ([task for task in part if task.id not in problems] for part in parts)
+    none_left = (parts[0] and not train) or (parts[1] and not evaluate)
+    others = [task for name, task in every.items() if name not in problems]
+    usable_of(BadTasks("tasks", list(problems.values()), others), "refuse" if none_left else config.bad_tasks)
+    return train, evaluate
+
+
+def _hosts(config: SWEEnvConfig) -> Sequence[Host]:
+    """Return the Docker hosts of a run; this machine's own has no url."""
+    return [Host("")] if config.hosts is None else read_hosts(config.hosts)
+
+
+async def _check(host: Host, config: SWEEnvConfig) -> None:
+    """Check that a Docker daemon answers and knows the runtime, and that crun can be used where it is asked for."""
+    runtime = config.sandbox_runtime
+    async with connect(host.url or None, host.certificates) as docker:
+        if config.sandbox_starter == "crun":
+            found = find_crun(docker, await docker.system.info(), runtime)
+            if isinstance(found, Obstacle):
+                raise ValueError(f"--env.sandbox_starter crun: {found.why}; leave that away for the Docker daemon")
+        if runtime is None or "." in runtime or "/" in runtime:  # of containerd, which need not be registered
+            return
+        known = sorted((await docker.system.info()).get("Runtimes") or ())
+    if runtime not in known:
+        raise ValueError(
+            f"--env.sandbox_runtime {runtime}: the Docker daemon has none of that name; choose one of "
+            f"{', '.join(known)}, or install it and name it in the daemon's configuration"
+        )
+
+
+async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
+    """Return what is known against tasks on every Docker daemon that answers, by task. Raises SandboxError."""
+    found: list[Mapping[str, str]] = []
+    for host in _hosts(config):
+        try:
+            async with connect(host.url or None, host.certificates) as docker:
+                known = await ask(docker, list(tasks.values()), config.base_image)
+        except SandboxError as error:  # which is said, or waited for, where sandboxes are made
+            logger.debug("what %s can build is not known: %s", host.url or "the Docker daemon", error)
+            continue
+        said = {name: unusable(task, known, config.base_image) for name, task in tasks.items()}
+        found.append({name: why for name, why in said.items() if why is not None})
+    return {name: why for name, why in found[0].items() if all(name in one for one in found)} if found else {}

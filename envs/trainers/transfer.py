@@ -1,0 +1,102 @@
+"""Hand the weights of a trainer in this process to the embedded inference server, in TRL's protocol too."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from envs.trainers.weights import RETRY_S, EmbeddedServer, WeightsRefused, hand_over
+
+logger = logging.getLogger(__name__)
+
+CONFIG = "config.json"
+
+
+class LoadedWeights:
+    """Weights that are written to a folder, and loaded from there: again when the server comes back without them. It is
+    a WeightTransferProtocol of TRL's.
+
+    engine: address of the inference server. folder: of the weights, which that server sees, too; the last two are kept.
+    model: the folder that it started with. version: of the weights that are sent first; each time it is one more.
+    """
+
+    def __init__(self, engine: str, folder: Path, model: Path, version: int = 0) -> None:
+        self._engine = engine.rstrip("/").removesuffix("/v1")
+        self._folder, self._model, self._next = folder.absolute(), model, version
+        self._sent: tuple[Path, int] | None = None
+        self._sending, self._ended = threading.Lock(), threading.Event()
+
+    def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
+        """See TRL's protocol: pairs of name and tensor."""
+        from safetensors.torch import save_file  # a part of what trains, not of what only samples
+
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in iterator}
+        self.load(
+            self._next, lambda folder: save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+        )
+
+    def load(self, version: int, save: Callable[[Path], Any]) -> None:
+        """Let the server sample from what `save` writes into a folder, as this version. Waits for a server that does
+        not answer; raises WeightsRefused."""
+        target, partial = self._folder / f"step-{version:06}", self._folder / ".partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        save(partial)
+        if not (partial / CONFIG).exists():
+            shutil.copyfile(self._model / CONFIG, partial / CONFIG)
+        with self._sending:
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+            asyncio.run(self._hand_over(_Anew, target, version))
+            self._sent, self._next = (target, version), version + 1
+        for old in sorted(self._folder.glob("step-*"))[:-2]:
+            shutil.rmtree(old)
+
+    async def _hand_over(self, server: type[EmbeddedServer], folder: Path, version: int) -> None:
+        async with httpx.AsyncClient(base_url=self._engine, timeout=300.0) as http:
+            await hand_over(server(http), folder, version)
+
+    def _keep(self) -> None:
+        while not self._ended.wait(RETRY_S):
+            with self._sending:
+                try:
+                    if self._sent is not None:
+                        asyncio.run(self._hand_over(EmbeddedServer, *self._sent))
+                except WeightsRefused as error:
+                    logger.error("%s", error)
+
+    def init_weight_transfer(self) -> None:
+        """See TRL's protocol: from now on the server keeps what it is sent."""
+        threading.Thread(target=self._keep, name="weights", daemon=True).start()
+
+    def pause(self) -> None:
+        """See TRL's protocol: the server takes weights between two tokens."""
+
+    def resume(self) -> None:
+        """See TRL's protocol."""
+
+    def destroy(self) -> None:
+        """See TRL's protocol."""
+        self._ended.set()
+
+
+class _Anew(EmbeddedServer):
+    """The server, which may have weights of this version that a step made before it was lost with its process."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        super().__init__(http)
+        self._loaded = False
+
+    async def has(self, folder: Path, version: int) -> bool:
+        return self._loaded
+
+    async def load(self, folder: Path, version: int) -> None:
+        await super().load(folder, version)
+        self._loaded = True

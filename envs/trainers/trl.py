@@ -1,0 +1,97 @@
+"""Keep TRL's checkpoints (1.16) and a run's journal of one mind: what is trained on is confirmed, the rest given again.
+
+`envs.trainers.trl_async` feeds its AsyncGRPOTrainer, `envs.trainers.trl_grpo` its GRPOTrainer.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers.trainer_callback import ExportableState, TrainerCallback
+
+from envs.running.feed import FeedThread
+from envs.trainers.ledger import Ledger
+from envs.trainers.transfer import LoadedWeights
+
+logger = logging.getLogger(__name__)
+
+STATE = "trainer_state.json"
+"""What transformers writes last into a checkpoint."""
+
+
+def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: Any) -> list[float]:
+    """Return the rewards that the environment gave: `reward_funcs` of TRL's trainers, which want some."""
+    return list(reward) or [0.0] * len(completions)
+
+
+class Fed:
+    """A run in a thread that feeds a trainer of TRL's, from the newest checkpoint on.
+
+    output_dir: the trainer's. checkpoint: what it is to resume from; None where there is none. version: of its weights,
+    in steps. callback: goes among the trainer's `callbacks`.
+    """
+
+    thread: FeedThread[Any, Any]
+
+    def __init__(self, output_dir: str | Path) -> None:
+        self._output_dir = Path(output_dir)
+        self.checkpoint, state = newest_checkpoint(self._output_dir)
+        self.version = int(state.pop("version", 0))
+        self.ledger = Ledger(**state)
+        self.callback = Confirming(self)
+
+    def weights(self, engine: str, model: str | Path) -> LoadedWeights:
+        """Return what hands weights to the embedded inference server. model: the folder that this started with."""
+        return LoadedWeights(engine, self._output_dir / "weights", Path(model), self.version)
+
+    def step(self, batches: int) -> None:
+        """Note that the trainer took a step on its next so many batches."""
+        self.ledger.step(batches)
+
+
+class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers is untyped
+    """Writes into each checkpoint which rows are in its weights, and confirms the groups that are."""
+
+    def __init__(self, fed: Fed) -> None:
+        self._fed = fed
+        self._before = fed.version
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note the rows of a step. TRL hands its weights over after this."""
+        self._before = self._fed.version
+        if state.is_world_process_zero:
+            self._fed.step(args.gradient_accumulation_steps)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Confirm what the checkpoint has."""
+        if state.is_world_process_zero:
+            self._fed.thread.call(lambda fed: fed.confirm(self._fed.ledger.trained))
+
+    def state(self) -> dict[str, Any]:
+        """Return what stands in the checkpoint; weights that were not handed over yet are of the next version."""
+        version = self._fed.version + (self._fed.version == self._before)
+        return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
+
+
+def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
+    """Return the newest checkpoint that was written to its end, and what `Confirming` wrote into it.
+
+    Raises ValueError where it says nothing of that."""
+    numbered = ((path.name.rpartition("-")[2], path) for path in output_dir.glob("checkpoint-*"))
+    for _, path in sorted(((int(number), path) for number, path in numbered if number.isdigit()), reverse=True):
+        try:
+            state = json.loads((path / STATE).read_bytes())
+        except (OSError, ValueError) as error:
+            logger.warning("%s was not written to its end (%s); an older checkpoint is taken", path, error)
+            continue
+        if (found := state.get("stateful_callbacks", {}).get(Confirming.__name__)) is None:
+            raise ValueError(
+                f"{path} does not say which groups its weights were trained on; give the trainer the `callback`, and "
+                "begin with another output_dir"
+            )
+        return str(path), dict(found["attributes"])
+    return None, {}

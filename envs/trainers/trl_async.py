@@ -1,0 +1,158 @@
+"""Feed TRL's AsyncGRPOTrainer (1.16): its rollout worker is a run of an environment in a thread.
+
+    async def make_env():
+        return SWEEnv(SWEEnvConfig(...), [EngineConfig(base_url="http://localhost:9001/v1")])
+
+    worker = Worker(make_env, "out")
+    trainer = AsyncGRPOTrainer(
+        model=model, args=AsyncGRPOConfig("out", max_steps=100, save_steps=1), reward_funcs=given_reward,
+        train_dataset=Dataset.from_list([{"prompt": "unused"}]), callbacks=[worker.callback],
+        rollout_worker=worker, weight_transfer=worker.weights("http://localhost:9001", model),
+    )
+    trainer.train(resume_from_checkpoint=worker.checkpoint)
+
+Staleness and importance ratios are TRL's. A row with several advantages is given once for each, with those tokens alone
+to train. Policy versions count steps, on from the checkpoint; TRL counts from 1 at each start.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from envs.delivery.exports import trl_samples
+from envs.running.environment import Environment
+from envs.running.feed import FeedThread
+from envs.running.run import Run
+from envs.running.sinks import Given, HandOver
+from envs.trainers.ledger import Ledger
+from envs.trainers.trl import Fed
+
+
+@dataclass(slots=True)
+class Sample:
+    """A row as the trainer takes it. Source: RolloutSample in trl/experimental/async_grpo/async_rollout_worker.py."""
+
+    prompt: Any
+    completion: Any
+    input_ids: NDArray[Any]
+    completion_mask: NDArray[Any]
+    old_log_probs: NDArray[Any]
+    advantage: float
+    model_version: int
+    group_id: int
+    metrics: Metrics
+    enqueued_at: float | None = None
+
+
+class Metrics(dict[str, float]):
+    """What the trainer logs of a sample. Its collator goes through them when it packs the sample into a batch, and does
+    nothing else by which batches could be told: the ledger takes note."""
+
+    def __init__(self, ledger: Ledger, group: str, row: int, values: dict[str, float]) -> None:
+        super().__init__(values)
+        self.ledger, self.group, self.row = ledger, group, row
+
+    def __iter__(self) -> Iterator[str]:
+        self.ledger.pack(self.group, self.row)
+        return super().__iter__()
+
+
+class Buffer(queue.Queue[Sample]):
+    """The queue that the trainer drains; the ledger takes note."""
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Sample:
+        """See `queue.Queue`."""
+        sample = super().get(block, timeout)
+        sample.metrics.ledger.get(sample.metrics.group, sample.metrics.row)
+        return sample
+
+
+class Worker(Fed):
+    """TRL's RolloutWorkerProtocol.
+
+    make_env: makes the environment, in the thread's event loop. groups: that are made or wait for the trainer at the
+    same time, at most; those of `max_staleness` steps are enough.
+    """
+
+    def __init__(
+        self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, *, groups: int = 4
+    ) -> None:
+        super().__init__(output_dir)
+        self.rollout_buffer = Buffer()
+        self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
+        self.groups = groups
+        self.last_step: list[tuple[str, str, float]] = []
+        """Of each row that the last step was trained on: its group, its rollout, and that one's reward."""
+        self._handed: dict[tuple[str, int], tuple[str, str, float]] = {}
+        self._first = self.version
+        sink = partial(HandOver.to, self.hand)
+        self.thread = FeedThread(make_env, sink, partial(_Pace, self), trained=self.ledger.trained)
+
+    def start(self) -> None:
+        """See TRL's protocol."""
+        self.thread.__enter__()
+
+    def stop(self) -> None:
+        """See TRL's protocol."""
+        self.thread.__exit__()
+
+    def update_model_version(self, model_version: int) -> None:
+        """See TRL's protocol."""
+        self.version = self._first + model_version - 1
+
+    def check_health(self, stale_after_s: float) -> None:
+        """Raise RunEnded when the run has ended. That a rollout takes long is no reason."""
+        self.thread.check()
+
+    def step(self, batches: int) -> None:
+        """Note that the trainer took a step on its next so many batches."""
+        self.last_step = [self._handed.pop(row) for row in self.ledger.step(batches)]
+
+    def hand(self, group: Given) -> None:
+        """Put a group's rows where the trainer gets them, without those that its checkpoint was trained on."""
+        lines = list(trl_samples(group))
+        for number in self.ledger.hand(group.name, len(lines)):
+            line = lines[number]
+            self._handed[group.name, number] = group.name, line["rollout_id"], line["score"]
+            self.rollout_buffer.put(self._sample(line, group.name, number))
+
+    def _sample(self, line: dict[str, Any], group: str, number: int) -> Sample:
+        return Sample(
+            prompt=line["prompt"],
+            completion=line["completion"],
+            input_ids=np.asarray(line["input_ids"]),
+            completion_mask=np.asarray(line["completion_mask"]),
+            old_log_probs=np.asarray(line["old_log_probs"], dtype=np.float32),
+            advantage=line["advantage"],
+            model_version=line["model_version"] - self._first + 1,
+            group_id=line["group_id"],
+            metrics=Metrics(self.ledger, group, number, line["metrics"]),
+            enqueued_at=time.time(),
+        )
+
+
+class _Pace:
+    """As many groups as the worker may have, those included that the trainer has not got yet."""
+
+    def __init__(self, worker: Worker, run: Run, _: HandOver) -> None:
+        self._worker, self._run = worker, run
+        self.max_tokens = run.config.max_token_length
+
+    @property
+    def step(self) -> int:
+        """See `Pace`."""
+        return self._worker.version
+
+    async def room(self, working: int) -> int | None:
+        """See `Pace`."""
+        most = min(self._run.useful_groups, self._worker.groups - self._worker.ledger.waiting)
+        return max(0, most - working)

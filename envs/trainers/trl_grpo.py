@@ -1,0 +1,93 @@
+"""Feed TRL's GRPOTrainer (1.16): its rollout function asks a run for the groups of a step.
+
+    with RolloutFunction(make_env, "out", "http://localhost:9001", model) as rollouts:
+        trainer = GRPOTrainer(
+            model=model, args=GRPOConfig("out", num_generations=8, save_steps=1), reward_funcs=given_reward,
+            train_dataset=Dataset.from_list([{"prompt": task.id} for task in tasks]), callbacks=[rollouts.callback],
+            rollout_func=rollouts,
+        )
+        trainer.train(resume_from_checkpoint=rollouts.checkpoint)
+
+A prompt is a task's id. The trainer takes one row a rollout, no advantages, and no logprobs without vLLM: weights are
+handed over before groups are made, and what does not fit is refused by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from envs.delivery.exports import trl_rows
+from envs.running.environment import Environment
+from envs.running.feed import Feed, FeedThread
+from envs.running.sinks import Given
+from envs.trainers.trl import Fed
+
+
+class RolloutFunction(Fed):
+    """A `rollout_func`. Use it as `with`.
+
+    make_env: makes the environment, in a thread's event loop. engine: address of the embedded inference server; model:
+    the folder that it started with.
+    """
+
+    def __init__(
+        self, make_env: Callable[[], Awaitable[Environment]], output_dir: str | Path, engine: str, model: str | Path
+    ) -> None:
+        super().__init__(output_dir)
+        self.thread = FeedThread(make_env, trained=self.ledger.trained)
+        self._weights = self.weights(engine, model)
+        self._names: list[str] = []
+
+    def __enter__(self) -> RolloutFunction:
+        self.thread.__enter__()
+        self._weights.init_weight_transfer()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._weights.destroy()
+        self.thread.__exit__()
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
+        """Return a row for each prompt, in order. Each comes `num_generations` times in succession.
+
+        Raises ValueError for more than one process, and for a rollout that is not one row."""
+        if trainer.accelerator.num_processes > 1:
+            raise ValueError("a rollout function makes whole groups in one process; for several use AsyncGRPOTrainer")
+        step, size = trainer.state.global_step, trainer.num_generations
+        if not self._names or step != self.version:
+            self._weights.load(step, trainer.accelerator.unwrap_model(trainer.model).save_pretrained)
+            self.version, self._names = step, []
+        first = len(self._names)
+        wanted = {f"step-{step}/{first + place}": task for place, task in enumerate(prompts[::size])}
+        self._names += wanted
+        rows = [
+            row
+            for group in self.thread.call(lambda fed: _asked(fed, wanted, size, step))
+            for row in one_row_each(group)
+        ]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def step(self, batches: int) -> None:
+        """Note that the trainer took a step on what it asked for."""
+        self.ledger.trained.update(self._names)
+
+
+async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: int) -> list[Given]:
+    asked = (fed.ask(task, members=size, name=name, version=step) for name, task in wanted.items())
+    return await asyncio.gather(*asked)
+
+
+def one_row_each(group: Given) -> list[dict[str, Any]]:
+    """Return the rows of a group, one a rollout. Raises ValueError naming a rollout that has none, or several."""
+    rows = list(trl_rows(group.scored.rows))
+    lacking = set(group.rollouts) - {row["rollout_id"] for row in rows}
+    for dropped in group.scored.dropped:
+        if dropped.rollout_id in lacking:
+            raise ValueError(
+                f"rollout {dropped.rollout_id} has no row ({dropped.reason}), and GRPOTrainer wants one a prompt; "
+                "AsyncGRPOTrainer goes on without it"
+            )
+    return rows

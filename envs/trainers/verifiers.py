@@ -1,0 +1,185 @@
+"""Serve an environment as a verifiers (v1) taskset and Env: for `vf-eval`, and for prime-rl's orchestrator.
+
+The loop, sandboxes, verifier and token ids are ours. verifiers names the inference server, the task and the sampling,
+and gets traces whose nodes are our rows, token for token. A plugin is an installed module of one name; see
+examples/atropos_vf.py. Made for verifiers 0.4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import verifiers.v1 as vf
+from pydantic import Field
+from verifiers.v1.clients import ModelContext
+from verifiers.v1.configs.agent import AgentConfig
+from verifiers.v1.configs.client import resolve_api_key
+from verifiers.v1.configs.env import EnvConfig
+from verifiers.v1.episode import EnvInfo, Episode
+from verifiers.v1.graph import MessageNode
+from verifiers.v1.trace import AgentInfo, Error, ModelCall, Trace, TraceTask
+
+from atropos_agent.engines.completions import CompletionsServer
+from atropos_agent.tokens.experts import read_experts
+from envs.cli.starting import open_env
+from envs.delivery.exports import Export, verifiers_episodes
+from envs.options import EngineConfig
+from envs.running.feed import Feed, feed
+from envs.trainers.named import named, sampling_of
+from envs.types import InfraError
+
+
+class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need not be installed
+    """Which environment it is.
+
+    environment: as package.module:Class. options: words of its own command line. held_out: its evaluation tasks."""
+
+    environment: str = "envs.swe.environment:SWEEnv"
+    options: list[str] = Field(default=[])
+    held_out: bool = False
+
+
+class AtroposTask(vf.Task[vf.TaskData]):  # type: ignore[misc]  # it need not be installed
+    """A task's id and its instruction; what judges it stays in the environment's process."""
+
+
+class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
+    """The tasks of an environment."""
+
+    def load(self) -> Iterable[AtroposTask]:
+        """Yield them in their own order."""
+        env_cls, options = named(self.config.environment, self.config.options)
+        for task in env_cls.load_tasks(options.env)[self.config.held_out]:
+            yield AtroposTask(vf.TaskData(id=task.id, prompt=task.instruction), self.config.task)
+
+
+class AtroposEnvConfig(EnvConfig):  # type: ignore[misc]  # it need not be installed
+    """agent: it names the model alone; the loop is ours."""
+
+    agent: AgentConfig = AgentConfig()
+
+
+class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not be installed
+    """An environment's rollouts as episodes of one trace."""
+
+    async def run(self, task: Any, agents: Any) -> None:
+        """Refuse: `run_episode` makes the episode, with no agent of verifiers'."""
+        raise NotImplementedError
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Hold the runs that are opened for requests; verifiers' interception server and its tunnel are not needed."""
+        self._feeds: dict[str, Feed[Any, Any]] = {}
+        self._opening = asyncio.Lock()
+        async with AsyncExitStack() as self._open:
+            yield
+
+    async def run_episode(
+        self,
+        task: Any,
+        ctx: ModelContext,
+        *,
+        on_trace: Callable[[Trace], None] | None = None,
+        on_discard: Callable[[Trace], None] | None = None,
+    ) -> Episode:
+        """Make a rollout and return it as an episode; a failure of ours is an error of it, and has no reward."""
+        told = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
+        episode = Episode(env=EnvInfo(id=self.config.env_id), task=told)
+        agent = AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))
+        trace = Trace(task=told, agent=agent)
+        if on_trace is not None:
+            on_trace(trace)
+        try:
+            fed = await self._fed(ctx)
+            given = await fed.ask(task.data.id, members=1, name=episode.id)
+            fill(trace, given, fed.run.env.tokenizer.decode)
+            await fed.confirm([given.name])
+        except (InfraError, ValueError, RuntimeError, OSError) as error:
+            trace.errors.append(Error(type=type(error).__name__, message=str(error)))
+            trace.stop("error")
+            episode.errors += trace.errors
+        episode.traces.append(trace)
+        trace.notify()
+        episode.ok = trace.ok
+        return episode
+
+    async def _fed(self, ctx: ModelContext) -> Feed[Any, Any]:
+        """Return a run at the inference server, and of the model and the sampling, that a request names."""
+        said = ctx.sampling.model_dump(exclude_none=True)
+        salt = said.pop("cache_salt", None)
+        key = repr((ctx.client.type, ctx.client.base_url, ctx.model, sorted(said.items())))
+        async with self._opening:
+            if key not in self._feeds:
+                self._feeds[key] = await self._open.enter_async_context(self._feed(ctx, said, key))
+        for server in self._feeds[key].run.env.servers:
+            if isinstance(server, Salted):
+                server.salt = salt
+        return self._feeds[key]
+
+    @asynccontextmanager
+    async def _feed(self, ctx: ModelContext, said: Mapping[str, Any], key: str) -> AsyncIterator[Feed[Any, Any]]:
+        config = self.config.taskset
+        env_cls, options = named(config.environment, config.options)
+        salted = type(env_cls.__name__, (env_cls,), {"server_cls": staticmethod(Salted)})
+        engine = EngineConfig(base_url=ctx.client.base_url, model_name=ctx.model, api_key=resolve_api_key(ctx.client))
+        root = options.env.run_dir or Path("runs") / f"verifiers-{env_cls.name}"
+        run_dir = root / hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
+        env = options.env.model_copy(update={**sampling_of(said), "run_dir": run_dir})
+        told = options.model_copy(update={"env": env, "openai": [engine]})
+        opened = await open_env(salted, "process", told)
+        # Ratios are made of what a training client asks for alone.
+        fed: Feed[Any, Any]
+        async with feed(opened, command="feed" if ctx.client.type == "train" else "process") as fed:
+            yield fed
+
+
+class Salted(CompletionsServer):
+    """A server that is told which weights it serves, by prime-rl: what was computed with others is not used again."""
+
+    salt: str | None = None
+
+    def request(self, prompt: list[int], options: dict[str, Any]) -> dict[str, Any]:
+        return super().request(prompt, options) | ({} if self.salt is None else {"cache_salt": self.salt})
+
+
+def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> None:
+    """Write a rollout's rows as nodes, and its reward. Raises InfraError where no row is what was recorded."""
+    (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)] or [None]
+    if told is None:
+        raise InfraError("row", "; ".join(row.reason for row in given.scored.dropped))
+    for node in told["nodes"]:
+        if not node["sampled"]:
+            node["message"]["content"] = decode(node["token_ids"])
+        trace.nodes.append(MessageNode(**node | {"advantages": None}))  # prime-rl makes them over its own group
+    _route(trace, given)
+    trace.calls += [ModelCall(**call) for call in told["calls"]]
+    (rollout,) = given.rollouts.values()
+    trace.record_reward("reward", rollout.reward.value)
+    trace.record_metrics({"verdict": rollout.verdict.reward, "tool_calls": float(rollout.result.counts.tool_calls)})
+    trace.info.update(told["info"] | {"rollout_id": rollout.id})
+    trace.stop(str(told["stop_condition"] or "agent_completed"))
+    trace.ok = True
+
+
+def _route(trace: Trace, given: Export) -> None:
+    """Give each node its tokens' experts. The last token of a row has none: as in verifiers, the one before stands in
+    for it."""
+    nodes = iter(trace.nodes)
+    for row in given.scored.rows:
+        told = None if row.experts is None else read_experts(row.experts)
+        experts = None if told is None else np.concatenate([told, told[-1:]])
+        place = 0
+        while place < len(row.tokens):
+            node = next(nodes)
+            end = place + len(node.token_ids)
+            node.routed_experts = None if experts is None else experts[place:end]
+            place = end
+
+
+__all__ = ["AtroposEnv", "AtroposTaskset"]

@@ -1,0 +1,78 @@
+"""Sandboxes that somebody has had, as they were at their start, for the next of their kind.
+
+One is kept where all that it was is known to be gone (`anew.py`), for a kind whose spec names who may have it. One that
+was over a limit, that fell silent, or of which something can't be made again is discarded instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from sandboxes.docker.crun.machine import CrunMachine
+from sandboxes.docker.machine import Kind
+from sandboxes.docker.pool import PoolLimits, has_room
+
+logger = logging.getLogger(__name__)
+
+_IDLE_S = 60.0
+"""How long one waits for the next who wants it."""
+_MOST_LIVES = 100
+"""With the last the kernel gets back what it has gathered for it."""
+
+
+class Spares:
+    """Keeps a few of all kinds; the oldest go for new ones. storage: the Docker daemon's directory."""
+
+    def __init__(self, limits: PoolLimits, storage: Path) -> None:
+        self._limits = limits
+        self._storage = storage
+        self._ready: dict[CrunMachine, asyncio.TimerHandle] = {}
+        self._going: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def take(self, kind: Kind, made_of: str) -> CrunMachine | None:
+        """Return one of a kind that answers, or None. made_of: the id of the image that the kind's name stands for."""
+        for machine in self._of(kind, made_of):
+            self._ready.pop(machine).cancel()
+            if await machine.answers():
+                machine.lives += 1
+                return machine
+            await machine.discard()
+        return None
+
+    def _of(self, kind: Kind, made_of: str) -> Iterator[CrunMachine]:
+        while found := [one for one in self._ready if one.kind == kind and one.made_of == made_of]:
+            yield found[-1]
+
+    async def keep(self, machine: CrunMachine) -> bool:
+        """Keep a machine that nobody has any more, if it is as good as new again. Returns whether it is kept."""
+        if not self._may_keep(machine) or not await machine.renew() or self._closed:
+            return False
+        self._ready[machine] = asyncio.get_running_loop().call_later(_IDLE_S, self._let_go, machine)
+        while len(self._ready) > self._limits.used:
+            self._let_go(next(iter(self._ready)))
+        return True
+
+    def _may_keep(self, machine: CrunMachine) -> bool:
+        kind = machine.kind
+        if self._closed or not kind.shared or kind.point is not None or not self._limits.used:
+            return False
+        if machine.spoiled or machine.lives >= _MOST_LIVES or machine.box.cgroup.was_full():
+            return False
+        return has_room(self._limits, self._storage)
+
+    def _let_go(self, machine: CrunMachine) -> None:
+        self._ready.pop(machine).cancel()
+        task = asyncio.create_task(machine.discard(), name="a sandbox that nobody wanted")
+        self._going.add(task)
+        task.add_done_callback(self._going.discard)
+
+    async def close(self) -> None:
+        """Discard all; none is kept from now on."""
+        self._closed = True
+        while self._ready:
+            self._let_go(next(iter(self._ready)))
+        await asyncio.gather(*self._going)

@@ -1,0 +1,236 @@
+"""A command of this machine that runs and is followed; in a container `executor/follow.c` does this."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+from sandboxes.base import PtySize, SandboxDied
+from sandboxes.local.sweep import kill_marked
+from sandboxes.process import WINDOW, RunningProcess
+from sandboxes.shielding import finish
+
+_PIECE = 64 << 10
+_GRACE_S, _LIMIT_S, _LOOK_S = 0.1, 1.0, 0.02
+"""How long the output of a command that has ended may be silent, or go on, while a background child holds it open."""
+_TAKE_TERMINAL = 'exec "$@" <>"$0" >&0 2>&1'
+
+
+class LocalProcess(RunningProcess):
+    """A command that is followed. `begin` starts it; in the end `close`. marker: "NAME=value", in its environment."""
+
+    def __init__(
+        self, marker: str, *, timeout: float, stdin: bool, pty: PtySize | None, split: bool, max_output: int
+    ) -> None:
+        super().__init__(stdin=stdin, pty=pty, split=split, max_output=max_output)
+        self._marker = marker
+        self._timeout = timeout
+        self._pipe_count = 2 if split else 1
+        self._input: int | None = None
+        self._writable = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._sources: list[_Source] = []
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def begin(self, argv: list[str], env: Mapping[str, str], cwd: Path) -> None:
+        """Start it; a program that can't be run is a result."""
+        theirs: list[int] = []
+        try:
+            self._process = await self._spawn(argv, env, cwd, theirs)
+        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+            missing = isinstance(error, FileNotFoundError) and str(error.filename) != str(cwd)
+            self.heard(f"sandbox: {error}\n".encode(), self._pipe_count - 1)
+            self.ended(127 if missing else 126)
+            return
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        self._watching = asyncio.create_task(self._watch(self._process), name="local process")
+
+    async def _spawn(
+        self, argv: list[str], env: Mapping[str, str], cwd: Path, theirs: list[int]
+    ) -> asyncio.subprocess.Process:
+        if self._pty is not None:
+            ours, terminal = os.openpty()
+            theirs.append(terminal)
+            _set_size(ours, self._pty)
+            # Whoever leads a session and opens a terminal takes it as its own.
+            argv = ["/bin/sh", "-c", _TAKE_TERMINAL, os.ttyname(terminal), *argv]
+            self._input, outputs, given = os.dup(ours), [terminal], terminal
+            self._sources = [_Source(self, ours, 0)]
+        else:
+            given = asyncio.subprocess.DEVNULL
+            if self._has_stdin:
+                given, self._input = os.pipe()
+                theirs.append(given)
+            pipes = [os.pipe() for _ in range(self._pipe_count)]
+            outputs = [writer for _, writer in pipes]
+            theirs += outputs
+            self._sources = [_Source(self, reader, stream) for stream, (reader, _) in enumerate(pipes)]
+        if self._input is not None:
+            os.set_blocking(self._input, False)
+        return await asyncio.create_subprocess_exec(
+            *argv, env=env, cwd=cwd, stdin=given, stdout=outputs[0], stderr=outputs[-1], start_new_session=True
+        )
+
+    async def close(self) -> None:
+        """Kill it if it has not ended."""
+        if not self._done.done():
+            await self._kill()
+        if self._watching is not None:
+            await asyncio.wait({self._watching})
+        self.failed(SandboxDied("its block was left"))
+        self._close_input()
+        if self._watching is None:
+            self.stop_reading()
+
+    def stop_reading(self) -> None:
+        """Let nobody write to it any more; until then what it has left running in the background may go on printing."""
+        for source in self._sources:
+            source.close()
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        timed_out = False
+        try:
+            code = await asyncio.wait_for(process.wait(), min(self._timeout, 1e8))
+        except TimeoutError:
+            timed_out = True
+            await self._kill()
+            await process.wait()
+            code = 124
+        await self._drained()
+        self._close_input()
+        for source in self._sources:
+            source.take = False
+        self.ended(128 - code if code < 0 else code, timed_out=timed_out)
+
+    async def _drained(self) -> None:
+        """Wait for the end of the output, or for silence when a background child holds it open. What is there when the
+        command ends is waited for, however long its reading takes."""
+        began = asyncio.get_running_loop().time()
+        for source in self._sources:
+            source.owe(began)
+        while any(source.open for source in self._sources):
+            now = asyncio.get_running_loop().time()
+            quiet = all(now - source.last > _GRACE_S for source in self._sources) or now - began > _LIMIT_S
+            if quiet and not any(source.owed for source in self._sources):
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def give(self, stream: int, size: int) -> None:
+        self._sources[stream].more(size)
+
+    async def let_go(self, stream: int) -> None:
+        self._sources[stream].more(1 << 62)
+
+    async def _write(self, data: bytes) -> None:
+        async with self._turn:
+            while data:
+                self._raise_if_ended()
+                if self._input is None:
+                    raise BrokenPipeError("the command reads no more of its standard input")
+                try:
+                    data = data[os.write(self._input, data[:_PIECE]) :]
+                except BlockingIOError:
+                    await self._until_writable(self._input)
+                except OSError as error:
+                    self._close_input()
+                    raise BrokenPipeError("the command reads no more of its standard input") from error
+
+    async def _until_writable(self, fd: int) -> None:
+        self._writable.clear()
+        asyncio.get_running_loop().add_writer(fd, self._writable.set)
+        try:
+            await self._writable.wait()
+        finally:
+            if self._input == fd:
+                asyncio.get_running_loop().remove_writer(fd)
+
+    async def _close_stdin(self) -> None:
+        async with self._turn:
+            self._close_input()
+
+    def _close_input(self) -> None:
+        fd, self._input = self._input, None
+        if fd is not None:
+            asyncio.get_running_loop().remove_writer(fd)
+            os.close(fd)
+        self._writable.set()
+
+    async def _send_signal(self, number: int) -> None:
+        if self._process is not None and self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    async def _resize(self, size: PtySize) -> None:
+        if self._input is not None:
+            _set_size(self._input, size)
+
+    async def _kill(self) -> None:
+        await finish(asyncio.to_thread(kill_marked, self._marker))
+        for stream in range(len(self._sources)):  # what is left comes, at most a pipe of each
+            await self.let_go(stream)
+
+
+class _Source:
+    """One end of a pipe or terminal that is read while its owner keeps up, and for nobody after the command's end."""
+
+    def __init__(self, process: LocalProcess, fd: int, stream: int) -> None:
+        self._process = process
+        self._fd = fd
+        self._stream = stream
+        self._credit = WINDOW
+        self._loop = asyncio.get_running_loop()
+        self.open = self.take = True
+        self.last = 0.0
+        self.owed = 0
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def more(self, size: int) -> None:
+        """Let as many more bytes come."""
+        self._credit += size
+        if self.open:
+            self._loop.add_reader(self._fd, self._read)
+
+    def owe(self, now: float) -> None:
+        """Note what is there now, and that something may still come."""
+        self.last = now
+        if self.open:
+            self.owed = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))[0]
+
+    def _read(self) -> None:
+        if self.take and not self._credit:
+            self._loop.remove_reader(self._fd)
+            return
+        try:
+            data = os.read(self._fd, min(self._credit, _PIECE) if self.take else _PIECE)
+        except BlockingIOError:
+            return
+        except OSError:  # of a terminal that nobody has open any more
+            data = b""
+        if not data:
+            self.close()
+            return
+        self.last = self._loop.time()
+        if self.take:
+            self._credit -= len(data)
+            self.owed = max(0, self.owed - len(data))
+            self._process.heard(data, self._stream)
+
+    def close(self) -> None:
+        if self.open:
+            self.open, self.owed = False, 0
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+
+
+def _set_size(terminal: int, size: PtySize) -> None:
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("<4H", size.rows, size.cols, 0, 0))

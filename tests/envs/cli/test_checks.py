@@ -1,0 +1,16 @@
+"""A certificate is right as long as no check is wrong."""
+
+from envs.cli.checks import Certificate, Check, Status
+
+
+def test_a_note_is_no_fault_and_every_check_has_a_line():
+    found = Certificate([Check("rows", Status.OK, "exact"), Check("history", Status.NOTE, "two rows")])
+    assert found.ok
+    assert found.render().splitlines() == ["✓ rows     exact", "· history  two rows", "", "Rows would be right."]
+
+
+def test_one_wrong_check_is_enough():
+    found = Certificate([Check("rows", Status.OK, "exact"), Check("tokenizer", Status.WRONG, "another")])
+    assert not found.ok
+    assert found.render().endswith("Training would be wrong: 1 ✗")
+    assert found.to_json()["checks"][1] == {"name": "tokenizer", "status": "wrong", "text": "another", "data": {}}

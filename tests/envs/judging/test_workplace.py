@@ -1,0 +1,153 @@
+"""A rollout's workplace: its steps, what is open while they are judged, its time, and what it comes to."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from samples import rollout
+from verifier_samples import AnsweringSandbox
+
+from envs.judging.areas import Start
+from envs.judging.specs import agent_spec
+from envs.judging.workplace import Plain, open_workplace
+from envs.types import Failure, Hidden, InfraError, Step, Task
+from sandboxes.base import ExecResult
+
+
+class Starts:
+    """Start trees of images in which nothing but the reward is looked at."""
+
+    async def get(self, task, image):
+        return Start(None, {})
+
+
+class Agents(AnsweringSandbox):
+    """The agent's sandbox. setup: how a step's setup.sh ends there."""
+
+    def __init__(self, setup=0):
+        super().__init__(lambda timeout: ExecResult(0, b""))
+        self._setup = setup
+
+    async def exec(self, command, **options):
+        if command[-1].endswith("setup.sh"):
+            return ExecResult(self._setup, b"no such table")
+        return await super().exec(command, **options)
+
+
+class Backend:
+    """Gives each rollout an agent's sandbox and verifiers that reward as told, and notes what is opened and closed."""
+
+    def __init__(self, *rewards, setup=0):
+        self._rewards = list(rewards)
+        self._setup = setup
+        self.log = []
+
+    @asynccontextmanager
+    async def open(self, spec):
+        judging = spec.switch_users
+        logs = {"reward.txt": str(self._rewards.pop(0)).encode()} if judging else None
+        name = "verifier" if judging else "agent"
+        self.log.append(f"{name} opened")
+        try:
+            yield AnsweringSandbox(self._judge, logs=logs) if judging else Agents(self._setup)
+        finally:
+            self.log.append(f"{name} closed")
+
+    def _judge(self, timeout):
+        self.log.append("judged")
+        return ExecResult(0, b"")
+
+    async def ensure_image(self, name, context=None):
+        return "image"
+
+    async def image_id(self, name):
+        return name
+
+
+def one_step(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test.sh").write_text("true")
+    return Task("sample", "Do it.", Hidden(tmp_path / "tests", watched=False), workdir="/app")
+
+
+def two_steps(tmp_path, least):
+    task = one_step(tmp_path)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/setup.sh").write_text("true")
+    steps = [Step(name, f"Do {name}.", task.hidden, tmp_path / "files", least=least) for name in ("one", "two")]
+    return replace(task, steps=steps)
+
+
+async def work(backend, task, result=None):
+    """Returns the workplace that was worked in, and what each step was told."""
+    told = []
+    async with open_workplace(backend, Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+        async for step in place:
+            told.append(step.instruction)
+            await place.judge(await place.collect(), result)
+    return place, told
+
+
+async def test_a_task_without_steps_is_its_own_only_step_and_its_sandbox_is_gone_when_it_is_judged(tmp_path):
+    backend = Backend(1)
+    place, told = await work(backend, one_step(tmp_path))
+    assert told == ["Do it."]
+    assert place.verdict().reward == 1.0
+    assert not place.verdict().explanation.startswith("Step")
+    assert backend.log.index("agent closed") < backend.log.index("judged") < backend.log.index("verifier closed")
+
+
+async def test_steps_share_a_sandbox_and_have_a_verifier_each(tmp_path):
+    backend = Backend(1, 0)
+    place, told = await work(backend, two_steps(tmp_path, {"reward": 1.0}))
+    assert told == ["Do one.", "Do two."]
+    assert place.verdict().reward == 0.5
+    assert backend.log.count("agent opened") == 1
+    assert backend.log.count("verifier opened") == 2
+
+
+async def test_a_step_that_is_not_good_enough_is_the_last(tmp_path):
+    place, told = await work(Backend(0), two_steps(tmp_path, {"reward": 1.0}))
+    assert told == ["Do one."]
+    assert place.verdict().reward == 0.0
+
+
+async def test_a_step_that_cannot_begin_is_judged_and_is_no_rollout_where_it_is_the_first(tmp_path):
+    place, told = await work(Backend(1, setup=3), two_steps(tmp_path, {}), rollout().result)
+    assert told == []
+    assert "setup.sh ended with 3: no such table" in place.verdict().explanation
+    with pytest.raises(InfraError, match=r"setup\.sh ended with 3") as failed:
+        await place.outcome(1.0)
+    assert failed.value.kind is Failure.TASK
+
+
+async def test_an_outcome_has_the_time_of_each_phase_and_what_was_made_of_each_step(tmp_path):
+    place, _ = await work(Backend(1, 1), two_steps(tmp_path, {}), rollout().result)
+    outcome = await place.outcome(1.0)
+    assert set(outcome.timings_s) == {"open", "agent", "verifier"}
+    assert len(outcome.work) == 2
+    assert len(outcome.result.steps) == 2 * len(rollout().result.steps)
+    assert not (await place.outcome(0.0)).work
+
+
+async def test_a_step_that_is_begun_late_has_a_second_left_where_the_rollout_has_one(tmp_path):
+    task = one_step(tmp_path)
+    async with open_workplace(Backend(1), Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+        assert (place.left_s(60.0), place.left_s(0.5)) == (60.0, 0.5)
+        async for _ in place:
+            await asyncio.sleep(0.05)
+            await place.collect()
+            assert 59.0 < place.left_s(60.0) < 60.0
+            assert place.left_s(1.01) == 1.0
+
+
+async def test_all_that_is_open_is_closed_where_the_work_fails(tmp_path):
+    backend = Backend(1)
+    task = one_step(tmp_path)
+    with pytest.raises(ValueError, match="the agent failed"):
+        async with open_workplace(backend, Starts(), task, "image", Plain(agent_spec(task, "image"))) as place:
+            async for _ in place:
+                await asyncio.sleep(0)
+                raise ValueError("the agent failed")
+    assert sorted(backend.log) == ["agent closed", "agent opened", "verifier closed", "verifier opened"]

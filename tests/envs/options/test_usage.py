@@ -1,0 +1,23 @@
+"""Help: at most 15 essential options, four groups in all, and no refused name."""
+
+from envs.cli import main
+from envs.config import AgentEnvConfig
+from envs.swe.program import PROGRAM
+
+
+def test_help_is_short_and_about_this_environment(capsys):
+    assert main(PROGRAM, "serve", ["--help"]) == 0
+    said = capsys.readouterr().out
+    assert "python -m envs.swe serve [--OPTION VALUE" in said
+    essential = said.partition("Essential:")[2].partition("This command:")[0]
+    assert "--env.tasks" in essential and "--openai.base_url" in essential
+    assert essential.count("\n  --") <= 15
+    assert all(name not in said for name in (*AgentEnvConfig.unused, "--env.inference_weight", "--against"))
+    main(PROGRAM, "evaluate", ["--help-all"])
+    said = capsys.readouterr().out
+    assert "--against" in said
+    titles = [line for line in said.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles[:-1] == ["Essential:", "This environment:", "Model and rollouts:", "Run, trainer and evaluation:"]
+    assert "--env.inference_weight" in said.partition("Also accepted")[2]
+    assert all(f".{name}" not in said for name in AgentEnvConfig.for_python)
+    assert all(f".{name}" not in said for name in AgentEnvConfig.unused)

@@ -1,0 +1,75 @@
+"""Weights of a trainer in this process at the inference server."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytest_httpserver import HTTPServer
+from safetensors.torch import load_file
+from werkzeug import Request, Response
+
+from envs.trainers import transfer
+from envs.trainers.transfer import LoadedWeights
+
+
+class Engine:
+    """The embedded server, as far as weights go. loaded: versions and values; has: what it has now."""
+
+    def __init__(self, server: HTTPServer) -> None:
+        self.loaded: list[tuple[int, float]] = []
+        self.has: dict[str, Any] = {"version": 0, "path": None}
+        server.expect_request("/load_weights", method="POST").respond_with_handler(self._load)
+        server.expect_request("/weight_version").respond_with_handler(lambda _: Response(json.dumps(self.has)))
+
+    def _load(self, request: Request) -> Response:
+        self.has = json.loads(request.get_data())
+        folder = Path(self.has["path"])
+        assert (folder / "config.json").exists()
+        self.loaded.append((self.has["version"], float(load_file(folder / "model.safetensors")["w"])))
+        return Response("{}")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_weights_are_loaded_under_their_version_and_the_last_two_are_kept(
+    httpserver: HTTPServer, model: Path, tmp_path: Path
+) -> None:
+    loaded = Engine(httpserver).loaded
+    weights = LoadedWeights(httpserver.url_for("/v1"), tmp_path / "weights", model, version=5)
+    for value in (1.0, 2.0, 3.0):
+        weights.pause()
+        weights.send_weights(iter([("w", torch.tensor(value, requires_grad=True))]))
+        weights.resume()
+    assert loaded == [(5, 1.0), (6, 2.0), (7, 3.0)]
+    assert sorted(path.name for path in (tmp_path / "weights").iterdir()) == ["step-000006", "step-000007"]
+    after = LoadedWeights(httpserver.url_for("/"), tmp_path / "weights", model, version=7)
+    after.send_weights(iter([("w", torch.tensor(4.0))]))
+    assert loaded[-1] == (7, 4.0), "a step that was lost with its process had the same number"
+
+
+def test_a_server_that_comes_back_gets_the_weights_again(
+    httpserver: HTTPServer, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "RETRY_S", 0.05)
+    engine = Engine(httpserver)
+    weights = LoadedWeights(httpserver.url_for("/v1"), tmp_path / "weights", model)
+    weights.init_weight_transfer()
+    for version in range(2):
+        weights.send_weights(iter([("w", torch.tensor(float(version)))]))
+    engine.has = {"version": 0, "path": None}
+    deadline = time.monotonic() + 30
+    while len(engine.loaded) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    weights.destroy()
+    assert engine.loaded == [(0, 0.0), (1, 1.0), (1, 1.0)]

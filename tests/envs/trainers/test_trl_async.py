@@ -1,0 +1,174 @@
+"""TRL's AsyncGRPOTrainer: our half of its protocol, without it."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from row_samples import rollout, score
+from scripted_engine import ScriptedEngine
+from sums import right
+
+from envs.running.feed import RunEnded
+from envs.running.group import fates
+from envs.running.sinks import Given
+from envs.trainers.trl import STATE, newest_checkpoint
+from envs.trainers.trl_async import Sample, Worker
+
+
+@pytest.fixture
+def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
+    with ScriptedEngine(right, smollm2_tokenizer) as engine:
+        yield engine
+
+
+def given(*rollouts: Any, name: str = "g0") -> Given:
+    return Given(score(rollouts), {one.id: one for one in rollouts}, name)
+
+
+def take(worker: Worker, rows: int) -> list[Sample]:
+    """What the trainer's dataset does."""
+    return [worker.rollout_buffer.get(timeout=60) for _ in range(rows)]
+
+
+def pack(samples: Sequence[Sample]) -> None:
+    """What the trainer's collator does with a batch."""
+    dict.fromkeys(key for sample in samples for key in sample.metrics)
+
+
+def step(worker: Worker, accumulated: int = 1) -> None:
+    """What transformers does at the end of a step."""
+    told = SimpleNamespace(is_world_process_zero=True)
+    worker.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=accumulated), told, None)
+
+
+def save(worker: Worker, output_dir: Path, number: int) -> None:
+    """What transformers writes last into a checkpoint."""
+    folder = output_dir / f"checkpoint-{number}"
+    folder.mkdir(parents=True)
+    (folder / STATE).write_text(json.dumps({"stateful_callbacks": {"Confirming": worker.callback.state()}}))
+
+
+def worker_of(make_env: Any, output_dir: Path, **options: Any) -> Worker:
+    async def made() -> Any:
+        return make_env(group_size=2, equal_rewards="send")
+
+    return Worker(made, output_dir, **options)
+
+
+def test_a_row_with_several_advantages_is_given_once_for_each_with_those_tokens_alone_to_train(tmp_path: Path) -> None:
+    worker = worker_of(None, tmp_path)
+    worker.hand(given(rollout(1.0, 2, "a", turn_advantages=[0.5, 0.0]), rollout(0.0, 1, "b")))
+    samples = take(worker, worker.rollout_buffer.qsize())
+    assert [round(sample.advantage, 3) for sample in samples] == [1.5, 1.0, -1.0]
+    for sample in samples:
+        assert len(sample.input_ids) == len(sample.completion_mask) == len(sample.old_log_probs)
+        assert sample.old_log_probs.dtype == np.float32
+        assert (sample.old_log_probs[sample.completion_mask == 0] == 0).all()
+    worker = worker_of(None, tmp_path)
+    two = rollout(1.0, 1, "a")
+    halves = score([two, rollout(0.0, 1, "b")])
+    (row, other) = halves.rows
+    turn = row.turns[0]
+    parts = [type(turn)(turn.start, 1, 0, advantage=0.25), type(turn)(turn.start + 1, 1, 1, advantage=-0.25)]
+    split = [*(type(row)(**{field.name: getattr(row, field.name) for field in fields(row)} | {"turns": parts}),), other]
+    group = Given(type(halves)(halves.origin, split), {"a": two, "b": rollout(0.0, 1, "b")}, "g0")
+    worker.hand(group)
+    first, second, _ = take(worker, 3)
+    assert (first.input_ids == second.input_ids).all()
+    assert [first.completion_mask.tolist(), second.completion_mask.tolist()] == [[0, 1, 0], [0, 0, 1]]
+    assert (first.advantage, second.advantage) == (1.25, 0.75)
+
+
+def test_the_trainer_is_fed_and_its_checkpoint_says_what_is_not_given_again(make_env: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    worker = worker_of(make_env, out, groups=3)
+    assert worker.checkpoint is None
+    worker.start()
+    worker.update_model_version(1)
+    samples = take(worker, 3)
+    pack(samples)
+    samples += take(worker, 2)
+    pack(samples[3:])  # it packs a batch ahead
+    assert {sample.model_version for sample in samples} == {1}, "TRL counts from 1, and rows of version 0 are its first"
+    step(worker)
+    worker.update_model_version(2)
+    save(worker, out, 1)
+    worker.callback.on_save(None, SimpleNamespace(is_world_process_zero=True), None)
+    step(worker)  # and here the process is killed: this step is lost
+    worker.stop()
+    names = list(dict.fromkeys(sample.metrics.group for sample in samples))
+    assert [fate.state for fate in fates(tmp_path / "run")][:3] == ["confirmed", "taken", "taken"]
+    assert [fate.state for fate in fates(tmp_path / "run", ["confirmed"])] == ["confirmed"]
+
+    again = worker_of(make_env, out, groups=3)
+    assert (again.checkpoint, again.version) == (str(out / "checkpoint-1"), 1)
+    again.start()
+    again.update_model_version(1)
+    left = take(again, 3)
+    assert [(sample.metrics.group, sample.metrics.row) for sample in left] == [
+        (names[1], 1),
+        (names[2], 0),
+        (names[2], 1),
+    ]
+    assert left[0].model_version == 0, "sampled a step before the weights that are TRL's first now"
+    again.stop()
+    with pytest.raises(RunEnded):
+        again.check_health(300.0)
+
+
+def test_no_more_groups_are_made_than_the_worker_may_have(make_env: Any, tmp_path: Path) -> None:
+    worker = worker_of(make_env, tmp_path / "out", groups=2)
+    worker.start()
+    samples = take(worker, 2)
+    with pytest.raises(queue.Empty):
+        while len(samples) < 9:
+            samples.append(worker.rollout_buffer.get(timeout=3))
+            if len(samples) == 5:
+                raise queue.Empty
+    worker.check_health(300.0)
+    assert worker.ledger.waiting <= 2
+    worker.stop()
+    assert len(list(fates(tmp_path / "run"))) <= 5
+
+
+def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path) == (None, {})
+    worker = worker_of(None, tmp_path)
+    save(worker, tmp_path, 9)
+    save(worker, tmp_path, 10)
+    (tmp_path / "checkpoint-11").mkdir()
+    (tmp_path / "checkpoint-12").mkdir()
+    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful')
+    assert newest_checkpoint(tmp_path)[0] == str(tmp_path / "checkpoint-10")
+    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful_callbacks": {}}')
+    with pytest.raises(ValueError, match="give the trainer the `callback`"):
+        newest_checkpoint(tmp_path)
+
+
+def test_weights_that_were_not_handed_over_are_of_the_next_version(tmp_path: Path) -> None:
+    worker = worker_of(None, tmp_path)
+    worker.update_model_version(1)
+
+    def saved() -> int:
+        return int(worker.callback.state()["attributes"]["version"])
+
+    for handed_over, version in ((True, 1), (False, 2), (True, 2)):
+        worker.hand(given(rollout(1.0), name=f"g{handed_over}{version}"))
+        pack(take(worker, worker.rollout_buffer.qsize()))
+        step(worker)
+        if handed_over:
+            worker.update_model_version(worker.version + 2)
+        assert saved() == version
+
+
+def test_trls_own_row_has_the_same_fields() -> None:
+    theirs = pytest.importorskip("trl.experimental.async_grpo.async_rollout_worker", reason="trl is not installed")
+    assert [field.name for field in fields(theirs.RolloutSample)] == [field.name for field in fields(Sample)]

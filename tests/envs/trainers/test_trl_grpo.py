@@ -1,0 +1,91 @@
+"""TRL's GRPOTrainer: the rollout function that we give it, without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from row_samples import rollout, score
+from scripted_engine import ScriptedEngine
+from sums import right
+
+from atropos_agent.types import AgentResult
+from envs.running.group import fates
+from envs.running.sinks import Given
+from envs.trainers.trl import given_reward
+from envs.trainers.trl_grpo import RolloutFunction, one_row_each
+
+
+@pytest.fixture
+def engine(smollm2_tokenizer: Any) -> Iterator[ScriptedEngine]:
+    with ScriptedEngine(right, smollm2_tokenizer) as engine:
+        yield engine
+
+
+class Pushed:
+    """What weights were handed over."""
+
+    def __init__(self) -> None:
+        self.versions: list[int] = []
+
+    def load(self, version: int, save: Any) -> None:
+        self.versions.append(version)
+
+
+def trainer_at(step: int, processes: int = 1) -> Any:
+    net = SimpleNamespace(save_pretrained=lambda folder: None)
+    return SimpleNamespace(
+        state=SimpleNamespace(global_step=step, is_world_process_zero=True),
+        num_generations=2,
+        accelerator=SimpleNamespace(num_processes=processes, unwrap_model=lambda model: model),
+        model=net,
+    )
+
+
+def given(*rollouts: Any) -> Given:
+    return Given(score(rollouts), {one.id: one for one in rollouts}, "g0")
+
+
+def test_each_prompt_gets_the_rows_of_its_task_after_weights_were_handed_over(
+    make_env: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def made() -> Any:
+        return make_env(equal_rewards="send")
+
+    with RolloutFunction(made, tmp_path / "out", "http://127.0.0.1:9", tmp_path) as function:
+        pushed = Pushed()
+        monkeypatch.setattr(function._weights, "load", pushed.load)
+        prompts = ["sum-2", "sum-2", "sum-1", "sum-1"]
+        rows = function(prompts, trainer_at(0))
+        assert rows["task_id"] == prompts
+        assert rows["reward"] == given_reward(completions=prompts, **rows) == [1.0] * 4
+        for ids, logprobs, mask in zip(rows["completion_ids"], rows["logprobs"], rows["env_mask"], strict=True):
+            assert len(ids) == len(logprobs) == len(mask)
+        more = function(["sum-3", "sum-3"], trainer_at(0))
+        assert not {*more["rollout_id"]} & {*rows["rollout_id"]}
+        assert pushed.versions == [0], "in one step the weights stay what they are"
+        told = trainer_at(1).state
+        function.callback.on_step_end(SimpleNamespace(gradient_accumulation_steps=1), told, None)
+        function.callback.on_save(None, told, None)
+        function(["sum-3", "sum-3"], trainer_at(1))
+        assert pushed.versions == [0, 1]
+        with pytest.raises(ValueError, match="for several use AsyncGRPOTrainer"):
+            function(prompts, trainer_at(1, processes=2))
+    assert [fate.state for fate in fates(tmp_path / "run")] == ["confirmed"] * 3 + ["taken"]
+
+
+def test_a_rollout_that_is_not_one_row_is_refused_by_its_name() -> None:
+    assert len(one_row_each(given(rollout(1.0, 1, "a"), rollout(0.0, 1, "b")))) == 2
+    with pytest.raises(ValueError, match=r"rollout a has 2 rows, .* train it with AsyncGRPOTrainer"):
+        one_row_each(given(rollout(1.0, 2, "a"), rollout(0.0, 1, "b")))
+    with pytest.raises(ValueError, match=r"turns of rollout a have advantages of their own, .* with AsyncGRPOTrainer"):
+        one_row_each(given(rollout(1.0, 1, "a", turn_advantages=[0.5]), rollout(0.0, 1, "b")))
+    lost = rollout(0.0, 1, "b")
+    result: AgentResult = lost.result
+    spoilt = replace(lost, result=replace(result, record=()))
+    with pytest.raises(ValueError, match=r"rollout b has no row \(.*\), and GRPOTrainer wants one a prompt"):
+        one_row_each(given(rollout(1.0, 1, "a"), spoilt))

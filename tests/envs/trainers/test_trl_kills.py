@@ -1,0 +1,71 @@
+"""A process in which TRL trains is killed again and again: no group is lost, and none is trained on twice."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from programs import Program
+from scripted_engine import ScriptedEngine
+from sums import half_right
+from transformers import AutoTokenizer
+
+from atropos_agent.cpu_engine.model import DEFAULT_CACHE
+from envs.lab import smoke
+from envs.running.group import fates
+from envs.trainers.trl import STATE, newest_checkpoint
+
+HERE = Path(__file__).parent
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed"),
+]
+
+
+@pytest.fixture
+def model() -> Path:
+    """The smoke preset's, for its tokenizer alone: with a large vocabulary a step takes seconds."""
+    return smoke.model(DEFAULT_CACHE)
+
+
+@pytest.fixture
+def engine(model: Path) -> Iterator[ScriptedEngine]:
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    with ScriptedEngine(half_right, tokenizer, root=str(model), delay_s=0.02) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(("budget", "kills"), [(0, 6), (3000, 6)], ids=["batches of rows", "batches of tokens"])
+async def test_kills_cost_no_group_and_double_none(
+    engine: ScriptedEngine, model: Path, tmp_path: Path, budget: int, kills: int
+) -> None:
+    paths = os.pathsep.join([str(HERE), str(HERE.parent), *sys.path])
+    command = [HERE / "sums_with_trl.py", engine.url, tmp_path, model, budget, kills]
+    told = {**os.environ, "PYTHONPATH": paths, "HF_HUB_OFFLINE": "1"}
+    program = Program([*map(str, command)], stdout=tmp_path / "log", env=told)
+    assert await asyncio.to_thread(program.wait, 1400) == 0, (tmp_path / "log").read_text()[-3000:]
+    checkpoint, ours = newest_checkpoint(tmp_path / "out")
+    assert checkpoint is not None
+    state = json.loads((Path(checkpoint) / STATE).read_bytes())
+    assert state["global_step"] == 40
+    trained = Counter(map(tuple, state["stateful_callbacks"]["History"]["attributes"]["rows"]))
+    assert set(trained.values()) == {1}, "no row twice"
+    found = list(fates(tmp_path / "run"))
+    rows = Counter(name for name, _ in trained)
+    whole = {name for name, count in rows.items() if count == 2}
+    assert set(ours["trained"]) == whole and set(ours["partly"]) == set(rows) - whole
+    numbers = {int(name.rpartition("-")[2]) for name in whole}
+    assert {fate.number for fate in found if fate.state == "confirmed"} == numbers
+    assert {fate.state for fate in found} <= {"confirmed", "taken", "working"}, "all others are given again"
+    log = (tmp_path / "log").read_text()
+    print("\n".join(line for line in log.splitlines() if line.startswith("life")))
+    print(f"{len(found)} groups: {Counter(fate.state.value for fate in found)}; {trained.total()} rows trained on")

@@ -1,0 +1,111 @@
+"""verl's own worker, estimator, engine and loss around our rollouts; and what of a rollout becomes its output."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from row_samples import rollout, score
+
+from atropos_agent.tokens.experts import write_experts
+from envs.running.sinks import Given
+from envs.types import InfraError
+
+pytest.importorskip("verl")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # verl's, and of what it imports
+
+STEPS = Path(__file__).with_name("verl_steps.py")
+
+
+@pytest.fixture(scope="module")
+def verl():
+    from envs.trainers import verl  # which takes its time
+
+    return verl
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+def test_verl_takes_steps_with_our_rows(tmp_path):
+    root = STEPS.parents[3]
+    environment = {**os.environ, "PYTHONPATH": f"{root}:{root / 'tests/envs'}:{STEPS.parent}", "PORT": "18855"}
+    command = [sys.executable, STEPS, tmp_path, "3"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    steps = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step"')]
+    assert len(steps) == 3, done.stderr[-3000:]
+    for number, step in enumerate(steps):
+        assert step["rows"] == 8
+        assert step["versions"] == [number], "the weights that were handed over sampled every reply"
+        assert step["differs"] < 1e-5, "verl's logprobs of our rows are those that they were sampled with"
+        assert step["sessions"] >= 8 * (number + 1), "a rollout's requests share a name"
+        assert step["grad"] > 0
+
+
+class Client:
+    """Stands in for LLMServerClient."""
+
+    def __init__(self, **answer):
+        self.answer = answer
+        self.asked = []
+
+    async def generate(self, request_id, **asked):
+        self.asked.append((request_id, asked))
+        usual = {"token_ids": [5, 6], "log_probs": [-0.5, -0.25], "stop_reason": "completed", "routed_experts": None}
+        return SimpleNamespace(**usual | {"extra_fields": {"min_global_steps": 3, "global_steps": 4}} | self.answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "most", "finish"),
+    [
+        ({}, 8, "stop"),
+        ({}, 2, "length"),
+        ({"stop_reason": "aborted"}, 8, "abort"),
+        ({"stop_reason": None}, 8, "stop"),
+    ],
+)
+async def test_verls_client_samples_for_us(verl, answer, most, finish):
+    client = Client(**answer)
+    sampled = await verl.VerlEngine(client).once([1, 2], {"max_tokens": most, "temperature": 1.0}, "rollout")
+    assert (list(sampled.ids), sampled.finish_reason, sampled.version) == ([5, 6], finish, 3)
+    ((name, asked),) = client.asked
+    assert (name, asked["prompt_ids"]) == ("rollout", [1, 2])
+    assert asked["sampling_params"] == {"max_tokens": most, "temperature": 1.0, "logprobs": True}
+
+
+def given(*rollouts):
+    return Given(score(rollouts), {one.id: one for one in rollouts}, "g0")
+
+
+def test_each_row_is_an_output_of_verls(verl):
+    first, second = verl.outputs(given(rollout(1.0, 2)), 8)
+    assert (first.prompt_ids, first.response_ids, first.response_mask) == ([1], [2, 3], [1, 1])
+    assert first.response_logprobs == [-0.5, -0.5]
+    assert second.response_ids == [2, 3, 4]
+    assert {one.reward_score for one in (first, second)} == {1.0}
+    assert "advantages" not in first.extra_fields
+
+
+def test_experts_span_prompt_and_response(verl):
+    one = rollout(1.0, 1)
+    rows = [replace(row, experts=write_experts(np.ones((2, 4, 2), dtype=np.uint8))) for row in one.result.segments]
+    (output,) = verl.outputs(given(replace(one, result=replace(one.result, segments=rows))), 8)
+    assert output.routed_experts.shape == (2, 4, 2)
+
+
+def test_what_verl_would_pad_wrongly_is_refused_with_the_remedy(verl):
+    with pytest.raises(InfraError, match=r"raise rollout\.prompt_length"):
+        list(verl.outputs(given(rollout(1.0, 1)), 0))
+
+
+def test_a_rollout_whose_rows_are_not_the_record_is_a_failure_and_no_output(verl):
+    one = rollout(1.0, 1)
+    unsound = replace(one, result=replace(one.result, record=()))
+    with pytest.raises(InfraError):
+        list(verl.outputs(given(unsound), 8))

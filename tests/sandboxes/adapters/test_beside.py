@@ -1,0 +1,66 @@
+"""Backends in an event loop of their own: shared, tried again, and left in order with the process."""
+
+import asyncio
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from sandboxes.adapters import beside
+from sandboxes.adapters.beside import Beside
+from sandboxes.base import SandboxError
+from sandboxes.local import LocalBackend
+
+
+@pytest.fixture
+def beside_us():
+    made = Beside()
+    yield made
+    made.close()
+
+
+def test_threads_and_loops_have_one_backend(beside_us):
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(lambda _: beside_us.do(beside_us.backend("local")), range(8)))
+    found.add(asyncio.run(beside_us.done(beside_us.backend("local"))))
+    (backend,) = found
+    assert isinstance(backend, LocalBackend)
+
+
+def test_one_that_could_not_be_opened_is_tried_again(beside_us, monkeypatch):
+    class Fails(LocalBackend):
+        times = 0
+
+        async def __aenter__(self):
+            Fails.times += 1
+            if Fails.times == 1:
+                raise SandboxError("not yet")
+            return await super().__aenter__()
+
+    monkeypatch.setattr(beside, "load_backend", lambda name: Fails())
+    with pytest.raises(SandboxError, match="not yet"):
+        beside_us.do(beside_us.backend("x"))
+    assert isinstance(beside_us.do(beside_us.backend("x")), Fails)
+
+
+LEFT_OPEN = """
+import asyncio
+from sandboxes.adapters.beside import beside
+from sandboxes.local import LocalBackend
+
+class Backend(LocalBackend):
+    async def __aexit__(self, *exc):
+        await asyncio.to_thread(print, "left in order")
+
+async def opened():
+    return await beside()._open.enter_async_context(Backend())
+
+beside().do(opened())
+"""
+
+
+def test_what_is_open_when_the_process_ends_is_closed():
+    ran = subprocess.run([sys.executable, "-c", LEFT_OPEN], check=False, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "left in order\n"
+    assert "Traceback" not in ran.stderr
