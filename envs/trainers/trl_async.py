@@ -1,18 +1,7 @@
 """Feed TRL's AsyncGRPOTrainer (1.16): its rollout worker is a run of an environment in a thread.
 
-    async def make_env():
-        return SWEEnv(SWEEnvConfig(...), [EngineConfig(base_url="http://localhost:9001/v1")])
-
-    worker = Worker(make_env, "out")
-    trainer = AsyncGRPOTrainer(
-        model=model, args=AsyncGRPOConfig("out", max_steps=100, save_steps=1), reward_funcs=given_reward,
-        train_dataset=Dataset.from_list([{"prompt": "unused"}]), callbacks=[worker.callback],
-        rollout_worker=worker, weight_transfer=worker.weights("http://localhost:9001", model),
-    )
-    trainer.train(resume_from_checkpoint=worker.checkpoint)
-
-Staleness and importance ratios are TRL's. A row with several advantages is given once for each, with those tokens alone
-to train. Policy versions count steps, on from the checkpoint; TRL counts from 1 at each start.
+docs/trainers.md has the lines to write. Staleness and importance ratios are TRL's. A row with several advantages is given
+once for each, with those tokens alone to train. Policy versions count steps, on from the checkpoint; TRL counts from 1 at each start.
 """
 
 from __future__ import annotations
