@@ -1,7 +1,8 @@
 """Feed TRL's AsyncGRPOTrainer (1.16): its rollout worker is a run of an environment in a thread.
 
-docs/trainers.md has the lines to write. Staleness and importance ratios are TRL's. A row with several advantages is given
-once for each, with those tokens alone to train. Policy versions count steps, on from the checkpoint; TRL counts from 1 at each start.
+docs/trainers.md has the lines to write. Staleness and importance ratios are TRL's. A row with several advantages is
+given once for each, with those tokens alone to train. Policy versions count steps, on from the checkpoint; TRL counts
+from 1 at each start.
 """
 
 from __future__ import annotations
