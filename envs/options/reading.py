@@ -78,7 +78,7 @@ def read_options(config_cls: type[BaseModel], argv: Sequence[str]) -> Options:
 
 
 def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
-    """All options of a command, by an environment's class of options."""
+    """Return all options of a command, by an environment's class of options."""
     yield Option(("config",), Path)
     for name, info in Options.model_fields.items():
         kind = {"env": config_cls, "openai": EngineConfig}.get(name, info.annotation)
@@ -300,7 +300,7 @@ def _holds_several(origin: Any) -> bool:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The possible types of a value, without the wrappers around them."""
+    """Return the possible types of a value, without the wrappers around them."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return [inner for one in get_args(kind) for inner in _members(one)]

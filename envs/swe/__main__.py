@@ -84,7 +84,7 @@ def command() -> int:
 def said(main: Callable[[list[str]], int], argv: list[str]) -> int:
     """Run a command, and make sure its output is written. Returns the exit status, 1 if it could not be.
 
-    Nobody need read to the end: `| head` closes the pipe before."""
+    A reader may close the pipe before the end, as `| head` does."""
     status = 1
     try:
         status = main(argv)
