@@ -125,7 +125,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     # What a subclass uses
 
     def agent(self, seat: Seat, tools: ToolRegistry, **options: Any) -> AtroposAgent:
-        """Return an agent for a rollout. options: fields of `AgentConfig` with other values for this task."""
+        """Return an agent for a rollout; its runs are parts of the rollout. options: fields of `AgentConfig` with other
+        values for this task."""
         config, split = self._sampling(seat, options)
         recording = None if self.template is None else seat.recording
         agent = self.agent_cls(
@@ -137,7 +138,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             tool_format=self.tool_format,
             split=split,
         )
-        agent.of_one_rollout = True
+        agent.ledgers = seat.ledgers
         return agent
 
     def session(

@@ -49,6 +49,7 @@ Condition = Literal[
     "min_p",
     "system_prompt",
     "history",
+    "compaction",
     "tool_format",
     "tool_role",
     "agent",
@@ -210,6 +211,7 @@ class AgentEnvConfig(StrictOptions):
     )
     model: ClassVar[Sequence[str]] = (
         *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
+        *("compaction", "trains_summaries"),
         *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
         "reward",
     )
@@ -280,6 +282,12 @@ class AgentEnvConfig(StrictOptions):
         default="template",
         description="Earlier turns: as the chat template writes them, or as sampled with their thinking",
     )
+    compaction: Literal["none", "cut", "summary", "notes"] = Field(
+        default="none",
+        description="What our agent does where little room is left: cut old results, go on from the model's summary, "
+        "or begin again with its notes in a file (docs/compaction.md)",
+    )
+    trains_summaries: bool = Field(default=True, description="Whether the tokens of summaries are trained")
     agent: str = Field(
         default="atropos",
         description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
@@ -442,6 +450,8 @@ class AgentEnvConfig(StrictOptions):
             request_timeout_s=self.request_timeout_s,
             tool_role="user" if self.tool_role == "auto" else self.tool_role,
             history=self.history,
+            compaction=self.compaction,
+            trains_summaries=self.trains_summaries,
         )
         return replace(own, **more)
 

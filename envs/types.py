@@ -12,9 +12,9 @@ from atropos_agent.types import AgentResult
 from sandboxes.base import Limits
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
-    from atropos_agent.agent import ExecuteTool
     from atropos_agent.engines.route import Route
     from atropos_agent.engines.token_server import TokenServer
+    from atropos_agent.ledger import ExecuteTool, Ledger
 
 
 class BadTask(ValueError):
@@ -176,6 +176,7 @@ class Seat:
     evaluating: sampled as evaluations are, and never trained on.
     max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
     recording: of its turns; None if an interrupted rollout begins again.
+    ledgers: of the agents made for it, with all their samples.
     """
 
     group: int | None = None
@@ -184,6 +185,7 @@ class Seat:
     evaluating: bool = False
     max_tokens: int | None = None
     recording: Recording | None = field(default=None, repr=False, compare=False)
+    ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
 
 
 SIGN = "cheat/"

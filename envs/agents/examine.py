@@ -60,7 +60,7 @@ async def examine_agent(
         yield Check("agent", Status.WRONG, f"{began}; {missing}")
         return
     data = {"opening": seen.opening, "max_token_length": most, "start_s": told["start_s"]}
-    if most is not None and seen.opening + budgets.max_tokens > most:
+    if most is not None and seen.opening + (budgets.max_tokens or 0) > most:
         text = f"{began}; its opening has {seen.opening} tokens and a reply {budgets.max_tokens}, which is more than "
         yield Check("agent", Status.WRONG, f"{text}--env.max_token_length {most}: raise that", data)
     else:

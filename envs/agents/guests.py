@@ -30,6 +30,8 @@ _DONE_S = 10.0
 _TICK_S = 0.25
 _WINDOW = 200_000
 """Tokens reported to an agent without a budget."""
+_REPLY = 4096
+"""The same of one reply."""
 _ENDING_S = 10.0
 _KEPT = 64 << 10
 """Bytes of an agent's output, errors with it."""
@@ -93,7 +95,7 @@ class Guest:
             self._platform.cpu,
             self._platform.musl,
             budgets.max_total_tokens or _WINDOW,
-            budgets.max_tokens,
+            budgets.max_tokens or _REPLY,
             budgets.max_steps,
         )
         start = self._agent.start(place)

@@ -23,6 +23,7 @@ from inspect_ai.util import (
 from pydantic import BaseModel, ConfigDict
 
 from sandboxes.base import Backend, Limits, NoSuchUser, Sandbox, SandboxSpec
+from sandboxes.docker.images import BASE_IMAGE
 from sandboxes.registry import load_backend
 
 _CANNOT_RUN = 126
@@ -102,7 +103,7 @@ class AtroposSandbox(SandboxEnvironment):
         wanted = AtroposConfig.of(config)
         backend = cls._opened[wanted.backend][0]
         context = None if wanted.dockerfile is None else Path(wanted.dockerfile).parent
-        image = await backend.ensure_image(wanted.image, context)
+        image = await backend.ensure_image(wanted.image or (BASE_IMAGE if context is None else None), context)
         async with AsyncExitStack() as stack:
             sandbox = await stack.enter_async_context(backend.open(wanted.spec(image)))
             return {"default": cls(sandbox, stack.pop_all())}

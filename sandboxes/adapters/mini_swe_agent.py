@@ -12,14 +12,15 @@ from pydantic import BaseModel
 
 from sandboxes.adapters.beside import beside
 from sandboxes.base import Limits, Sandbox, SandboxError, SandboxSpec
+from sandboxes.docker.images import BASE_IMAGE
 
 _SUBMITTED = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
 class AtroposEnvironmentConfig(BaseModel):
-    """image: a name; None for our base image. cwd: None takes the image's own. timeout: of a command, in seconds."""
+    """image: a name. cwd: None takes the image's own. timeout: of a command, in seconds."""
 
-    image: str | None = None
+    image: str = BASE_IMAGE
     cwd: str | None = None
     env: dict[str, str] = {}
     timeout: float = 30.0

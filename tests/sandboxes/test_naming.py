@@ -1,10 +1,13 @@
 """Objects that a user chooses by name or by dotted path."""
 
+import contextlib
+import io
 import json
+import sys
 
 import pytest
 
-from sandboxes.naming import resolve
+from sandboxes.naming import later, resolve
 
 
 def test_a_known_name_comes_before_a_path():
@@ -39,3 +42,10 @@ def test_parts_of_installed_packages_are_found_by_their_entry_points(tmp_path, m
     assert resolve("--env.x", "one", {"one": 1}, "atropos_agent.tools") == 1, "ours come first"
     with pytest.raises(ValueError, match=r"did you mean load\?; choose load, one"):
         resolve("--env.x", "laod", {}, "atropos_agent.tools")
+
+
+def test_what_is_named_for_later_is_imported_when_it_is_asked_for():
+    there = later("this:s")
+    assert "this" not in sys.modules
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert "Ornhgvshy" in there()

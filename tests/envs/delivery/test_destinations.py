@@ -107,7 +107,8 @@ def of_trl(group: Export) -> Meaning:
         if sample_of is not None:
             arrays = {name: np.asarray(line[name]) for name in ("input_ids", "completion_mask", "old_log_probs")}
             known = {field.name for field in fields(sample_of)}
-            read |= vars(sample_of(**{name: value for name, value in line.items() if name in known} | arrays))
+            sample = sample_of(**{name: value for name, value in line.items() if name in known} | arrays)
+            read |= {name: getattr(sample, name) for name in known}
         places = found.setdefault(
             (line["rollout_id"], line["segment"]), [(int(token), 0, 0.0, 0.0) for token in read["input_ids"]]
         )
@@ -208,6 +209,7 @@ READERS: dict[str, Callable[[Export], Meaning]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore")  # of the libraries
 @pytest.mark.long(15)
 @pytest.mark.parametrize("destination", READERS)
 def test_a_thousand_groups_mean_the_same_everywhere(groups: list[Export], destination: str) -> None:

@@ -13,6 +13,7 @@ from sums import Sums, half_right
 
 from atropos_agent.tokens.experts import write_experts
 from atropos_agent.types import IGNORED
+from envs.config import AgentEnvConfig
 from envs.records.read import read_rollouts
 
 pytest.importorskip("verifiers.v1")
@@ -31,10 +32,18 @@ from verifiers.v1.utils.loaders import load_taskset, resolve_env_config  # noqa:
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
+class OnceConfig(AgentEnvConfig):
+    """Nothing is tried again."""
+
+    attempts: int = 1
+    task_failures: int = 1
+
+
 class Failing(Sums):
     """Never gets its sandbox."""
 
     name = "failing"
+    env_config_cls = OnceConfig
 
     def failing(self, task, attempt):
         return True
@@ -105,7 +114,7 @@ async def test_each_trace_is_our_rows_token_for_token(ask, tmp_path):
 
 
 async def test_a_failure_of_ours_is_an_error_and_no_reward(ask):
-    (episode,) = await ask(1, "--env.attempts=1", "--env.task_failures=1", environment=f"{__name__}:Failing")
+    (episode,) = await ask(1, environment=f"{__name__}:Failing")
     (trace,) = episode.traces
     assert not episode.ok
     assert trace.errors[0].type == "InfraError"

@@ -18,6 +18,8 @@ from envs.types import InfraError
 
 pytest.importorskip("verl")
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # verl's, and of what it imports
+
 STEPS = Path(__file__).with_name("verl_steps.py")
 
 

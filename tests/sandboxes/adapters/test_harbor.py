@@ -40,11 +40,11 @@ def made(base_image, tmp_path):
 
 
 async def test_commands_are_run_as_harbor_says(made):
-    environment = made(workdir="/work", env={"COLOUR": "green"}, cpus=0.5, memory_mb=256)
+    environment = made(workdir="/made", env={"COLOUR": "green"}, cpus=0.5, memory_mb=256)
     await environment.start(False)
     try:
         ran = await environment.exec("pwd; echo $COLOUR $A; ls; echo bad >&2; exit 3", env={"A": "b"})
-        assert (ran.return_code, ran.stdout, ran.stderr) == (3, "/work\ngreen b\ngiven.txt\n", "bad\n")
+        assert (ran.return_code, ran.stdout, ran.stderr) == (3, "/made\ngreen b\ngiven.txt\n", "bad\n")
         assert (await environment.exec("id -un", user="nobody")).stdout == "nobody\n"
         with environment.with_default_user(65534):
             assert (await environment.exec("id -u; pwd", cwd="/tmp")).stdout == "65534\n/tmp\n"

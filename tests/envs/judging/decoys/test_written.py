@@ -92,6 +92,12 @@ def test_of_a_module_that_did_not_run_at_all_nothing_is_missed():
     assert two.unseen([]) == []
 
 
+def test_a_class_method_is_not_missed_since_older_versions_of_pytest_leave_it_out():
+    one = known("class TestA:\n    def test_a(self): pass\n    @classmethod\n    def test_b(cls): pass\n")
+    assert one.unseen(["test_a.py::TestA::test_a"]) == []
+    assert one.unseen(["test_a.py::TestA::test_b"]) == ["TestA::test_a"]
+
+
 @pytest.mark.parametrize(
     ("test", "path"),
     [
