@@ -2,7 +2,7 @@
 
 Options are `--env.NAME` for the environment and `--openai.NAME` for the inference server, as in atroposlib,
 and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
-working directory count as if they were set, unless they are. atroposlib's own parser
+working directory count as if they were set, unless they are set already. atroposlib's own parser
 ignores misspelt YAML keys, turns W&B on by itself, and takes a single server for a cluster of
 four, so `envs.options.reading` parses them. Imports that take seconds wait until the options are right.
 """
