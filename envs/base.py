@@ -97,7 +97,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
 
     @classmethod
     async def preflight(cls, config: Config) -> None:
-        """Find later failures at the start. Raises an error with the remedy, or a group of them."""
+        """Find early the errors that would stop the run. Raises an error with the remedy, or a group of them."""
         problems: list[Exception] = []
         for look in (
             lambda: cls.load_tasks(config),

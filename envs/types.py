@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alon
 
 
 class BadTask(ValueError):
-    """A task with an error in its files or its run; the message names the task, the field and the remedy."""
+    """An unreadable or unusable task; the message names the task, the field and the remedy."""
 
 
 class BadTasks(BadTask):

@@ -1,4 +1,4 @@
-"""Start a command of an environment: later failures are found now, inference servers are waited for."""
+"""Start a command of an environment: errors of the later run are found now, inference servers are waited for."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
-    """Find later failures now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker daemon is waited for,
-    if nothing else is wrong. Raises UsageError with every problem and its remedy."""
+    """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker
+    daemon is waited for, if nothing else is wrong. Raises UsageError with every problem and its remedy."""
     await once_reachable(lambda: _check_once(env_cls, options))
 
 
