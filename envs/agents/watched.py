@@ -23,7 +23,7 @@ class WatchedSession(Session):
     last: Turn | None = None
     _answered_at: float | None = None
     _over_since: float | None = None
-    """Since when there has been no more to get: the end of a budget, or a failure of ours."""
+    """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
 
     def ask(self, asked: Asked) -> Turn:
         if self.first_s is None:
@@ -40,7 +40,7 @@ class WatchedSession(Session):
             self._answered_at = time.monotonic()
 
     def _in_the_way(self) -> Refusal | None:
-        """An answered title is no beginning."""
+        """Return the refusal in the way of a result; an answered title is no beginning."""
         begun = any(turn.asked.tools for turn, _ in self.turns)
         return super()._in_the_way() or (None if begun else self.refused.get(True))
 

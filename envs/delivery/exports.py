@@ -122,7 +122,7 @@ def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 def tinker_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
     """Yield rows with the fields of tinker's `Datum`, shifted as in its own data: position n holds token n and the
-    targets for token n + 1. The names stand beside.
+    targets for token n + 1. The row's names are beside it.
 
     Source: tinker/types (0.38.0). Its losses, such as importance_sampling and ppo, are sums over tokens.
     """

@@ -238,7 +238,7 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
 def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
     """Read the rows of one group from the form of `to_wire`. number: the group's.
 
-    The parts are not known for rows of an earlier version: advantages per token stand as turns' own, with
+    The parts are not known for rows of an earlier version: advantages per token count as turns' own, with
     shares of 1, so the wire form is the same again; without them, they are the trainer's own result from
     the scores."""
     params = wire["generation_params"]

@@ -94,7 +94,7 @@ class Consumer:
         self.poll_s = poll_s
         self.statistics = Statistics()
         self.starting_step = 0
-        """The trainer's own, told when it registers."""
+        """The trainer's own, sent with its registration."""
         self._registration = {
             "wandb_group": name,
             "wandb_project": name,

@@ -57,7 +57,7 @@ class Progress:
 
     target: groups after which the run ends; None for no end. groups_made, groups_sent: by the
     environment; groups_pulled, rows, bad_groups, duplicates: by the trainer's side.
-    signal_share: of the groups made, those with different rewards. failures: of ours, by kind.
+    signal_share: of the groups made, those with different rewards. failures: infrastructure failures, by kind.
     """
 
     elapsed_s: float = 0.0
@@ -238,7 +238,7 @@ class Steps:
         return "  ".join([*cells, *filter(None, [self._left()])])
 
     def _left(self) -> str:
-        """Return an estimate of the time left, by the last steps; evaluations come to it."""
+        """Return an estimate of the time left, by the last steps; evaluations are added to it."""
         last = self.lines[-_SHOWN_STEPS:]
         took = sum(sum((line.get("seconds") or {}).values()) for line in last)
         left = left_s(len(last), int(self.lines[-1].get("step") or 0), self.target, took)

@@ -124,7 +124,7 @@ async def _warm_start(options: argparse.Namespace, log: Path) -> list[str]:
 
 
 async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
-    """Pull batches until the groups asked for have come, showing how it goes."""
+    """Pull batches until all requested groups are here, and show the progress."""
 
     def progress() -> Progress:
         return Progress.of(

@@ -195,7 +195,7 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
 async def _follow(
     end: Coroutine[None, None, None], curve: Curve, config: Mapping[str, Any], dashboard: Dashboard, steps: int
 ) -> None:
-    """Show each new step of `steps`, and write the page anew, until `end` is awaited."""
+    """Show each new step of `steps`, and write the page again, until `end` is awaited."""
     ending, shown = asyncio.ensure_future(end), len(curve.steps)
     try:
         while not ending.done():

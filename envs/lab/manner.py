@@ -91,7 +91,7 @@ class Manner:
     ) -> AsyncIterator[SequenceData]:
         """Yield a row of tokens for each task, as `envs.lab.synthetic.transcripts`, but without running anything.
 
-        So text after the first reply is there only if that reply runs the task's own command."""
+        Text after the first reply is there only if that reply runs the task's own command."""
         template = ChatTemplate(tokenizer)
         fitted = FittedFormat.of(tool_format, template)
         write = fitted.with_tools(self.tools).format.turn

@@ -51,8 +51,8 @@ class _Part:
 class Parts:
     """Use it as `async with`: at the block's end all parts end, the last one first.
 
-    restarts: for each part, the most new starts after an end of its own during work done `alongside`; beyond them,
-        that work ends with PartError. `ends` counts them by part.
+    restarts: the most new starts of each part while work runs `alongside`; beyond them, that work ends with
+        PartError. `ends` counts, by part, how often it ended by itself.
     """
 
     def __init__(self, run_dir: Path, *, restarts: int = 0) -> None:

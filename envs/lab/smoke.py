@@ -1,5 +1,5 @@
-"""The smallest policy seen to learn: a million parameters, with the right reply and
-several wrong ones in its knowledge.
+"""The smallest policy seen to learn: it has a million parameters, and knows the right reply and
+several wrong ones.
 
 It is pre-trained on dialogues of one job, said in many ways. Most replies in them are flawed: a call
 that does not parse, a useless command, an answer instead of a call. Reinforcement learning then has to
@@ -48,7 +48,7 @@ def tasks() -> tuple[list[Example], list[Example]]:
 
 
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
-    """Return the folder of the model, made in half a minute if missing, for another's `agent` in some.
+    """Return the folder of the model, made in half a minute if missing; for a foreign `agent` it takes longer.
 
     Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
     # Imported here, so that the tasks stay free of PyTorch.

@@ -60,7 +60,7 @@ def _contexts(task: Task) -> Iterator[Path]:
 
 
 def _decides(task: Task, base_image: str | None) -> str | None:
-    """Return the image with the task's working directory; None if the task names another, or it is not known."""
+    """Return the image that sets the task's working directory; None if the task names it, or it is not known."""
     if task.workdir is not None or any(h.graded_alone for h in (task.hidden, *(step.hidden for step in task.steps))):
         return None
     if task.context is None or not (task.context / "Dockerfile").is_file():

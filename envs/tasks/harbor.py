@@ -1,8 +1,8 @@
 """The Harbor task directory, read as a `Task`.
 
 A task directory holds `task.toml`, `instruction.md`, `environment/Dockerfile` (or an image named
-in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Every field
-of Harbor 0.26 is read, of every schema and with old field names. Field by field:
+in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. A task readable
+by Harbor 0.26 is readable here, of every schema and with old field names. Field by field:
 
 | task.toml | becomes |
 |---|---|

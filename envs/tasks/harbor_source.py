@@ -20,7 +20,7 @@ LAYOUT = (
     "tests/test.sh and solution/solve.sh"
 )
 _PUBLISHED = "/logs/artifacts"
-"""The agent's folder for a separate verifier, whatever else the task names."""
+"""The agent's folder for a separate verifier, in addition to the task's own paths."""
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
 

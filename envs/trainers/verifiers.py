@@ -88,7 +88,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
         on_trace: Callable[[Trace], None] | None = None,
         on_discard: Callable[[Trace], None] | None = None,
     ) -> Episode:
-        """Make a rollout and return it as an episode; a failure of ours is an error of it, and has no reward."""
+        """Make a rollout and return it as an episode; an infrastructure failure is an error of it, without a reward."""
         told = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         episode = Episode(env=EnvInfo(id=self.config.env_id), task=told)
         agent = AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))

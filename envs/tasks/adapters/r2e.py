@@ -13,7 +13,7 @@
 A reward needs the listed status of every named test, and no other test may pass or fail; skipped ones are not
 counted, as in R2E-Gym. Its names (`Class.test`, `test[case]`) carry no file; a row is refused if a name fits no hidden
 file. pytest's report judges all, also in place of R2E-Gym's unittest, without the repository's own `addopts`
-(parallel workers, tests run again). A row is refused if its hidden tests import files beside them, missing in the row.
+(parallel workers, tests run again). A row is refused if its hidden tests import a missing file beside them.
 
 The image has its tests, the script that runs them and the later history on board; one layer takes them out.
 The repository's test support, if imported by the hidden tests, is protected.
