@@ -1,5 +1,4 @@
-"""Blind spots: the classes of cheating that a task's tests could not notice. With them users choose their training
-tasks.
+"""Blind spots: the classes of cheating that a task's tests could not notice, as a help to choose training tasks.
 
 docs/reward.md defines the classes, and says how likely each is found if tests can notice it.
 """
