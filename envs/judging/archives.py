@@ -15,7 +15,7 @@ def pack_directory(directory: Path) -> bytes:
 
 
 def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[str], bool] = bool) -> bytes:
-    """Return several directories as one archive, each with its path in the archive. Of two files at one path the
+    """Return several directories as one archive, each with its path in the archive. If two files have one path, the
     later counts. keep: whether a member of a name is packed."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:

@@ -102,7 +102,7 @@ def stays(path: str, start: bool) -> bool:
 
 
 def obeyed_by_git(tree: Tree, start: Tree) -> set[str]:
-    """Return the paths by which a git directory makes git run programs, or another directory its own."""
+    """Return the paths in a git directory that make git run programs, or another directory its own."""
     every: Mapping[str, object] = {**start, **tree}
     found = set()
     for path in every:

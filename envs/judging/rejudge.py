@@ -52,7 +52,7 @@ class Rejudged:
 class Judge:
     """Judges saved rollouts by `tasks`, known by their ids, and rewards them by `rewarding`.
 
-    Of rollouts with the same changes to a task one is judged, and the others get its verdict.
+    Rollouts with the same changes to a task are judged once and share the verdict.
     """
 
     def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: Rewarding) -> None:

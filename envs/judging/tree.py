@@ -38,7 +38,7 @@ class Entry:
     kind: "file", "dir" or "link".
     mode: permission bits; 0 for links, which have none.
     size: bytes of a file. content: sha256 of a file, target of a link.
-    data: content of a file named in `KEPT_WHOLE` and not larger than `MAX_DATA_BYTES`; else None.
+    data: content of a file with a name in `KEPT_WHOLE` and not larger than `MAX_DATA_BYTES`; else None.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""Judge the agent's changes by hidden tests, in a sandbox in which the agent never was.
+"""Judge the agent's changes by hidden tests, in a sandbox that the agent never entered.
 
 `open_verifier` opens and prepares the verifier's sandbox beside the agent's work, so it costs no time::
 

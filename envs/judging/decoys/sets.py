@@ -283,7 +283,7 @@ class Decoys:
 
 
 def _number_in(value: object) -> int | float | None:
-    """Return the number in a text, if it is written in the same way; None for other texts."""
+    """Return the number that a text spells in Python's own way; None for other texts."""
     if not isinstance(value, str) or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
         return None
     number: int | float = ast.literal_eval(value)
@@ -291,7 +291,7 @@ def _number_in(value: object) -> int | float | None:
 
 
 def _is_alone(text: str) -> bool:
-    """Return whether other texts of this kind are hardly in the searched text: lists of dates hold any digits."""
+    """Return whether the searched text hardly holds other texts of this kind: lists of dates hold any digits."""
     return len(text) > 4 and sum(map(str.isalpha, text)) > 2
 
 

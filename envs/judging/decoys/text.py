@@ -56,8 +56,7 @@ class Text:
         self._edits.append((end, end, f"; {text}".encode()))
 
     def begin(self, text: str) -> None:
-        """Put a statement in front of the module's first simple one, behind its docstring and the imports that must
-        be first."""
+        """Put a statement in front of the module's first simple one, behind its docstring and `__future__` imports."""
         for node in self.tree.body:
             told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             first = isinstance(node, ast.ImportFrom) and node.module == "__future__"

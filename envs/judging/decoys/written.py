@@ -30,8 +30,8 @@ class Written:
         return self._functions.get(path, {})
 
     def counts(self, test: str) -> bool:
-        """Return whether a test that no list names has to pass. If there are hidden modules those of others need
-        not: the agent's, or tests that a test runs in a place of their own."""
+        """Return whether a test that no list names has to pass. If there are hidden modules, tests of other
+        modules need not: the agent's, or tests that run in a place of their own."""
         file = test.partition("::")[0].rpartition("/")[2]
         return not self.trees or not file.endswith(".py") or any(path.endswith("/" + file) for path in self.trees)
 
@@ -46,7 +46,7 @@ class Written:
         return 0 if node is None else sum(map(failing_rows, node.decorator_list))
 
     def may_skip(self, name: str, where: object) -> bool:
-        """Return whether a test that was reported as skipped speaks of skipping, or its shared code does.
+        """Return whether a test that was reported as skipped speaks of skipping, or code beside it does.
 
         where: the file of the skip, perhaps a copy that test.sh made."""
         file = where.rpartition("/")[2] if isinstance(where, str) else ""
@@ -182,7 +182,7 @@ def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -
 
 
 def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> list[ast.ClassDef]:
-    """Return the classes of the module that a class takes tests from; none if one of them has several bases."""
+    """Return the classes of the module that a class takes tests from; none if one of their names stands for several."""
     found: list[ast.ClassDef] = []
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes:
