@@ -99,7 +99,7 @@ INSERT INTO run
     WHERE key = 'env_id' AND value != '';
 DELETE FROM run WHERE key = 'env_id';
 """
-"""Of the trainer API, earlier versions kept only the run's number there."""
+"""Earlier versions kept only the run's number at the trainer API."""
 
 _COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
 

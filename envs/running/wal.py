@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEADER, _SIZE = "=16xI76xI", 100
-"""Of the index: the last committed frame, and how many frames are in the database itself already."""
+"""Fields of the index: the last committed frame, and how many frames are in the database itself already."""
 
 
 @dataclass(frozen=True, slots=True)
