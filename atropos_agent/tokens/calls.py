@@ -1,8 +1,8 @@
 """How a chat template takes a reply's calls as such, in `tool_calls`, instead of as text.
 
-Templates differ in the key that they read thinking from, in whether arguments are an object or its JSON, and in what
-they refuse: several calls, or words before a call. `learn` finds out by showing a template marked calls: it takes
-those that the tool format reads back from what it writes.
+Templates differ in the key for thinking, in whether arguments are an object or its JSON, and in their refusals: several
+calls, or words before a call. `learn` finds out by showing a template marked calls: it takes a call
+if the tool format reads it back from the template's text.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ STUB: Tools = (
         },
     },
 )
-"""Stands for the tools in probes, in which they are only to be there."""
+"""Stands for the tools in probes, which only need some."""
 
 THINKING_KEYS = ("reasoning_content", "reasoning", "thinking")
 
 
 class CallFormat(Protocol):
-    """What is asked of a tool format: see `atropos_agent.formats.ToolFormat`."""
+    """The needed part of a tool format: see `atropos_agent.formats.ToolFormat`."""
 
     def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply: ...
 
@@ -55,7 +55,7 @@ class CallFormat(Protocol):
 class CallShape:
     """The shape of a reply with calls for a template.
 
-    thinking: the key of thinking; "content" where thinking stands in tags before the content; None where the
+    thinking: the key of thinking; "content" if thinking stands in tags before the content; None if the
         template has no place for it.
     text_arguments: arguments are JSON, not an object.
     """
@@ -82,7 +82,7 @@ class CallShape:
         return message
 
     def marked(self, message: Message, i: int) -> Message:
-        """Return a message with calls whose text is marks, the last of them mark i; names and ids stay."""
+        """Return a message with calls and marks as its texts, the last of them mark i; names and ids stay."""
         calls = message["tool_calls"]
         names = [call["function"]["name"] for call in calls]
         thinking, content = self._parts(message)
@@ -98,18 +98,18 @@ class CallShape:
         return self.message(reply)
 
     def closing(self, marked: Message, i: int) -> str:
-        """Return what the model itself writes behind mark i, the last of a marked message's."""
+        """Return the model's own text behind mark i, the last of a marked message's."""
         calls = [ToolCall(call["function"]["name"], {"x": mark(i)}, call["id"]) for call in marked["tool_calls"]]
         written = self.format.turn(Reply(None, "", calls, ()))
         return written[written.rindex(MARK) + 1 :]
 
     def kind(self, message: Message, *, dropped: bool = False, emptied: bool = False) -> CallsKind:
-        """Return what templates tell such a message apart by. dropped, emptied: as of `CallsKind`."""
+        """Return the features by which templates tell such a message apart. dropped, emptied: as of `CallsKind`."""
         thinking, content = self._parts(message)
         return CallsKind(self, bool(thinking), bool(content), len(message["tool_calls"]) > 1, dropped, emptied)
 
     def says_same(self, reply: Reply, message: Message) -> bool:
-        """Tell whether a reply is what a message says, apart from ids."""
+        """Tell whether a reply has the content of a message, apart from ids."""
         read = self.message(reply)
         return self._parts(read) == self._parts(message) and [call["function"] for call in read["tool_calls"]] == [
             call["function"] for call in message["tool_calls"]
@@ -129,10 +129,10 @@ class CallShape:
 
 @dataclass(frozen=True, slots=True)
 class CallsKind:
-    """What templates tell replies with calls apart by.
+    """The features by which templates tell replies with calls apart.
 
     dropped: parts of it have no place in the template.
-    emptied: it thought nothing between the tags that it wrote.
+    emptied: it wrote thinking tags with nothing between them.
     """
 
     shape: CallShape
@@ -143,7 +143,7 @@ class CallsKind:
     emptied: bool = False
 
     def reply(self, i: int) -> Message:
-        """Return a marked reply of this kind, whose last mark is i."""
+        """Return a marked reply of this kind; its last mark is i."""
         shape = self.shape
         calls = [ToolCall(PROBE, {}, shape.format.call_id(i + n, PROBE)) for n in range(1 + self.several)]
         thinking = "x" if self.thought and not self.dropped else None
@@ -154,12 +154,12 @@ class CallsKind:
         return replace(self, thought=False, dropped=False, emptied=False)
 
     def as_taken(self) -> CallsKind:
-        """Return the kind of the message that the template is given."""
+        """Return the kind of the template's message."""
         return replace(self, dropped=False, emptied=False)
 
 
 Kind = ReplyKind | CallsKind
-"""Of a reply."""
+"""The features of a reply."""
 
 
 def results_of(message: Message, i: int) -> list[Message]:
@@ -179,7 +179,7 @@ def texts_of(message: Message) -> list[str]:
 
 
 def text_behind(text: str, closing: str) -> str | None:
-    """Return what stands behind a closing with which a text begins, up to white space; None where it does not."""
+    """Return the text behind the closing at its beginning, white space apart; None if it begins otherwise."""
     place = 0
     for character in "".join(closing.split()):
         while place < len(text) and text[place].isspace():
@@ -203,7 +203,7 @@ def quoted(value: Any, quote: Callable[[str], str]) -> Any:
 
 
 def learn(template: TakesCalls, tool_format: CallFormat) -> CallShape | None:
-    """Return the shape in which a template takes the format's calls; None where it takes none."""
+    """Return the shape in which a template takes the format's calls; None if it takes none."""
     for text_arguments in (False, True):
         plain = CallShape(tool_format, None, text_arguments)
         if not any(template.takes(CallsKind(plain, several=several)) for several in (False, True)):
@@ -215,7 +215,7 @@ def learn(template: TakesCalls, tool_format: CallFormat) -> CallShape | None:
 
 
 class TakesCalls(Protocol):
-    """What is asked of a chat template: see `atropos_agent.tokens.template.ChatTemplate`."""
+    """The needed part of a chat template: see `atropos_agent.tokens.template.ChatTemplate`."""
 
     @property
     def keeps_thinking_in_content(self) -> bool: ...

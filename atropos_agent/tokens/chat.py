@@ -20,11 +20,11 @@ class ChatLog:
     thinking_open = False
 
     def place(self) -> Place:
-        """Return where the conversation stands now."""
+        """Return the conversation's present place."""
         return Place(0, 0, len(self.messages), 0, None, False, ())
 
     def fork(self, place: Place) -> ChatLog:
-        """Return a conversation that goes on from a place which this one has passed."""
+        """Return a conversation that goes on from an earlier place of this one."""
         return ChatLog(self.messages[: place.messages])
 
     def add_reply(self, completion: Completion) -> str:
@@ -37,7 +37,7 @@ class ChatLog:
         """Leave the last reply as it is: the inference server is given its text."""
 
     def add_messages(self, messages: Sequence[Message]) -> None:
-        """Take in what comes before the next reply."""
+        """Take in the messages before the next reply."""
         self.messages += messages
 
     def rows(self, only: object = None) -> list[SequenceData]:

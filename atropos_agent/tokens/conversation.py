@@ -1,6 +1,6 @@
-"""One conversation in token ids: what the inference server was given and what it sampled, in order.
+"""One conversation in token ids: the inference server's prompts and its samples, in order.
 
-Sampled ids are kept as they came, never decoded and encoded again. Where the chat template would
+Sampled ids are kept as they came, never decoded and encoded again. If the chat template would
 write earlier turns differently, a new segment starts with a fresh prompt; every sampled id is
 trained in exactly one segment.
 """
@@ -26,23 +26,23 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, THINK, THINK_END, Message, 
 
 
 class Literals(Protocol):
-    """Where in a reply its calls stand (`ToolFormat.literals`)."""
+    """Returns the places of a reply's calls (`ToolFormat.literals`)."""
 
     def __call__(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]: ...
 
 
 _STATE = ("thinking_open", "_settled", "_last", "_answered", "_end", "_sent", "_written", "_kinds")
-"""What of a conversation changes with every turn, beside its messages and segments."""
+"""Attributes of a conversation, beside its messages and segments, that change with every turn."""
 
 _TAGS = re.compile(f"{THINK}|{THINK_END}")
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled reply as the inference server gave it: ids (stop token included), their logprobs and why
-    it ended ("stop", "length", …). `text` is set only by inference servers that return no ids, `version` (of the
-    oldest weights that had a part in it) and `experts` (that prompt and reply were routed to) only by those that say
-    it."""
+    """One sampled reply as the inference server gave it: ids (stop token included), their logprobs and the
+    finish reason ("stop", "length", …). `text` is set only by inference servers without ids. `version` (of the
+    oldest weights that had a part in it) and `experts` (of prompt and reply) are set only by those that report
+    them."""
 
     ids: Sequence[int]
     logprobs: Sequence[float]
@@ -61,7 +61,7 @@ class _Segment:
     version: int | None = None
     thinking_kept: bool = False
     called: list[tuple[int, int]] = field(default_factory=list)
-    """Where replies stand whose calls are the template's."""
+    """Places of replies with calls that are the template's."""
     begun: tuple[int, int] = (0, 0)
     """With how many ids and how many messages it began."""
     experts: Experts | None = None
@@ -86,19 +86,19 @@ class _Segment:
         self.experts = extended(self.experts, completion.experts, len(self.tokens))
 
     def experts_until(self, end: int) -> str | None:
-        """Return the experts of all tokens before a place but the last; None where those of one are not known."""
+        """Return the experts of all tokens before a place but the last; None if those of one are not known."""
         known = self.experts is not None and len(self.experts) >= end - 1
         return write_experts(self.experts[: end - 1]) if known and self.experts is not None else None
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A point that a conversation has passed, from which another can go on (`Conversation.fork`)."""
+    """A passed point of a conversation; another can go on from it (`Conversation.fork`)."""
 
     segment: int
-    """Number of the segment in which it lies."""
+    """Number of its segment."""
     tokens: int
-    """Ids of that segment up to there."""
+    """Ids of its segment up to there."""
     messages: int
     turns: int
     version: int | None
@@ -112,35 +112,35 @@ class Conversation:
 
     template: ChatTemplate
     messages: list[Message]
-    """Content quoted by `ChatTemplate.quote` where it is not ours."""
+    """The messages, with content from outside quoted by `ChatTemplate.quote`."""
     frame: Frame | None = None
-    """What the tool format puts around results."""
+    """The tool format's text around results."""
     literals: Literals | None = None
-    """Where thinking tags in a reply are text like any other; None: nowhere."""
+    """Returns the spans of a reply with thinking tags as plain text; None: there are none."""
     tools: Tools = ()
-    """What the template shows; empty where it shows none."""
+    """The tools that the template shows; empty if it shows none."""
     shape: CallShape | None = None
-    """Of replies with calls; None where they are text."""
+    """The shape of replies with calls; None if they are text."""
     keeps_thinking: bool = False
-    """Whether replies stay as they were sampled where the template would drop their thinking."""
+    """Whether replies stay as they were sampled even if the template would drop their thinking."""
     inside: frozenset[int] = frozenset()
     """The tool format's control tokens, which end no turn."""
     thinking_open: bool = False
     """Whether the prompt ends inside of thinking."""
     segments: list[_Segment] = field(default_factory=list)
     _written: dict[Kind, None] = field(default_factory=dict)
-    """Of all replies as the template would write them, by where each occurs last."""
+    """Kinds of all replies as the template would write them, in the order of each kind's last reply."""
     _settled: tuple[Kind, ...] = ()
-    """Of the replies that the template has written."""
+    """Kinds of the replies that the template has written."""
     _kinds: set[Kind] = field(default_factory=set)
-    """Of the replies that stand as they were sampled."""
+    """Kinds of the replies that stand as they were sampled."""
     _last: Kind = ReplyKind.PLAIN
-    """Of the last reply, which may still turn out to hold calls."""
+    """Kind of the last reply, which may still turn out to hold calls."""
     _answered: bool = False
     """Whether there were results of calls."""
     _end: Sequence[int] = ()
     _sent: tuple[int, int] = (0, 0)
-    """Of the last prompt that was answered: how many ids and how many messages it has."""
+    """Numbers of ids and of messages in the last answered prompt."""
 
     def __post_init__(self) -> None:
         given, self.messages = self.messages, []
@@ -160,7 +160,7 @@ class Conversation:
 
     @property
     def prompt(self) -> list[int]:
-        """Return ids that end where the next reply begins. Not a copy: send it before adding to it."""
+        """Return ids up to the beginning of the next reply. Not a copy: send it before adding to it."""
         return self.segments[-1].tokens
 
     def add_reply(self, completion: Completion) -> str:
@@ -181,7 +181,7 @@ class Conversation:
         self.segments[-1].called.append((self._sent[0], len(self.prompt)))
 
     def add_messages(self, messages: Sequence[Message]) -> None:
-        """Take in what comes before the next reply."""
+        """Take in the messages before the next reply."""
         self._kinds.add(self._last)
         called = self.messages[-1] if isinstance(self._last, CallsKind) else None
         self._note(self._last if called is not None else self.template.header.kind_of(self.messages[-1]["content"]))
@@ -215,7 +215,7 @@ class Conversation:
             self._start_segment(prompt)
 
     def place(self) -> Place:
-        """Return where the conversation stands now."""
+        """Return the conversation's present place."""
         last = self.segments[-1]
         return Place(
             len(self.segments) - 1,
@@ -228,8 +228,8 @@ class Conversation:
         )
 
     def fork(self, place: Place) -> Conversation:
-        """Return a conversation that goes on from a place which this one has passed. It shares nothing with this one
-        that changes; sampled tokens before the place stand in both."""
+        """Return a conversation that goes on from an earlier place of this one. The two share nothing that changes;
+        sampled tokens before the place stand in both."""
         given = self.segments[place.segment]
         last = _Segment(
             given.tokens[: place.tokens],
@@ -251,9 +251,9 @@ class Conversation:
         return forked
 
     def rows(self, only: Mapping[int, Sequence[tuple[int, int]]] | None = None) -> list[SequenceData]:
-        """Return a row for each segment that holds a trained token, cut behind its last one.
+        """Return a row for each segment with a trained token, cut behind its last one.
 
-        only: the replies that are trained, by segments, as (start, end); None trains all."""
+        only: the trained replies, by segments, as (start, end); None trains all."""
         rows = []
         for index, segment in enumerate(self.segments):
             masked, logprobs = segment.masked, segment.logprobs
@@ -282,7 +282,7 @@ class Conversation:
         return rows
 
     def drift(self, rows: Sequence[SequenceData]) -> Drift | None:
-        """Return how the last prompt that was answered differs from the template's own; None where it does not.
+        """Return how the last answered prompt differs from the template's own; None if it does not.
 
         rows: the conversation's."""
         ids, number = self._sent
@@ -318,7 +318,7 @@ class Conversation:
         self._settle()
 
     def _settle(self) -> None:
-        """Remember that the template has written all replies so far, as it likes them."""
+        """Count all replies so far as written by the template, in its own way."""
         self._settled, self._kinds = tuple(self._written), set()
 
     def _note(self, kind: Kind) -> None:

@@ -1,7 +1,7 @@
 """Whether a prompt is still the chat template's own.
 
-A conversation is encoded piece by piece, by what short probes tell of the template. A template may do with a long
-conversation what it does not do with a short one: keep the last thoughts only, or the last messages. Rows stay the
+A conversation is encoded piece by piece, by the answers of short probes to the template. A template may treat a long
+conversation otherwise than a short one: keep the last thoughts only, or the last messages. Rows stay the
 truth then, but their prompts are others than the template would make. So it is asked once, at the end.
 """
 
@@ -20,16 +20,16 @@ _THOUGHT = re.compile(rf"{THINK}.*?{THINK_END}|[^>]*{THINK_END}|{THINK}", re.DOT
 
 
 class Drift(enum.StrEnum):
-    """How the prompt that was sent differs from the template's own."""
+    """How the sent prompt differs from the template's own."""
 
     WHITE_SPACE = "white space"
-    """In white space alone, which most templates trim."""
+    """In white space alone: most templates trim it."""
     THINKING = "thinking"
     """In the thinking of earlier replies."""
     CALLS = "calls"
-    """In how calls are written, which the template does in its own way: white space, escapes, the order of keys."""
+    """In the text of calls: the template writes them in its own way (white space, escapes, the order of keys)."""
     MESSAGES = "messages"
-    """Messages that were sent are left out."""
+    """Sent messages are left out."""
     TEXT = "text"
     """In anything else."""
 
@@ -41,9 +41,9 @@ def drift_of(
     rendered: str,
     called: Sequence[tuple[int, int]] = (),
 ) -> Drift | None:
-    """Return how a prompt differs from the template's own rendering of its messages; None where it does not.
+    """Return how a prompt differs from the template's own rendering of its messages; None if it does not.
 
-    called: where in it replies stand whose calls the template was given as such."""
+    called: the places in it of replies with calls that the template was given as such."""
     # Where control tokens take up white space, the text does not show which of it the model would see.
     shown = template.decode(template.encode(rendered)) if template.greedy else unquoted(rendered)
     # Without what stands for incomplete UTF-8, of which a reply alone may have another number.
@@ -66,7 +66,7 @@ def drift_of(
 def _differs_in_replies(
     template: ChatTemplate, sent: Sequence[int], theirs: str, called: Sequence[tuple[int, int]]
 ) -> bool:
-    """Tell whether all that stands around these replies is the template's own. theirs: its text, squeezed."""
+    """Tell whether all text around these replies is the template's own. theirs: its text, squeezed."""
     places = [0, *(place for both in called for place in both), len(sent)]
     around = [template.decode(sent[start:end]) for start, end in zip(places[::2], places[1::2], strict=True)]
     pieces = [squeeze(template.normalized(text.replace("\ufffd", ""))) for text in around]

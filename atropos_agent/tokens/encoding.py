@@ -1,8 +1,8 @@
 """Text into token ids and back, in pieces, with content that can't write control tokens.
 
-Message content is text: `quote` marks the places where content spells a control token, and the
-encoder cuts there, so that no content can write one. `quote_ids` does the same for what a model sampled:
-control tokens stay where it sampled them, and what it spelled in other ids stays text.
+Message content is text: `quote` marks the places at which content spells a control token, and the
+encoder cuts there, so no content can write one. `quote_ids` does the same for a model's samples:
+sampled control tokens stay such, and those spelled in other ids stay text.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SPELLED_TAG = re.compile(f"{SPELLED}(?:{THINK}|{THINK_END})|(?:{THINK}|{THINK_E
 _EMPTY_THOUGHT = re.compile(f"{THINK}{SPELLED}(\\s*){SPELLED}{THINK_END}")
 
 _NOT_TEXT = re.compile(f"[{CUT}{MARK}{SPELLED}\ud800-\udfff]")
-"""What content may not hold: our own marks, and halves of surrogate pairs, which have no UTF-8."""
+"""Characters that content may not hold: our own marks, and halves of surrogate pairs, which have no UTF-8."""
 
 _CONTROL = re.compile(r"<[|｜].*[|｜]>|\[/?[A-Z_]+\]|</?(tool|think)\w*>")
-"""What control tokens look like that a tokenizer does not declare special."""
+"""The look of control tokens that a tokenizer does not declare special."""
 
 
 class Encoder:
     """A tokenizer that encodes a text in pieces as it would in one.
 
-    special_ids: ids of the tokens that the tokenizer declares special. control_ids: of those, and of others that a
-        template writes or that look like them.
+    special_ids: ids of the tokens that the tokenizer declares special. control_ids: these, and ids of other tokens that
+        a template writes or that look like them.
 
     Raises ValueError when no way is found to encode a piece as the continuation of a text.
     """
@@ -60,18 +60,18 @@ class Encoder:
         self._anchor, self._anchor_ids = self._find_anchor(special)
 
     def quote(self, text: str, *, keep: Sequence[str] = ()) -> str:
-        """Return content whose spelled-out control tokens will be encoded as text, except those in `keep`."""
+        """Return content with its spelled-out control tokens quoted, to be encoded as text, except those in `keep`."""
         return self.quote_rest(not_text_replaced(text), keep=keep)
 
     def quote_rest(self, text: str, *, keep: Sequence[str] = ()) -> str:
-        """Quote, as `quote` does, text of ours that has quoted content in it."""
+        """Quote, as `quote` does, our own text with quoted content in it."""
         for token in self._controls:
             if token in text and token not in keep:
                 text = text.replace(token, token[0] + CUT + token[1:])
         return text
 
     def quote_ids(self, ids: Sequence[int]) -> str:
-        """Return the text of sampled ids, quoted where other ids spell a control token.
+        """Return the text of sampled ids, quoted if other ids spell a control token.
 
         Thinking tags stay such for the template, in whichever ids they were sampled."""
         if self.control_ids.isdisjoint(ids):
@@ -114,7 +114,7 @@ class Encoder:
             return False
 
     def controls(self, texts: Sequence[str]) -> frozenset[int]:
-        """Return the ids of those of these texts that are control tokens."""
+        """Return the ids of the control tokens among these texts."""
         return frozenset(i for text in texts if (i := self._added_ids.get(text)) in self.control_ids and i is not None)
 
     def text_of(self, control: int) -> str:
@@ -122,12 +122,12 @@ class Encoder:
         return str(self._tokenizer.added_tokens_decoder[control].content)
 
     def leading_control(self, text: str) -> int | None:
-        """Return the control token with which a text starts, apart from white space."""
+        """Return the control token at the start of a text, apart from white space."""
         text = text.lstrip()
         return next((self._added_ids[token] for token in self._controls if text.startswith(token)), None)
 
     def controls_in(self, text: str) -> list[str]:
-        """Return the control tokens that a text holds, in order of their first appearance."""
+        """Return the control tokens in a text, in order of their first appearance."""
         return sorted((token for token in self._controls if token in text), key=text.index)
 
     def _find_anchor(self, special: set[str]) -> tuple[str, list[int]]:
@@ -145,7 +145,7 @@ class Encoder:
         raise ValueError("no way was found to encode text with this tokenizer as a continuation")
 
     def _quote_ordinary(self, ids: Sequence[int]) -> str:
-        """Return the text of ids that are no control tokens, with every control token in it quoted."""
+        """Return the text of ids without control tokens, with every control token in it quoted."""
         text = self.quote(self.decode(ids), keep=(THINK, THINK_END))
         if self._added_ids.get(THINK) in self.control_ids:
             text = text.replace(THINK, THINK + SPELLED)
@@ -171,9 +171,9 @@ class Encoder:
 
 
 def _backend_of(tokenizer: Any) -> Any:
-    """Return what a tokenizer encodes and decodes with; None where it adds anything of its own to that.
+    """Return the tokenizer's own encoder and decoder; None if it adds anything of its own to them.
 
-    What transformers does around it, such as to ask of each id whether it is a tensor, takes longer."""
+    The work of transformers around it, such as to ask of each id whether it is a tensor, takes longer."""
     of = type(tokenizer)
     methods = [getattr(of, name, None) for name in ("encode", "decode", "_encode_plus", "_decode")]
     own = [getattr(method, "__qualname__", "").partition(".")[0] for method in methods]
@@ -187,5 +187,5 @@ def unquoted(text: str) -> str:
 
 
 def not_text_replaced(text: str) -> str:
-    """Return text with U+FFFD for what no valid text holds."""
+    """Return text with U+FFFD for characters outside of valid text."""
     return _NOT_TEXT.sub("\ufffd", text)

@@ -1,4 +1,4 @@
-"""Which experts each token was routed to: what trainers of mixture-of-experts models replay.
+"""The experts of each token, to which it was routed: trainers of mixture-of-experts models replay them.
 
 As text it is the base64 of NumPy's `.npy`, as vLLM sends it with each reply (`--enable-return-routed-experts`;
 vllm/entrypoints/openai/completion/protocol.py, `routed_experts`): integers of shape (tokens - 1, layers, experts of a
@@ -20,7 +20,7 @@ Experts = NDArray[np.integer[Any]]
 
 
 def read_experts(text: str) -> Experts:
-    """Return the array in a text. Raises ValueError where it holds none of this shape."""
+    """Return the array in a text. Raises ValueError if it holds none of this shape."""
     try:
         experts: Experts = np.load(io.BytesIO(base64.b64decode(text, validate=True)), allow_pickle=False)
     except (binascii.Error, EOFError, OSError) as error:
@@ -38,8 +38,8 @@ def write_experts(experts: Experts) -> str:
 
 
 def extended(known: Experts | None, told: Experts | None, tokens: int) -> Experts | None:
-    """Return the experts of a sequence of `tokens` that goes on: what is known of a token, was told when it was
-    sampled, and stays. None where nothing was told."""
+    """Return the experts of a growing sequence of `tokens`: a token's experts, reported when it was
+    sampled, stay. None if nothing was reported."""
     if told is None:
         return None
     if known is None or known.shape[1:] != told.shape[1:]:

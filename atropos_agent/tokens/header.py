@@ -1,4 +1,4 @@
-"""The header of replies: what a template writes between its prompt for a reply and the reply's content."""
+"""The header of replies: the template's text between its prompt for a reply and the reply's content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from atropos_agent.tokens.probes import ReplyKind
 
 
 class Header:
-    """What the model samples before a reply's content. False where there is none.
+    """The text that the model samples before a reply's content. False without any.
 
     text: all of it, "" for none. controls: the control tokens in it, in their order.
     """
@@ -32,7 +32,7 @@ class Header:
         return text[end:]
 
     def kind_of(self, text: str) -> ReplyKind:
-        """Return what the template tells a reply, quoted or not, apart by."""
+        """Return the features by which the template tells a reply, quoted or not, apart."""
         if not self.text:
             return ReplyKind.of(text.replace(SPELLED, ""))
         text = unquoted(text).lstrip() if self._begins(text) else text

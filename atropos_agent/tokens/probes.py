@@ -1,7 +1,7 @@
-"""Marked messages with which a chat template is asked what it does.
+"""Marked messages that find out the behaviour of a chat template.
 
-A probe is a short conversation whose contents are marks that no template would write itself, so
-that what stands around them is the template's own.
+A probe is a short conversation with marks as contents. No template would write them itself, so
+the text around them is the template's own.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ MARK = "\ufdd1"
 
 
 Frame = tuple[str, str]
-"""What a tool format puts before and behind a result (`ToolFormat.frame`)."""
+"""A tool format's text before and behind a result (`ToolFormat.frame`)."""
 
 
 class ReplyKind(enum.Enum):
-    """What templates tell replies apart by."""
+    """The features by which templates tell replies apart."""
 
     PLAIN = "plain"
     OPENED = "opened"
@@ -31,15 +31,15 @@ class ReplyKind(enum.Enum):
     THOUGHT = "thought"
     """Holds `<think>` and `</think>`."""
     EMPTIED = "emptied"
-    """Closes at once what the prompt opened: white space, then `</think>`."""
+    """Closes at once the thinking that the prompt opened: white space, then `</think>`."""
     EMPTY = "empty"
     """Holds `<think>` and `</think>` with nothing between, which some templates leave out of earlier turns."""
     SCATTERED = "scattered"
     """Has thinking tags elsewhere than once at its start: some templates keep the last of such a reply alone."""
     HEADED = "headed"
-    """Starts with the header that the template writes before a reply's content."""
+    """Starts with the template's header before a reply's content."""
     CHANNELLED = "channelled"
-    """Has more of the template's control tokens in it than that header."""
+    """Has more of the template's control tokens in it than this header."""
 
     def thoughtless(self) -> ReplyKind:
         """Return the kind of the same reply without thinking."""
@@ -95,7 +95,7 @@ def user(i: int) -> Message:
 
 
 def reply(i: int, kind: ReplyKind = ReplyKind.PLAIN) -> Message:
-    """Return a reply whose content ends with mark i, at most 400; what stands before has marks from 500 + i on."""
+    """Return a reply whose content ends with mark i, at most 400; the text before it has marks from 500 + i on."""
     form = _REPLIES.get(kind, "{mark}")
     parts = {name: mark(500 + i + n) for n, name in enumerate(("thought", "first", "second", "more"))}
     return {"role": "assistant", "content": form.format(mark=mark(i), **parts)}
@@ -122,5 +122,5 @@ def is_framed(message: Message, frame: Frame | None) -> bool:
 
 
 def squeeze(text: str) -> str:
-    """Return text without white space, which templates trim as they like."""
+    """Return text without white space: templates trim it as they like."""
     return "".join(text.split())

@@ -1,7 +1,7 @@
-"""The record of what an inference server was given and what it sampled, against which rows are checked.
+"""The record of an inference server's prompts and samples; rows are checked against it.
 
-It is written where requests leave and replies arrive, apart from the bookkeeping that makes rows
-(`Conversation`), so that a mistake in one shows against the other.
+It is written where requests leave and replies arrive, apart from the bookkeeping for rows
+(`Conversation`), so a mistake in one shows against the other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from atropos_agent.types import IGNORED, NO_LOGPROB, Exchange, SequenceData
 
 @dataclass(slots=True)
 class Record:
-    """Requests and replies of one run, in order: a forest, where a run has several conversations."""
+    """Requests and replies of one run, in order: a forest, if a run has several conversations."""
 
     exchanges: list[Exchange] = field(default_factory=list)
     _tips: dict[int, list[int]] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Record:
         return number
 
     def _extended(self, prompt: Sequence[int]) -> tuple[int | None, int]:
-        """Return which exchange a prompt extends, of several the longest, and where its reply ends there."""
+        """Return the exchange that a prompt extends, of several the longest, and the end of its reply there."""
         if len(self._tips) == 1:
             # Then no other can be longer. A tip beside others can: a reply may begin as one does that was cut off.
             ((number, known),) = self._tips.items()
@@ -61,11 +61,11 @@ class Record:
 
 
 def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> list[str | None]:
-    """Return for each row in what it differs from the record; None where it is the record.
+    """Return each row's difference from the record; None for none.
 
-    Rows are compared by content, wherever they were split. Each must be the beginning of one sequence of requests, in
+    Rows are compared by content, however they were split. Each must be the beginning of one sequence of requests, in
     which each extends the one before and its reply, and train whole replies of it with their logprobs. No reply is
-    trained twice, and none that is left out for a reason. Where none of the rows differs, all of them must train every
+    trained twice, and none with a reason to be left out. If none of the rows differs, all of them must train every
     other reply.
     """
     forest = _Forest.of(list(exchanges))
@@ -86,13 +86,13 @@ def problems(rows: Sequence[SequenceData], exchanges: Iterable[Exchange]) -> lis
 
 
 class _Differs(Exception):
-    """A row is not what was recorded."""
+    """A row differs from the record."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """Requests of which each extends the one before. ids: up to the last sampled one; replies: numbers of exchanges
-    that say the same, by where their replies start."""
+    """Requests that each extend the one before. ids: up to the last sampled one; replies: numbers of exchanges
+    with the same content, by the places at which their replies start."""
 
     ids: list[int]
     replies: dict[int, list[int]]
@@ -100,14 +100,15 @@ class _Sequence:
 
 @dataclass(frozen=True, slots=True)
 class _Forest:
-    """Recorded exchanges, and a sequence for each reply that is followed by none."""
+    """Recorded exchanges, and a sequence for each last reply."""
 
     exchanges: Sequence[Exchange]
     sequences: Sequence[_Sequence]
 
     @classmethod
     def of(cls, exchanges: Sequence[Exchange]) -> _Forest:
-        """Tell which exchanges extend which. Of several that say the same any may be the one that is extended."""
+        """Find the exchanges that each exchange extends. Any of several with the same content may be the extended
+        one."""
         groups: list[tuple[int | None, list[int]]] = []
         known: dict[tuple[int | None, tuple[int, ...], tuple[int, ...]], int] = {}
         group_of: list[int] = []
@@ -126,7 +127,8 @@ class _Forest:
         return cls(exchanges, sequences)
 
     def trained(self, row: SequenceData, number: int, already: Collection[int]) -> set[int]:
-        """Return which exchanges' replies a row trains. already: those that others do. Raises _Differs."""
+        """Return the exchanges with replies that a row trains. already: those of other rows. Raises
+        _Differs."""
         tokens = list(row.tokens)
         # Normally the row's own; several may be alike up to the row's end.
         ordered = sorted(range(len(self.sequences)), key=lambda of: of != number)
@@ -144,7 +146,7 @@ class _Forest:
         raise _Differs(f"tokens: there are only {len(self.sequences)} sequences of requests")
 
     def _trained(self, row: SequenceData, sequence: _Sequence, already: Collection[int]) -> set[int]:
-        """Return which replies of a sequence a row trains. Raises _Differs where it trains anything else."""
+        """Return the replies of a sequence that a row trains. Raises _Differs if it trains anything else."""
         mask, logprobs = [IGNORED] * len(row.tokens), [NO_LOGPROB] * len(row.tokens)
         found: set[int] = set()
         for start, alike in sequence.replies.items():
@@ -165,7 +167,8 @@ class _Forest:
         return found
 
     def _one_of(self, alike: Sequence[int], logprobs: list[float], start: int, already: Collection[int]) -> int:
-        """Return which of exchanges that say the same a row trains at a place: one of its logprobs that may be."""
+        """Return the exchange that a row trains at a place, of several with the same content: an allowed one with
+        its logprobs."""
         same = [of for of in alike if list(self.exchanges[of].logprobs) == logprobs]
         if not same:
             return alike[0]  # from which the row differs
@@ -180,7 +183,7 @@ class _Forest:
 
 
 def _sequence(last: int, groups: Sequence[tuple[int | None, list[int]]], exchanges: Sequence[Exchange]) -> _Sequence:
-    """Return the sequence that ends with a group of exchanges that say the same."""
+    """Return the sequence that ends with a group of exchanges of the same content."""
     path: list[int] = []
     at: int | None = last
     while at is not None:
@@ -199,7 +202,7 @@ def _sequence(last: int, groups: Sequence[tuple[int | None, list[int]]], exchang
 
 
 def first_difference(ours: Sequence[float], theirs: Sequence[float], *, around: int = 3) -> str:
-    """Describe where two sequences first differ, with the neighbours of that place."""
+    """Describe the first difference of two sequences, with the neighbours of its place."""
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
     shown = slice(max(0, place - around), place + around + 1)
     return f"place {place} of {len(ours)}: {list(ours[shown])} instead of {list(theirs[shown])}"

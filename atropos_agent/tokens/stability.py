@@ -1,5 +1,6 @@
-"""What short conversations of marks tell of a chat template: whether it leaves what stands in a conversation as it is
-once new messages follow, what it then adds, and which replies with calls it writes as their tool format does."""
+"""Facts about a chat template from short conversations of marks: whether it leaves a conversation as it is
+once new messages follow, the text that it then adds, and the replies with calls that it writes as their tool format
+does."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class Renders(Protocol):
     header: Header
 
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
-        """Return messages as text. Raises what `refusals` lists."""
+        """Return messages as text. Raises the exceptions in `refusals`."""
         ...
 
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
@@ -35,7 +36,7 @@ class Renders(Protocol):
 class Stability:
     """Short conversations of marks, in the shape of one in which `messages` come next.
 
-    frame: what the tool format puts around results. tools: what the template is given.
+    frame: the tool format's text around results. tools: those for the template.
     thoughtless: replies hold no thinking, but the prompt may begin or end some.
     """
 
@@ -46,10 +47,10 @@ class Stability:
     thoughtless: bool = False
 
     def holds(self, has_system: bool, kinds: Collection[Kind], last: Kind, settled: Sequence[Kind]) -> bool:
-        """Tell whether new messages leave what stands before them as the model has it: the prompt with which the
-        segment began, and the replies since then.
+        """Tell whether new messages leave everything before them as the model has it: the prompt at the beginning of
+        the segment, and the replies since then.
 
-        kinds: of the replies since then; last: of the one that is followed; settled: of those before."""
+        kinds: of the replies since then; last: of the followed one; settled: of those before."""
         if last is ReplyKind.CHANNELLED or (isinstance(last, CallsKind) and last.dropped):
             return False
         start: list[Message] = [{"role": "system", "content": mark(999)}] if has_system else []
@@ -84,7 +85,7 @@ class Stability:
         )
 
     def _thinks_alike(self, later: str, earlier: str, sampled: Message, kind: CallsKind) -> bool:
-        """Tell whether the template writes thinking tags before a reply's calls where the model has written some."""
+        """Tell whether the template writes thinking tags before a reply's calls if the model has written some."""
         if self.thoughtless:
             return True
         first = min(later.index(found) for found in marks_of(sampled))
@@ -94,12 +95,13 @@ class Stability:
         return tags == kind.emptied if not kind.thought else True
 
     def _turn(self, i: int, kind: Kind) -> list[Message]:
-        """Return a reply and what follows it, with marks from i on."""
+        """Return a reply and the messages after it, with marks from i on."""
         message = probe(i, kind)
         return [message, *self._following(message, i + 1)]
 
     def _following(self, message: Message, i: int) -> list[Message]:
-        """Return what follows a reply: its results where it has calls, else marks in the shape of the new messages."""
+        """Return the messages after a reply: its results if it has calls, else marks in the shape of the new
+        messages."""
         if "tool_calls" in message and (i < 401 or any("tool_call_id" in one for one in self.messages)):
             results = results_of(message, i)
             said = [one for one in self.messages if i >= 401 and "tool_call_id" not in one]
@@ -123,7 +125,7 @@ def tail(
     answered: bool,
     tools: Tools,
 ) -> str:
-    """Return what the template writes behind a reply without calls. answered: there were results of calls before."""
+    """Return the template's text behind a reply without calls. answered: there were results of calls before."""
     before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
     before.append(user(0))
     if answered or not any("tool_call_id" in message for message in messages):
@@ -141,7 +143,7 @@ def tail_behind_calls(
     answered: bool,
     tools: Tools,
 ) -> str | None:
-    """Return what the template writes behind a reply with calls; None where it ends it otherwise than the model.
+    """Return the template's text behind a reply with calls; None if it ends it otherwise than the model.
 
     kind, called: of the reply, and the reply. answered: there were results of calls before."""
     before: list[Message] = [{"role": "system", "content": "s"}] if has_system else []
@@ -155,7 +157,7 @@ def tail_behind_calls(
 
 
 def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
-    """Ask the template for a reply of this kind and its results, and the tool format for what it reads of it."""
+    """Ask the template for a reply of this kind and its results, and the tool format for its reading of it."""
     message = kind.reply(20)
     shown = [mark(0), *marks_of(message), *(mark(30 + n) for n in range(len(message["tool_calls"])))]
     try:
@@ -182,7 +184,7 @@ def reads_back(template: Renders, kind: CallsKind, tools: Tools) -> bool:
 
 
 def written_call(template: Renders, ids: Sequence[str]) -> str:
-    """Return what a template writes of a reply that is a call, in the first shape that it takes; "" where it writes no
+    """Return a template's text of a reply that is a call, in the first shape that it takes; "" if it writes no
     call. ids: of calls, as tool formats make them."""
     arguments: dict[str, str] = {"x": mark(1)}
     shapes = itertools.product(dict.fromkeys(ids), (arguments, json.dumps(arguments, ensure_ascii=False)), ("", None))
@@ -211,12 +213,12 @@ def _alike(first: str, second: str) -> int:
 
 
 def probe(i: int, kind: Kind) -> Message:
-    """Return a marked reply of a kind, whose last mark is i."""
+    """Return a marked reply of a kind; its last mark is i."""
     return kind.reply(i) if isinstance(kind, CallsKind) else reply(i, kind)
 
 
 def in_order(kinds: Collection[Kind]) -> list[Kind]:
-    """Return kinds in an order that is always the same."""
+    """Return kinds in a fixed order."""
     plain: list[Kind] = [kind for kind in ReplyKind if kind in kinds]
     called = [kind for kind in kinds if isinstance(kind, CallsKind)]
     return plain + sorted(called, key=lambda kind: (kind.thought, kind.said, kind.several, kind.dropped, kind.emptied))

@@ -1,8 +1,8 @@
-"""Chat templates in token ids: whole prompts, and what a template adds for new messages.
+"""Chat templates in token ids: whole prompts, and a template's additions for new messages.
 
 A conversation is encoded once, piece by piece. `prompt` encodes messages from the start;
-`continuation` encodes only what the template puts behind a reply for the messages that follow
-it, learnt from a short probe conversation, so its cost does not grow with the history. Where the
+`continuation` encodes only the template's text behind a reply for the messages after
+it. It learns this text from a short probe conversation, so its cost does not grow with the history. If the
 template would write earlier turns differently once new messages follow, `continuation` says so
 by returning None.
 """
@@ -24,15 +24,15 @@ from atropos_agent.tokens.stability import Stability, marks_of, probe, reads_bac
 from atropos_agent.types import THINK, THINK_END, Message
 
 _REFUSALS: tuple[type[Exception], ...] = (TemplateError, TypeError, KeyError, ValueError, AttributeError, IndexError)
-"""What templates raise about messages of a shape that they don't take."""
+"""Exceptions of templates about messages of a shape that they don't take."""
 _KEPT = 1 << 18
-"""Characters of a prompt up to which its ids are kept: the members of a group begin alike."""
+"""Characters of the longest prompt with kept ids: the members of a group begin alike."""
 _SHAPES = 10_000
-"""Shapes of new messages of which is known what the template makes of them."""
+"""Shapes of new messages with a known text of the template, at most."""
 
 
 class End(enum.Enum):
-    """What a reply ends with."""
+    """The end of a reply."""
 
     TOKEN = "token"
     STRING = "string"
@@ -45,21 +45,21 @@ class ChatTemplate:
     tokenizer: a transformers tokenizer with a chat template.
     kwargs: passed to the template, such as `enable_thinking`.
 
-    close_id: the control token with which the template ends a reply; None where it has none.
+    close_id: the control token with which the template ends a reply; None if it has none.
     opens_thinking: whether prompts end inside `<think>`.
-    folds_system: whether a system message is put in front of the first user message: where the template knows
-        no system role, and where `fold_system` asks for it. Templates that move the system message along with
+    folds_system: whether a system message is put in front of the first user message: if the template knows
+        no system role, or if `fold_system` asks for it. Templates that move the system message along with
         the conversation (Mistral's stands before the last user message) rewrite history at every turn without.
-    joins_turns: whether the template refuses two messages of one role in a row, so that they are
+    joins_turns: whether the template refuses two messages of one role in a row, so they are
         joined to one.
-    merges_system: whether the template takes one system message at the start and refuses or loses a second one, so that
-        those with which a conversation begins are joined to one.
-    moves_late_system: whether the template refuses or loses system messages in mid-conversation, so that they are
+    merges_system: whether the template takes one system message at the start and refuses or loses a second one, so
+        those at the beginning of a conversation are joined to one.
+    moves_late_system: whether the template refuses or loses system messages in mid-conversation, so they are
         written as the user's.
-    wants_thinking: whether the template refuses replies that hold no thinking (Hermes 4's, with thinking=true), so that
+    wants_thinking: whether the template refuses replies without thinking (Hermes 4's, with thinking=true), so
         an empty thought is put before them.
-    header: what the template writes between its prompt for a reply and a reply's content, where
-        that holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
+    header: the template's text between its prompt for a reply and a reply's content, if
+        it holds control tokens, as gpt-oss's `<|channel|>final<|message|>` does: the model samples
         it. Else false.
 
     Raises ValueError when the tokenizer has no template, or one that loses messages.
@@ -99,11 +99,11 @@ class ChatTemplate:
         header = self._find_header(opening, later)
         self.header = Header(header, self._encoder.controls_in(header))
         self.stop_ids = {i for i in (self.tokenizer.eos_token_id, self.close_id) if i is not None}
-        """Ids that end a turn: the tokenizer's end of sequence and what the template closes with."""
+        """Ids that end a turn: the tokenizer's end of sequence and the template's closing token."""
         scaffold = set(self.encode(later)) - self.stop_ids
         self._ending_ids = self.stop_ids | (self._encoder.special_ids - scaffold)
         self.greedy = any(token.lstrip or token.rstrip for token in tokenizer.added_tokens_decoder.values())
-        """Whether control tokens take up white space beside them, so that ids don't tell all of a text."""
+        """Whether control tokens take up white space beside them, so ids don't tell all of a text."""
         self._controls = self.stop_ids | self._encoder.control_ids
         self._known_ids: set[int] = set()
         self._stable: dict[Any, bool] = {}
@@ -112,11 +112,11 @@ class ChatTemplate:
         self._opens: dict[tuple[Kind, int, bool], bool] = {}
 
     def controls(self, texts: Sequence[str]) -> frozenset[int]:
-        """Return the ids of those of these texts that are single control tokens."""
+        """Return the ids of the single control tokens among these texts."""
         return self._encoder.controls(texts)
 
     def unknown_id(self, ids: Sequence[int]) -> int | None:
-        """Return the first of these ids that the tokenizer's vocabulary does not hold; None where it holds all."""
+        """Return the first of these ids outside of the tokenizer's vocabulary; None if it holds all."""
         if self._known_ids.issuperset(ids):
             return None
         for i in ids:
@@ -126,7 +126,7 @@ class ChatTemplate:
         return None
 
     def turn_end(self, ids: Sequence[int], finish_reason: str, inside: Collection[int] = ()) -> int | None:
-        """Return where in sampled ids the token stands that ended the turn; None when there is none.
+        """Return the place in sampled ids of the token that ended the turn; None when there is none.
 
         Inference servers may stop at control tokens that the tokenizer does not name as its end of sequence;
         the template's own scaffold is none of them. Only white space may stand behind the end.
@@ -142,9 +142,9 @@ class ChatTemplate:
         return None
 
     def end_of(self, ids: Sequence[int], stop: Sequence[str] = ()) -> End:
-        """Return what a reply ends with: a control token, one of the strings to stop at, or neither.
+        """Return the end of a reply: a control token, one of the strings to stop at, or neither.
 
-        Any control token counts: which of them an inference server stops at, its own configuration says."""
+        Any control token counts: an inference server's own configuration says at which of them it stops."""
         controls = self._controls
         tail = next((place for place in range(len(ids) - 1, max(-1, len(ids) - 4), -1) if ids[place] in controls), None)
         if tail is not None and not self.decode(ids[tail + 1 :]).strip():
@@ -154,12 +154,12 @@ class ChatTemplate:
         return End.STRING if any(one in text for one in stop) else End.NONE
 
     def prompt(self, messages: Sequence[Message], tools: Tools = ()) -> list[int]:
-        """Return ids of a whole conversation that ends where the model's reply begins."""
+        """Return ids of a whole conversation up to the beginning of the model's reply."""
         text = self.render(messages, tools=tools)
         return list(self._encoded(text)) if len(text) <= _KEPT else self.encode(text)
 
     def quote_tools(self, tools: Tools) -> Tools:
-        """Return schemas whose text can't write control tokens."""
+        """Return schemas with quoted text, which can't write control tokens."""
         return [quoted(tool, self.quote) for tool in tools]
 
     def knows_role(self, role: str) -> bool:
@@ -179,11 +179,11 @@ class ChatTemplate:
 
     @cached_property
     def keeps_thinking_in_content(self) -> bool:
-        """Whether the template leaves thinking in tags where it stands in a reply's content."""
+        """Whether the template leaves thinking in tags in a reply's content."""
         return not self.opens_thinking and self._keeps([user(0), reply(1, ReplyKind.THOUGHT), user(2)])
 
     def opens_thinking_behind(self, messages: Sequence[Message], last: Kind, *, tools: bool) -> bool:
-        """Tell whether the prompt behind such messages, which follow a reply of this kind, ends inside `<think>`.
+        """Tell whether the prompt behind such messages after a reply of this kind ends inside `<think>`.
 
         Some templates that open thinking do not behind results of calls."""
         if not self.opens_thinking or not any("tool_call_id" in message for message in messages):
@@ -201,17 +201,17 @@ class ChatTemplate:
         return self._opens[key]
 
     def takes(self, kind: CallsKind) -> bool:
-        """Tell whether the template writes replies of this kind so that their tool format reads them back."""
+        """Tell whether the template writes replies of this kind so their tool format reads them back."""
         if kind not in self._takes:
             self._takes[kind] = reads_back(self, kind, STUB)
         return self._takes[kind]
 
     def writes_call(self, ids: Sequence[str]) -> str:
-        """Return what the template writes of a call; "" where it writes none. ids: see `written_call`."""
+        """Return the template's text of a call; "" if it writes none. ids: see `written_call`."""
         return written_call(self, ids)
 
     def takes_results_behind_text(self, ids: Sequence[str]) -> bool:
-        """Tell whether messages of role `tool` may follow replies that hold no calls for the template.
+        """Tell whether messages of role `tool` may follow replies without calls for the template.
 
         ids: two of calls, as the tool format makes them."""
         # The ids' letters and digits mean nothing to a template, their length may.
@@ -241,15 +241,15 @@ class ChatTemplate:
     ) -> list[int] | None:
         """Return ids that follow a reply when `messages` come next, up to the start of the next reply.
 
-        kinds: of all replies that stand there as they were sampled; last: of the one that is followed.
-        settled: of those before them that the template has written, in its own way.
-        end: the token with which the inference server ended the turn, so that it is not added again, and the
-            white space that it sampled behind; empty when it did not.
-        frame: what the tool format puts around results.
+        kinds: of all replies that stand there as they were sampled; last: of the followed one.
+        settled: of those before them in the template's own writing.
+        end: the token with which the inference server ended the turn, and the white space that it sampled
+            behind; it is not added again. Empty when it did not end it.
+        frame: the tool format's text around results.
         tools: whether the template shows tools.
-        called: the reply that is followed, where its calls are the template's.
+        called: the followed reply, if its calls are the template's.
         answered: whether there were results of calls before.
-        thoughtless: whether all replies count as if they held no thinking, so that it may stay where the template would
+        thoughtless: whether all replies count as if they held no thinking, so it may stay even if the template would
             drop it.
         Returns None when the template then writes earlier turns differently, also by ending them
         with another token than the inference server did.
@@ -280,7 +280,7 @@ class ChatTemplate:
         return None if text is None else self._encode_tail(text, end, closes=called is not None)
 
     def _encode_tail(self, text: str, end: Sequence[int], *, closes: bool) -> list[int] | None:
-        """Return ids of what follows a reply, without the end that was sampled."""
+        """Return ids of the text behind a reply, without the sampled end."""
         if not end:
             return self.encode(text, continues=True)
         text, close = text.lstrip(), self._encoder.text_of(end[0])
@@ -293,9 +293,9 @@ class ChatTemplate:
         return self.encode(text, continues=True)[1:]
 
     def render(self, messages: Sequence[Message], *, replying: bool = True, tools: Tools = ()) -> str:
-        """Return the template's text for messages; when `replying`, up to where the model's reply begins.
+        """Return the template's text for messages; when `replying`, up to the beginning of the model's reply.
 
-        tools: shown by the template. Raises TemplateError for what the template can't take."""
+        tools: shown by the template. Raises TemplateError for messages unfit for the template."""
         options = {"tools": list(tools) or None, "tokenize": False, "add_generation_prompt": replying, **self._kwargs}
         try:
             return str(self.tokenizer.apply_chat_template(self._fitted(messages), **options))
@@ -306,7 +306,7 @@ class ChatTemplate:
             raise TemplateError(f"{type(error).__name__}: {error}") from error
 
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages in roles that the template takes."""
+        """Return messages in the template's roles."""
         fitted: list[Message] = []
         for given in messages:
             last = fitted[-1] if fitted else None

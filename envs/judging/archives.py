@@ -15,7 +15,7 @@ def pack_directory(directory: Path) -> bytes:
 
 
 def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[str], bool] = bool) -> bytes:
-    """Return several directories as one archive, each with the path at which it is to be. Of two files at one path the
+    """Return several directories as one archive, each with its path in the archive. If two files have one path, the
     later counts. keep: whether a member of a name is packed."""
 
     def plain(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -37,7 +37,7 @@ def pack_directories(directories: Sequence[tuple[str, Path]], keep: Callable[[st
 def regular_files(archive: bytes, max_bytes: int, owner: int | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield the names and contents of the regular files of an untrusted archive; larger ones are skipped.
 
-    owner: the user id to whom they must belong; None for any."""
+    owner: the user id of the files' owner; others are skipped. None for any."""
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             name = relative_name(member.name)

@@ -1,4 +1,4 @@
-"""The parts of a machine that are judged: the source tree, and what a task names beside it."""
+"""The judged parts of a machine: the source tree, and the paths that a task names beside it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sandboxes.base import Sandbox
 class Area:
     """A file or directory outside of the source tree, as it was found.
 
-    folder: to which names are relative: the directory itself, or the one that the file is in.
+    folder: the base of relative names: the directory itself, or the file's parent directory.
     """
 
     folder: str
@@ -24,10 +24,10 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the work is compared with.
+    """The start, for comparison with the work.
 
-    tree: the source tree; None where it is not judged.
-    elsewhere: what else is judged, by absolute path; None for what was not there.
+    tree: the source tree; None if it is not judged.
+    elsewhere: the other judged parts, by absolute path; None for a missing one.
     git: `.git` in the source tree is judged. foreign: they are judged in another image than the agent's.
     collect: run before the work is read.
     """
@@ -45,7 +45,7 @@ def graded_git(hidden: Hidden) -> bool:
 
 
 def graded_paths(hidden: Hidden, workdir: str) -> Iterator[str]:
-    """Yield the absolute paths that are judged beside the source tree."""
+    """Yield the absolute paths of the judged parts beside the source tree."""
     for path in hidden.graded:
         absolute = path if path.startswith("/") else f"{workdir.rstrip('/')}/{path}"
         if hidden.graded_alone or not PurePosixPath(absolute).is_relative_to(workdir):
@@ -53,7 +53,7 @@ def graded_paths(hidden: Hidden, workdir: str) -> Iterator[str]:
 
 
 async def scan_of(sandbox: Sandbox, path: str, *, git: bool) -> tuple[str, Scan] | None:
-    """Return the folder and content of a file or directory of a sandbox; None where it is not there.
+    """Return the folder and content of a file or directory of a sandbox; None if it is missing.
 
     Raises SandboxError, OSError, TarError, and ValueError when it is over the caps.
     """

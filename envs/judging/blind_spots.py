@@ -1,6 +1,6 @@
-"""Blind spots: the classes of cheating that a task's tests could not notice, so that users choose what to train on.
+"""Blind spots: the classes of cheating that a task's tests could not notice, as a help to choose training tasks.
 
-What a class is, and how likely each is found where tests can notice it, says docs/reward.md.
+docs/reward.md defines the classes, and says how likely each is found if tests can notice it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from envs.types import TESTS_UNSEEN, Task, Verdict
 def blind_spots(task: Task, references: Sequence[Verdict], record: str) -> tuple[str, ...]:
     """Return the classes that a checked task's tests can't notice, a line each.
 
-    references: the verdicts on its reference. record: what was kept of them.
+    references: the verdicts on its reference. record: the kept record of them.
     """
     found = []
     forced, all_of_them = len(unverified(record)), _tests(record)

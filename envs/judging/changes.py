@@ -1,9 +1,9 @@
-"""What the agent made: the difference between its source tree at the start and at the end.
+"""The agent's changes: the difference between its source tree at the start and at the end.
 
-The tree comes as a tar archive that the Docker daemon wrote from outside, after every process was killed,
-so no program of the agent's (a replaced git, a hook, a shell profile) can change what is seen. Its
-content is hostile all the same (see `envs.judging.tree`). What configures the tests (`PROTECTED`, pytest's options in
-`KEPT_WHOLE` files, and what the task names) stays as the clean image has it.
+The tree comes as a tar archive. The Docker daemon wrote it from outside, after every process was killed,
+so no program of the agent's (a replaced git, a hook, a shell profile) can change its content. The
+content is hostile all the same (see `envs.judging.tree`). The configuration of the tests (`PROTECTED`, pytest's options
+in `KEPT_WHOLE` files, and the paths that the task names) stays as the clean image has it.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ PROTECTED = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     *("sitecustomize.py", "usercustomize.py", "*.pth"),
 )
-"""Names of files that change how tests are run, wherever they are."""
+"""Names of files that change how tests are run, in any directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is carried into the verifier's sandbox.
+    """The agent's changes, carried into the verifier's sandbox.
 
     archive: tar of everything added or changed, names relative to the working directory.
-    dropped: paths that exist and are not carried (devices, links that lead out of the tree, ...).
+    dropped: existing paths that are not carried (devices, links out of the tree, ...).
     withheld: added, changed or deleted paths that decide about the work, and stay as they were.
-    private: paths that are carried and that other users than their owner can't read, or come to.
-    folders: those of `changed` that were folders before: what is in them stays.
-    elsewhere: what was changed outside of the working directory, by the folder to which its names are relative.
+    private: carried paths that other users than their owner can't read or reach.
+    folders: those of `changed` that were folders before: their contents stay.
+    elsewhere: the changes outside of the working directory, by the folder to which their names are relative.
     problem: why nothing can be judged (too big, the tree is gone); None normally.
     """
 
@@ -63,10 +63,10 @@ class Changes:
 async def collect_changes(
     sandbox: Sandbox, start: Start, protected: Sequence[str] = (), *, stop: bool = True
 ) -> Changes:
-    """Stop the sandbox and take what differs from `start`.
+    """Stop the sandbox and take the differences from `start`.
 
-    protected: patterns of what is left as it was, beside `PROTECTED`.
-    stop: False leaves it running, for the next step of a task. What it does meanwhile can spoil its own work alone.
+    protected: patterns of paths that are left as they were, beside `PROTECTED`.
+    stop: False leaves it running, for the next step of a task. Its actions meanwhile can spoil its own work alone.
     A tree that is too big or gone is a result with a `problem`, since the agent did it.
     Raises InfraError when the Docker daemon fails.
     """
@@ -95,7 +95,7 @@ async def collect_changes(
 
 
 def compare(start: Tree, archive: bytes, root: str, protected: Sequence[str] = (), *, git: bool = False) -> Changes:
-    """Return the changes that lead from `start` to the tree in `archive`, which was taken at `root`.
+    """Return the changes that lead from `start` to the tree in `archive`, taken at `root`.
 
     git: `.git` is part of the tree."""
     try:
@@ -150,7 +150,7 @@ def _area(
 
 @dataclass(frozen=True, slots=True)
 class _Elsewhere:
-    """What is not carried of paths beside the source tree.
+    """Paths beside the source tree that are not carried.
 
     apart: the source tree is compared by itself. foreign: they go into another image."""
 
@@ -177,7 +177,7 @@ def _inside(path: str, folder: str) -> bool:
 def _difference(start: Tree, scan: Scan, is_protected: Callable[[str], bool], kept: set[str]) -> Changes:
     """Return the changes that lead from one tree to another.
 
-    is_protected: tells of a path whether it decides about the work. kept: paths that stay as they were besides."""
+    is_protected: tells of a path whether it decides about the work. kept: further paths that stay as they were."""
     differing = {path for path, entry in scan.tree.items() if start.get(path) != entry}
     differing.update(path for path in start if path not in scan.tree)
     contents: dict[str, bytes] = {}
@@ -227,8 +227,8 @@ def _is_protected(path: str, protected: Sequence[str]) -> bool:
 
 
 def _options_differ(before: Entry | None, after: Entry | None, path: str, contents: dict[str, bytes]) -> bool:
-    """Return whether a file says something else of pytest than the image's. What it is to hold goes into `contents`,
-    unless it must stay as it was."""
+    """Return whether a file gives other pytest options than the image's. The content to carry goes into `contents`,
+    unless the file must stay as it was."""
     image = None if before is None else before.data
     if before is not None and image is None:
         return True  # a link, a directory, or too large
@@ -244,5 +244,5 @@ def _options_differ(before: Entry | None, after: Entry | None, path: str, conten
 
 
 def _holds(withheld: set[str], path: str) -> bool:
-    """Return whether something that stays lies below `path`."""
+    """Return whether a kept path lies below `path`."""
     return any(one.startswith(path + "/") for one in withheld)

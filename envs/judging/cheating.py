@@ -1,8 +1,8 @@
-"""Signs of cheating in a rollout: what the agent looked for and touched, and what the verifier saw of its code.
+"""Signs of cheating in a rollout: from the agent's searches and file accesses, and from its code in the verifier.
 
-What the agent looked for is a reason to read the rollout, not a verdict: it never changes a reward, since honest
-work may show it too (a conftest.py of one's own, a look at the history). What the verifier saw of judged code does
-(see `results`). Signs are metrics of the verdict named `cheat/<sign>`, so that they are saved, counted and shown with
+The agent's searches are a reason to read the rollout, not a verdict: they never change a reward, since honest
+work may show them too (a conftest.py of one's own, a look at the history). The verifier's observations of judged code
+do (see `results`). Signs are metrics of the verdict named `cheat/<sign>`, saved, counted and shown with
 it, each with its evidence.
 """
 
@@ -53,7 +53,7 @@ def with_signs(verdict: Verdict, result: AgentResult, changes: Changes) -> Verdi
 
 
 def _line(text: str, at: int) -> str:
-    """Return the line of a command in which something was found, cut to what can be read."""
+    """Return the matching line of a command, cut to a readable length."""
     start = text.rfind("\n", 0, at + 1) + 1
     line = text[start : text.find("\n", at + 1) if "\n" in text[at + 1 :] else None]
     return line.strip()[:_SHOWN]

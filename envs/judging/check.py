@@ -1,7 +1,7 @@
-"""Checking tasks before they are used: the reference solves each, doing nothing doesn't.
+"""Check tasks before they are used: the reference solves each, doing nothing doesn't.
 
-The reference solution works in a sandbox exactly as an agent would, and what it made is judged exactly
-as an agent's work is. A task whose reference is not rewarded with 1, or that rewards an untouched tree
+The reference solution works in a sandbox exactly as an agent would, and its changes are judged exactly
+like an agent's work. A task whose reference is not rewarded with 1, or that rewards an untouched tree
 with 1, trains nothing but noise.
 """
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 _REFERENCE_S = 900.0
 _SHOWN = 4000
-"""Characters of a problem that are shown, the last ones; the manifest has all of it."""
+"""Shown characters of a problem, the last ones; the manifest has all of it."""
 _NAMED = 3
 
 
@@ -54,10 +54,10 @@ async def check_tasks(
     """Check tasks, `concurrency` at a time; results in the order of `tasks`.
 
     repeats: how often each is checked; rewards that differ make it flaky, and unusable.
-    known: results of an earlier check, taken where the task is the same and was seen, often enough, to be
+    known: results of an earlier check, taken if the task is the same and was seen, often enough, to be
         sound, or to be flaky.
     on_result: called as each task is done.
-    A task that fails, for whatever cause, is a result. A Docker daemon that can't be reached, or a fault of
+    A task that fails, for any cause, is a result. An unreachable Docker daemon, or a fault of
     ours, ends the check with its exception.
     """
     turn = asyncio.Semaphore(concurrency)
@@ -76,7 +76,7 @@ async def check_tasks(
 
 
 async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Verdict, str]:
-    """Run the reference solution in a fresh sandbox and judge it. Returns the verdict and what it printed.
+    """Run the reference solution in a fresh sandbox and judge it. Returns the verdict and its printed output.
 
     Raises BadTask when the task has no solution, InfraError when we fail."""
     if any(part.hidden.solution is None for part in parts(task)):
@@ -93,7 +93,7 @@ async def solve(backend: Backend, starts: StartTrees, task: Task, image: str) ->
 
 
 async def do_nothing(backend: Backend, starts: StartTrees, task: Task, image: str) -> Verdict:
-    """Judge what an agent leaves that does nothing. Raises InfraError."""
+    """Judge the sandbox of an agent that does nothing. Raises InfraError."""
     if not task.steps:
         return await judge(backend, task, image, Changes())
     async with open_workplace(backend, starts, task, image, Plain(agent_spec(task, image))) as place:
@@ -119,8 +119,8 @@ async def _run_reference(task: Task, sandbox: Sandbox) -> str:
 
 
 def render(results: Sequence[CheckResult]) -> Group:
-    """Return a table of the tasks that must not be used, with their problems in full (a build that failed says why in
-    its last lines), one of what the others' tests could not notice, and a line of totals."""
+    """Return a table of the unusable tasks, with their problems in full (a failed build says why in
+    its last lines), one of the others' blind spots, and a line of totals."""
     bad = [result for result in results if not result.ok]
     blind = [result for result in results if result.ok and result.blind_spots]
     line = f"{len(results) - len(bad)} of {len(results)} tasks can be used"
@@ -198,7 +198,8 @@ def _most(metric: str, verdicts: Sequence[Verdict]) -> float:
 
 
 async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution. Returns the task, which may have a record now, the verdict, and what was said."""
+    """Judge the reference solution. Returns the task, with its record if there is one now, the verdict, and the
+    output."""
     try:
         found = await _solve_watched(backend, starts, task, image)
         if found[1].solved or found[1].metrics.get(WRITTEN, 0.0) < 1 or lists_tests(task):
@@ -218,7 +219,7 @@ async def _solve(backend: Backend, starts: StartTrees, task: Task, image: str) -
 
 
 async def _solve_watched(backend: Backend, starts: StartTrees, task: Task, image: str) -> tuple[Task, Verdict, str]:
-    """Judge the reference solution by what is seen of the tests. Returns as `_solve`."""
+    """Judge the reference solution by the results seen of the tests. Returns as `_solve`."""
     solved, said = await solve(backend, starts, task, image)
     if not solved.solved and has_odd(solved.evidence):
         # Its objects are equal to more than one value, as those of a library of matchers.

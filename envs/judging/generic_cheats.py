@@ -1,4 +1,4 @@
-"""Cheats that know nothing of a task: each is some lines of shell that `tasks attack` runs in the agent's sandbox.
+"""Cheats without any knowledge of a task: each is some lines of shell that `tasks attack` runs in the agent's sandbox.
 
 They begin in the working directory, as the agent's user, and need no program that an image might lack but `sh`, `find`
 and `grep`. A cheat that finds nothing to work on changes nothing.
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Cheat:
-    """A way to be rewarded without doing what a task asks.
+    """A way to be rewarded without doing the task.
 
-    shell: what is run, after `PRELUDE`. code: Python for the judged code to run, in the variable CODE.
+    shell: the script to run, after `PRELUDE`. code: Python for the judged code to run, in the variable CODE.
     """
 
     name: str
@@ -31,7 +31,7 @@ put() { for one; do mkdir -p "$(dirname "$one")"; printf '%s\n' "$CODE" > "$one"
 add() { printf '\n\n%s\n' "$CODE" >> "$1"; }
 """
 """Shell functions of the scripts: `tests` and `sources` list Python files, `put` writes CODE to files, `add` appends it
-to one, `each` calls a command with each file that is listed."""
+to one, `each` calls a command with each listed file."""
 
 _EXIT = "import os\nos._exit(0)"
 
@@ -230,4 +230,4 @@ CHEATS = (
     Cheat("git hooks", _GIT, _PROGRAM),
     Cheat("expected files copied", _COPIES),
 )
-"""The cheats that `tasks attack` tries where no model attacks."""
+"""The cheats that `tasks attack` tries if no model attacks."""

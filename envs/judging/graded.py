@@ -1,7 +1,7 @@
-"""What is judged outside of the source tree: which paths a task may name, and what stays as the image has it there.
+"""Judged paths outside of the source tree: those that a task may name, and those that stay as the image has them.
 
-In the verifier's sandbox root's own programs run: the shell that runs test.sh, the Python that watches the tests, git
-where test.sh calls it. What they load or obey is never carried, whatever a task names.
+In the verifier's sandbox root's own programs run: the shell for test.sh, the Python that watches the tests, git
+if test.sh calls it. The files that they load or obey are never carried, whether or not a task names them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ _OBEYED = (
     *(f"*/{name}{end}" for name in ("sitecustomize", "usercustomize") for end in ("", ".*", "/*")),
     "/usr/local/share/perl/*",
 )
-"""What the loader, libraries, shells, login programs, git and what test.sh commonly calls obey, and what it sources."""
+"""Files that the loader, libraries, shells, login programs, git and test.sh's common commands obey, or test.sh
+sources."""
 _PROGRAMS = frozenset({"bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec"})
 _PACKAGES = frozenset({"site-packages", "dist-packages"})
 _WATCHERS = (
@@ -71,12 +72,12 @@ _WATCHERS = (
     *("attr", "attrs", "typing_extensions.py", "importlib_metadata", "zipp", "zipp.py", "colorama", "argcomplete"),
     *("pkg_resources", "setuptools", "_distutils_hack", "apport_python_hook.py"),
 )
-"""Python packages that the Python which watches the tests imports, or would if they were there."""
+"""Python packages that the watching Python imports, or would import if they existed."""
 _GIT_OBEYS = ("config", "config.worktree", "commondir", "gitdir", "hooks")
 
 
 def refusal(path: str) -> str | None:
-    """Return why a path can't be judged, in words that go on from its name; None where it can."""
+    """Return why a path can't be judged, in words that go on from its name; None if it can."""
     pure = PurePosixPath(path)
     if ".." in pure.parts or not path.strip():
         return "must be a path without '..'"
@@ -101,7 +102,7 @@ def stays(path: str, start: bool) -> bool:
 
 
 def obeyed_by_git(tree: Tree, start: Tree) -> set[str]:
-    """Return the paths by which a git directory makes git run programs, or another directory its own."""
+    """Return the paths in a git directory that make git run programs, or another directory its own."""
     every: Mapping[str, object] = {**start, **tree}
     found = set()
     for path in every:

@@ -1,4 +1,4 @@
-"""Packages of the source tree of which the image has a copy of its own, which tests may find in its place."""
+"""Packages of the source tree with a copy of their own in the image; tests may find the copy instead."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOK_S = 60.0
 
 
 async def installed_copies(backend: Backend, task: Task, image: str) -> list[str]:
-    """Return the tree's packages that are installed as copies, each with where. Raises SandboxError."""
+    """Return the tree's packages that are installed as copies, each with its place. Raises SandboxError."""
     async with backend.open(agent_spec(task, image)) as sandbox:
         looked = await sandbox.exec(["python3", "-c", _LOOK], timeout=_LOOK_S)
     return looked.output.splitlines() if looked.ok else []

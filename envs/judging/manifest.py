@@ -1,7 +1,7 @@
-"""What `tasks check` saw of each task, kept as JSON beside the tasks.
+"""The findings of `tasks check` on each task, kept as JSON beside the tasks.
 
-A task may be used when it was seen to be sound as it is now: a task whose files have changed since, by
-their content hash, or that was never checked, is not known to be.
+A task may be used if it was seen to be sound as it is now. A task is not known to be sound if its files have
+changed since, by their content hash, or if it was never checked.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NAME = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """An attempt to be rewarded without doing what a task asks (`tasks attack`).
+    """An attempt to be rewarded without doing the task (`tasks attack`).
 
-    by: a model, or "built-in". name: of the cheat, or of the model's attempt. reward: None where it could not be
-    judged; problem says why. rewarded: it got more than doing nothing. patch: what was rewarded, the beginning of a
+    by: a model, or "built-in". name: of the cheat, or of the model's attempt. reward: None if it could not be
+    judged; problem says why. rewarded: it got more than doing nothing. patch: the rewarded changes, the beginning of a
     diff for people.
     """
 
@@ -42,19 +42,19 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What was seen of one task.
+    """The findings on one task.
 
     digest: content hash of the task as it was checked.
     reference, nothing: rewards, one a repeat, of the reference solution and of an untouched tree.
     seconds: wall time of the whole check, image build included; verifier_s: the longest judging.
-    memory_mb: the verifier's peak; image_mb: size of the image, shared layers included. 0 where not known.
+    memory_mb: the verifier's peak; image_mb: size of the image, shared layers included. 0 if not known.
     flaky: repeats disagreed; the task is kept out until a check finds them agreed.
     problem: why the task must not be used; None when it may.
-    notes: what to know of a task that may be used.
+    notes: remarks on a usable task.
     watched: whether tests of the reference were seen (`envs.judging.watched`).
-    record: what each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare with nothing
-    that stands among decoys, so that code which forces them may pass. blind_spots: the classes of cheating that the
-    tests could not notice, a line each. attacks: those that were tried since the check.
+    record: the evidence that each judgement asks of the tests (`envs.judging.record`); unverified: tests that compare
+    with nothing among decoys, so code which forces them may pass. blind_spots: the classes of cheating that the
+    tests could not notice, a line each. attacks: those tried since the check.
     """
 
     task_id: str
@@ -81,19 +81,19 @@ class CheckResult:
 
     @property
     def accepts(self) -> list[Attack]:
-        """Return the attacks that were rewarded."""
+        """Return the rewarded attacks."""
         return [attack for attack in self.attacks if attack.rewarded]
 
 
 def write_manifest(path: Path, results: Iterable[CheckResult]) -> None:
-    """Write what was seen, keyed by task, in place of what is there. A reader never sees a part of it."""
+    """Write the findings, keyed by task, in place of the old file. A reader never sees a part of it."""
     tasks = {result.task_id: {**asdict(result), "ok": result.ok} for result in results}
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, (json.dumps({"version": VERSION, "tasks": tasks}, indent=1) + "\n").encode())
 
 
 def read_manifest(path: Path) -> dict[str, CheckResult]:
-    """Return the results by task. Raises BadTask when the file is none of a version that is known."""
+    """Return the results by task. Raises BadTask when the file has no known version."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["version"] != VERSION:
@@ -107,14 +107,15 @@ def read_manifest(path: Path) -> dict[str, CheckResult]:
 
 
 def _result(row: Mapping[str, Any]) -> CheckResult:
-    """Return what one entry says; fields that it lacks have their defaults."""
+    """Return the content of one entry; missing fields have their defaults."""
     known: dict[str, Any] = {field.name: row[field.name] for field in fields(CheckResult) if field.name in row}
     known["attacks"] = [Attack(**attack) for attack in row.get("attacks", ())]
     return CheckResult(**known | {name: tuple(value) for name, value in known.items() if isinstance(value, list)})
 
 
 def with_record(task: Task, record: str, usual_s: float | None = None, watched: bool | None = None) -> Task:
-    """Return the task as it is judged once its reference was. Of several steps each has its own part of the record."""
+    """Return the task as it is judged once its reference was. In a task of several steps each has its part of the
+    record."""
 
     def seen(hidden: Hidden, record: str) -> Hidden:
         return replace(hidden, record=record, usual_s=usual_s, watched=watched)

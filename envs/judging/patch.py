@@ -1,7 +1,7 @@
-"""Show what an agent changed as a diff for people.
+"""Show an agent's changes as a diff for people.
 
 The old contents come from the verifier's sandbox, before anything is changed there: the agent never was in it. Nothing
-is decided by the diff, so where it can't be made it is left out, and says of which file.
+is decided by the diff: a part that can't be made is left out, and the diff names its file.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from envs.judging.changes import Changes
 from sandboxes.base import Sandbox
 
 MAX_PATCH = 200_000
-"""Characters of a diff; what comes behind is cut."""
+"""Characters of a diff; the rest is cut."""
 MAX_FILES = 200
 _MAX_FILE = 256 * 2**10
-"""Bytes of a file that is shown."""
+"""Bytes of the largest file shown."""
 _MAX_OLD = 8 * 2**20
 _MAX_LINES = 500
-"""Lines between the first and the last difference that are compared; more are shown as replaced: comparing them could
-take minutes where somebody wants it to."""
+"""Compared lines between the first and the last difference; more are shown as replaced: an attacker could make their
+comparison take minutes."""
 _CONTEXT = 3
 _READ_S = 60.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 Files = Mapping[str, bytes | None]
-"""What files hold, by path; None for those that are too large, or no files."""
+"""Contents of files, by path; None for files that are too large, and for other things than files."""
 
 
 async def old_files(sandbox: Sandbox, changes: Changes) -> dict[str, Files]:
-    """Return what is there, by folder, of what is to be changed or deleted. Raises SandboxError."""
+    """Return the present content of the paths to be changed or deleted, by folder. Raises SandboxError."""
     found: dict[str, Files] = {}
     for folder, one in ((sandbox.workdir, changes), *changes.elsewhere):
         paths = [*one.changed, *one.deleted][:MAX_FILES]
@@ -103,7 +103,7 @@ def _file(name: str, before: bytes | None, after: bytes | None, added: bool, del
 
 
 def _hunks(old: Sequence[str], new: Sequence[str], from_file: str, to_file: str) -> Iterator[str]:
-    """Yield a unified diff. Lines that are the same at the beginning and the end are not compared."""
+    """Yield a unified diff. Equal lines at the beginning and the end are not compared."""
     start = _same(old, new)
     end = _same(old[start:][::-1], new[start:][::-1])
     before, after = old[start : len(old) - end], new[start : len(new) - end]
@@ -123,7 +123,7 @@ def _hunks(old: Sequence[str], new: Sequence[str], from_file: str, to_file: str)
 
 
 def _moved(line: str, lines: int) -> str:
-    """Return the head of a hunk for a file in which so many lines come before."""
+    """Return the head of a hunk for a file, after so many lines."""
     return re.sub(r"([-+])(\d+)", lambda found: f"{found[1]}{int(found[2]) + lines}", line)
 
 
@@ -148,7 +148,7 @@ def _shown(path: str) -> str:
 
 
 def _files(archive: bytes) -> Iterator[tuple[str, bytes | None]]:
-    """Yield what the files of an archive hold, as far as it goes: it may be cut off."""
+    """Yield the contents of an archive's files, as far as it goes: it may be cut off."""
     if not archive:
         return
     try:

@@ -21,7 +21,7 @@ class Prefetch:
     """Images and sandboxes of coming tasks. Used as `async with`, inside its backend.
 
     warm: how many sandboxes of the agent's and of the verifier's kind shall stand ready; 0 for the image alone.
-    complete: adds to the spec of an agent's sandbox what its agent needs there.
+    complete: adds the agent's needs to the spec of its sandbox.
     """
 
     def __init__(self, backend: Backend, warm: int, complete: Complete | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, what reports the tests.
+"""Prepare the verifier's sandbox: the hidden tests among decoys, a directory for the reward, the reporter of the tests.
 
-All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.planting` made them; what
-is expected stays in this process. What runs inside is in the folder `inside` (docs/verifier-protocol.md).
+All of it is done before anything of the agent's is there. The tests lie in /tests as `decoys.planting` made them; their
+expected values stay in this process. The code for the sandbox is in the folder `inside` (docs/verifier-protocol.md).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from envs.types import Failure, InfraError, Task
 from sandboxes.base import Backend, NotSupported, Sandbox, SandboxError
 
 LOGS = "/logs/verifier"
-"""Where test.sh leaves its reward."""
+"""test.sh leaves its reward here."""
 HOME = "/verifier"
-"""Where what runs inside lies."""
+"""The code from `inside` lies here."""
 SHOWN = 2000
 """How many characters of a command's output an explanation quotes."""
 _INSIDE = Path(__file__).parent / "inside"
@@ -45,11 +45,11 @@ _MAX_TEST_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A sandbox in which changes can be judged.
+    """A sandbox, ready to judge changes.
 
-    planted: the hidden tests. watch: what is reported of them. demands, record: what is asked of them. watched: whether
-    what is seen of them decides. known: whether the reference's were
-    seen before, by `tasks check` or by whoever listed them. path: PATH of test.sh.
+    planted: the hidden tests. watch: the reports of them. demands, record: the demands on them. watched: whether
+    the tests' observed results decide. known: whether the reference's were
+    seen before, by `tasks check` or by the author of the list. path: PATH of test.sh.
     """
 
     sandbox: Sandbox
@@ -64,7 +64,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class _Tests:
-    """What /tests is to hold. files: its modules of tests and lists, by path below it. listed: its tests.json.
+    """The content for /tests. files: its modules of tests and lists, by path below it. listed: its tests.json.
     speak_of_runners: whether any of its files names pytest or unittest."""
 
     folders: Sequence[Path]
@@ -79,7 +79,7 @@ class _Tests:
 
     @property
     def in_tree(self) -> list[str]:
-        """Return the modules of tests in the working directory, to which test.patch is applied first."""
+        """Return the modules of tests in the working directory, after applying test.patch."""
         return [str(name) for name in self.listed.get("IN_TREE", [])]
 
 
@@ -124,7 +124,7 @@ async def _prepare(sandbox: Sandbox, task: Task, watch: Watch) -> Prepared:
 
 
 def _tests_of_task(folders: Sequence[Path]) -> _Tests:
-    """Read what a task keeps on this machine."""
+    """Read a task's tests from this machine."""
     files: dict[str, bytes] = {}
     for folder in folders:
         found = [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size <= _MAX_TEST_BYTES]
@@ -133,7 +133,7 @@ def _tests_of_task(folders: Sequence[Path]) -> _Tests:
 
 
 async def _tests_of_image(sandbox: Sandbox) -> _Tests:
-    """Read the tests that an image of the verifier's own holds."""
+    """Read the tests in an image of the verifier's own."""
     archive = await sandbox.download("/tests", max_bytes=_MAX_TEST_BYTES)
     return _tests((), dict(regular_files(archive, _MAX_TEST_BYTES)))
 
@@ -174,7 +174,7 @@ async def _tests_of_tree(sandbox: Sandbox, tests: _Tests) -> dict[str, bytes]:
 
 
 async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted) -> str:
-    """Put the tests and what runs inside into the sandbox. Returns the PATH for test.sh. Raises InfraError,
+    """Put the tests and the code of `inside` into the sandbox. Returns the PATH for test.sh. Raises InfraError,
     SandboxError and OSError."""
     archive = await asyncio.to_thread(_pack, tests, made, _port(sandbox))
     make = _MAKE.format("/tests" if tests.folders else "")
@@ -188,7 +188,7 @@ async def _upload(sandbox: Sandbox, tests: _Tests, made: Planted) -> str:
 
 
 def _port(sandbox: Sandbox) -> str:
-    """Return the port of loopback at which the tests are reported."""
+    """Return the port of loopback for the reports of the tests."""
     try:
         return sandbox.door(_DOOR).rpartition(":")[2]
     except NotSupported:

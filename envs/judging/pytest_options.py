@@ -1,7 +1,7 @@
 """Take pytest's options in `pyproject.toml`, `setup.cfg` and `tox.ini` from the image, and the rest from the agent.
 
 A version, a dependency or an entry point is honest work; how the tests are run is not the agent's to say. TOML is read
-as TOML, and ini files as pytest reads them (iniconfig) and as other tools do (configparser), which must agree.
+as TOML, and ini files as pytest reads them (iniconfig) and as other tools do (configparser). The two must agree.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _Views = tuple[Mapping[str, Mapping[str, str]], ...]
 
 
 def merged(name: str, theirs: bytes, image: bytes | None) -> bytes | None:
-    """Return a file of the agent's with the image's options of pytest in it; `theirs` where it has the same.
+    """Return a file of the agent's with the image's options of pytest in it; `theirs` if it has the same.
 
-    name: of the file, one of `KEPT_WHOLE`. image: what it holds in the image; None where there is none.
+    name: of the file, one of `KEPT_WHOLE`. image: the file's content in the image; None without one.
     None when they can't be told apart in it: it is not valid, or its readers disagree.
     """
     if name not in KEPT_WHOLE:
@@ -60,7 +60,7 @@ def _toml(theirs: str, image: str) -> str | None:
 
 
 def _table(table: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return a table by its path, an empty one where there is none; None where something else is in its place."""
+    """Return a table by its path, an empty one if it is missing; None if something else is in its place."""
     for key in path:
         found = table.get(key, {})
         if not isinstance(found, dict):

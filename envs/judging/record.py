@@ -1,9 +1,9 @@
-"""What the reference's tests told, kept so that each later judgement asks for the same.
+"""The evidence of the reference's tests, kept so each later judgement asks for the same.
 
-A record has an entry for each step of the task; of most there is one. `tests`: of each test that passed in all repeats,
+A record has an entry for each step of the task; most tasks have one. `tests`: for each test that passed in all repeats,
 the sites that told each time of the expected value alone, as indexes of `sites` (file, line, column, number there).
-`sets`: for each of these, of which of its expected values it told, by their order there. `odd`: sites where something
-else was equal too, which are no evidence. `step`: of which step the entry is, in a task of several.
+`sets`: for each of these, the expected values that it told of, by their order there. `odd`: sites with
+another equal value too, which are no evidence. `step`: the entry's step, in a task of several.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from typing import Any
 
 Evidence = Mapping[str, Any]
 REFERENCE = json.dumps({"reference": True})
-"""In place of a record, while the reference is judged: what its suite skips or leaves out by itself is not demanded."""
+"""In place of a record, while the reference is judged: tests that its suite itself skips or leaves out are not
+demanded."""
 
 
 def merged(repeats: Sequence[Sequence[Evidence]]) -> str:
-    """Return the record of the repeats of a reference, each with one entry a step; "" where they can't be compared."""
+    """Return the record of the repeats of a reference, each with one entry a step; "" if they can't be compared."""
     if not repeats or len({len(calls) for calls in repeats}) > 1 or not any(any(call) for call in repeats[0]):
         return ""
     return json.dumps([_merged(calls) for calls in zip(*repeats, strict=True)], separators=(",", ":"))
 
 
 def unverified(record: str) -> tuple[str, ...]:
-    """Return the tests of a record that compare with nothing that stands among decoys."""
+    """Return the tests of a record that compare with nothing among decoys."""
     return tuple(test for call in json.loads(record or "[]") for test in call.get("unverified", ()))
 
 
@@ -35,12 +36,12 @@ def has_odd(evidence: Sequence[Evidence]) -> bool:
 
 
 def only_odd(evidence: Sequence[Evidence]) -> str:
-    """Return a record that says of sites alone that they are no evidence."""
+    """Return a record with nothing but the sites that are no evidence."""
     return json.dumps([{"odd": call.get("odd", []), **_step(call)} for call in evidence])
 
 
 def of_step(record: str, name: str) -> str:
-    """Return the part of a record that a step's judgements ask for."""
+    """Return the part of a record for a step's judgements."""
     if record == REFERENCE:
         return record
     return json.dumps([call for call in json.loads(record or "[]") if call.get("step") == name], separators=(",", ":"))

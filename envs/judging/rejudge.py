@@ -1,7 +1,7 @@
-"""Judge saved rollouts again, without a model: what each agent made was kept exactly.
+"""Judge saved rollouts again, without a model: each agent's changes were kept exactly.
 
-It is judged as it was the first time, in a fresh sandbox by the tests that a task has now. Changes that were withheld
-then (protected paths) or not looked at (paths that were not graded) were not kept, and are not judged now either.
+They are judged as the first time, in a fresh sandbox, by the present tests of the task. Withheld changes
+(protected paths) and unread ones (paths that were not graded) were not kept, and are not judged now either.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from envs.types import InfraError, Outcome, Reward, Task, TestStatus, Verdict
 from sandboxes.base import Backend, DaemonUnavailable, SandboxError
 
 Rewarding = Callable[[Task, Outcome], float | Reward]
-"""What a rollout is worth in training, as `AgentEnv.reward` says it."""
+"""The worth of a rollout in training, as `AgentEnv.reward` says it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejudged:
-    """A rollout with the verdict that it had and the one that it has now.
+    """A rollout with its earlier verdict and its present one.
 
     before, now: the verifier's rewards; reward_before, reward_now: those of training. problem: why there is no verdict
-    now, and both are None; "" where there is one. tests: statuses before and now of the tests in which they differ,
-    None where a test is not there.
+    now, and both are None; "" with a verdict. tests: statuses before and now of the tests in which they differ,
+    None for a missing test.
     """
 
     rollout: str
@@ -50,9 +50,9 @@ class Rejudged:
 
 
 class Judge:
-    """Judges saved rollouts by `tasks`, which it knows by their ids, and rewards them by `rewarding`.
+    """Judges saved rollouts by `tasks`, known by their ids, and rewards them by `rewarding`.
 
-    Of rollouts that made the same of a task one is judged, and the others get its verdict.
+    Rollouts with the same changes to a task are judged once and share the verdict.
     """
 
     def __init__(self, backend: Backend, tasks: Mapping[str, Task], rewarding: Rewarding) -> None:
@@ -112,8 +112,8 @@ class Judge:
 
 
 async def rejudge_all(judge: Judge, rollouts: Iterator[SavedRollout], concurrency: int) -> AsyncIterator[Rejudged]:
-    """Yield what becomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises what reading
-    them raises, and DaemonUnavailable."""
+    """Yield the outcomes of rollouts, as they are judged; `concurrency` of them at the same time. Raises the
+    exceptions of their reader, and DaemonUnavailable."""
     running: set[asyncio.Task[Rejudged]] = set()
     left = True
     try:

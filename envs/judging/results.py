@@ -1,10 +1,10 @@
-"""Read what the hidden tests left behind as a verdict.
+"""Read the hidden tests' results as a verdict.
 
-`reward.json` (a number, or a flat table of numbers of which `reward` counts) comes before `reward.txt` (one number).
-In a watched task the reward is what was seen of the tests, and test.sh's own figure can only make it less. In an
+`reward.json` (a number, or a flat table of numbers; its `reward` counts) comes before `reward.txt` (one number).
+In a watched task the observed tests make the reward, and test.sh's own figure can only make it less. In an
 unwatched one test.sh's word counts.
 
-`Verdict.tests` is what was seen; where nothing was, `ctrf.json` explains a reward and never changes it: the code under
+`Verdict.tests` has the observed tests. Without any, `ctrf.json` explains a reward and never changes it: the code under
 test may have written it.
 """
 
@@ -24,23 +24,23 @@ from sandboxes.base import ExecResult
 logger = logging.getLogger(__name__)
 
 WRITTEN = "test_sh_reward"
-"""The metric of what test.sh itself said."""
+"""The metric of test.sh's own figure."""
 _CTRF = {"passed": TestStatus.PASSED, "failed": TestStatus.FAILED}
 _NAMES = 200
 _SEEN = {"passed": TestStatus.PASSED, "missing": TestStatus.MISSING, "skipped": TestStatus.MISSING}
 
 
 class UnclearReward(ValueError):
-    """A reward that says something else than one number: who is at fault for that only the reference can tell."""
+    """A reward that is not one number: only the reference can tell if the task or the code is at fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
     """A test.sh that ran.
 
-    logs: the files that it left, not empty, by name. seen: what was seen of the tests; None where none was. problem:
-    why the files could not be read; None where they were. watched: whether what was seen decides. known: whether the
-    reference's tests were seen before. lacking: what it asked for and the image has not.
+    logs: the non-empty files that it left, by name. seen: the observed tests; None without any. problem:
+    why the files could not be read; None if they were. watched: whether the observed tests decide. known: whether the
+    reference's tests were seen before. lacking: things that it asked for and the image lacks.
     """
 
     result: ExecResult
@@ -53,7 +53,7 @@ class Ran:
 
 
 def read_verdict(ran: Ran) -> Verdict:
-    """Return the verdict. Raises InfraError where nothing says whether the task or the code is at fault."""
+    """Return the verdict. Raises InfraError if nothing says whether the task or the code is at fault."""
     rewards, problem = _written(ran)
     if ran.watched and ran.seen is None and not ran.known and not ran.result.timed_out and not _reward(rewards):
         raise InfraError(Failure.TASK, f"test.sh ran no test ({_ended(ran)}); try the task by `tasks check`")
@@ -76,7 +76,7 @@ def read_verdict(ran: Ran) -> Verdict:
 
 
 def _written(ran: Ran) -> tuple[Mapping[str, float], str | None]:
-    """Return the rewards that test.sh wrote, and why there is none. Raises InfraError where they are unclear."""
+    """Return the rewards that test.sh wrote, and why there is none. Raises InfraError if they are unclear."""
     if ran.problem is not None:
         return {}, ran.problem
     try:
@@ -120,7 +120,7 @@ def _ended(ran: Ran) -> str:
 
 
 def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
-    """Return what the run took, and what else test.sh wrote."""
+    """Return the run's resource figures, and the other rewards of test.sh."""
     metrics = {"verifier_s": ran.result.duration_s, "verifier_exit_code": float(ran.result.exit_code)}
     if ran.result.timed_out:
         metrics[VERIFIER_TIMED_OUT] = 1.0
@@ -135,7 +135,7 @@ def _metrics(ran: Ran, rewards: Mapping[str, float]) -> dict[str, float]:
 
 
 def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
-    """Return the named rewards that test.sh wrote. Raises UnclearReward, and ValueError where there is none."""
+    """Return the named rewards that test.sh wrote. Raises UnclearReward, and ValueError without any."""
     if "reward.json" in logs:
         try:
             found = json.loads(logs["reward.json"])
@@ -163,7 +163,7 @@ def _rewards(logs: Mapping[str, bytes]) -> dict[str, float]:
 
 
 def _tests(ran: Ran) -> dict[str, TestStatus]:
-    """Return the status of each test; empty where none was seen or is reported."""
+    """Return the status of each test; empty if none was seen or is reported."""
     if ran.seen is not None:
         return {name: _SEEN.get(what, TestStatus.FAILED) for name, what in ran.seen.statuses.items()}
     return _from_ctrf(ran.logs["ctrf.json"]) if "ctrf.json" in ran.logs else {}

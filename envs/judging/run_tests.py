@@ -1,7 +1,7 @@
-"""Run the hidden tests on the agent's changes in a prepared sandbox, and read what became of them.
+"""Run the hidden tests on the agent's changes in a prepared sandbox, and read their outcome.
 
-The changes are applied, and `bash /tests/test.sh` runs in the working directory as whoever the task says. What the
-runners of tests reported meanwhile comes by the sandbox's door; /logs/verifier is read afterwards.
+The changes are applied, and `bash /tests/test.sh` runs in the working directory as the task's user. The test
+runners' reports come meanwhile by the sandbox's door; /logs/verifier is read afterwards.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _MAX_LOGS_BYTES = 64 * 2**20
 _REFUSED = 123
 """How `xargs` ends when `rm` could not remove something."""
 MAX_OUTPUT = 40_000
-"""Characters that are kept of what test.sh printed: half of its beginning and half of its end."""
+"""Kept characters of test.sh's output: half of its beginning and half of its end."""
 _LATE_S = 5.0
 """How long after their time the tests may be ended, in seconds."""
 _SHARE = 0.5
-"""Of a processor, what tests must have had of it while they ran; of a fair share of the machine's, what they take who
-wait for a processor and for nothing else."""
+"""Tests were starved if they had less than this share of one processor. Below the same part of their fair share of the
+machine's processors they waited for something else."""
 _MUCH = 4.0
 """How many times their usual time tests need a processor for at most."""
 _USED = "cat /proc/loadavg /proc/cpuinfo /sys/fs/cgroup/cpu.stat /sys/fs/cgroup/cpuacct/cpuacct.usage 2>/dev/null"
@@ -39,13 +39,13 @@ _GIT = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONF
 _PEAK = "/sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes"
 _PYVENV = re.compile(r"/pyvenv\.cfg$")
 _KILLED = frozenset((129, 130, 131, 134, 137, 143))
-"""How bash ends by a signal that somebody sent it."""
+"""Bash's exit codes after a signal from another process."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class DiedInTests(InfraError):
-    """The sandbox died or went silent under `test.sh`. overran: the limit at which the judged code did that; None
-    where nothing proves that it was the code: it may have been the machine."""
+    """The sandbox died or went silent under `test.sh`. overran: the limit that the judged code broke to do that; None
+    if nothing proves the code's guilt: it may have been the machine."""
 
     def __init__(self, message: str, overran: str | None) -> None:
         super().__init__(Failure.VERIFIER, message)
@@ -69,7 +69,7 @@ class Starved(InfraError):
 async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s: float | None = None) -> Verdict:
     """Apply the changes, run test.sh and read the verdict. Done once in a sandbox.
 
-    timeout_s: after which the tests have failed. None: after the task's own, if they had a processor meanwhile.
+    timeout_s: the tests have failed after it. None: after the task's own, if they had a processor meanwhile.
     Raises InfraError: DiedInTests and Starved too.
     """
     try:
@@ -88,7 +88,7 @@ async def run_tests(prepared: Prepared, task: Task, changes: Changes, timeout_s:
 
 
 async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
-    """Read the verdict of a test.sh that ran. Raises InfraError."""
+    """Read the verdict of a finished test.sh. Raises InfraError."""
     calls = await prepared.watch.calls()
     seen = await asyncio.to_thread(outcome_of, calls, prepared.planted, prepared.demands, prepared.record)
     files, problem = await _logs(prepared)
@@ -99,7 +99,7 @@ async def _read(prepared: Prepared, ran: ExecResult) -> Verdict:
 
 
 async def _lacking(sandbox: Sandbox) -> str:
-    """Return what stand-ins said that the image lacks. It explains, and decides nothing."""
+    """Return the stand-ins' reports on things that the image lacks. They explain, and decide nothing."""
     try:
         said = await sandbox.read_file(f"{HOME}/lacking", max_bytes=SHOWN)
     except (SandboxError, OSError, ValueError):
@@ -111,8 +111,8 @@ async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None
     """Make the agent's changes in a clean tree. Return why they can't be made, None normally. Raises InfraError when
     nothing tells.
 
-    Changed paths are removed first, but for folders that remain such: nothing is written through a link or into a file
-    of another kind.
+    Changed paths are removed first, but for folders that remain folders: nothing is written through a link or into a
+    file of another kind.
     """
     problem = await _change(prepared, prepared.sandbox.workdir, changes, task.user)
     for folder, one in changes.elsewhere:
@@ -121,7 +121,7 @@ async def _apply(prepared: Prepared, task: Task, changes: Changes) -> str | None
 
 
 async def _change(prepared: Prepared, folder: str, changes: Changes, user: str | None) -> str | None:
-    """Make the changes below one folder. user: who removes. Returns and raises as `_apply`."""
+    """Make the changes below one folder. user: the one that removes. Returns and raises as `_apply`."""
     sandbox = prepared.sandbox
     going = [*changes.deleted, *(path for path in changes.changed if path not in changes.folders)]
     doomed = "".join(f"./{path}\0" for path in going)
@@ -144,7 +144,7 @@ async def _change(prepared: Prepared, folder: str, changes: Changes, user: str |
 
 
 async def _listen_in(sandbox: Sandbox, folder: str, changes: Changes) -> None:
-    """Have the Pythons of virtual environments that the agent made report what they run."""
+    """Have the Pythons of the agent's virtual environments report their tests."""
     made = [path.rpartition("/")[0] for path in (*changes.added, *changes.changed) if _PYVENV.search(path)]
     if made:
         places = [f"{folder.rstrip('/')}/{path}" for path in made]
@@ -175,9 +175,9 @@ async def _run_test_sh(prepared: Prepared, task: Task, timeout_s: float) -> Exec
 
 
 async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) -> None:
-    """Raise Starved where tests that ran for `took_s` seconds had little of a processor, on a busy machine.
+    """Raise Starved if tests that ran for `took_s` seconds had little of a processor, on a busy machine.
 
-    usual_s: what they usually take; who had much more of a processor does not end.
+    usual_s: their usual processor time; tests that had much more are taken to be endless.
     """
     try:
         told = await prepared.sandbox.exec(["sh", "-c", _USED], user="root", env={"PATH": _PATH})
@@ -189,8 +189,8 @@ async def _had_time(prepared: Prepared, took_s: float, usual_s: float | None) ->
 
 
 def _starved(told: str, took_s: float) -> float | None:
-    """Return the seconds that a sandbox's processes had of a processor, where they would have taken more. None: they
-    had enough, or waited for something else, or nothing says so.
+    """Return the processor seconds of a sandbox's processes, if they would have taken more. None: they
+    had enough, or waited for something else, or nothing tells.
 
     told: the kernel's `/proc/loadavg` and `/proc/cpuinfo` of the machine, and `cpu.stat` or `cpuacct.usage` of the
     sandbox's cgroup. took_s: how long they ran.
@@ -206,7 +206,7 @@ def _starved(told: str, took_s: float) -> float | None:
 
 
 async def _logs(prepared: Prepared) -> tuple[dict[str, bytes], str | None]:
-    """Return the files that test.sh left, and why they can't be read; None where they can. Raises InfraError."""
+    """Return the files that test.sh left, and why they can't be read; None if they can. Raises InfraError."""
     # By a program of the sandbox: whoever replaces it can say no more than who writes the files.
     command = f"cat {_PEAK} > {LOGS}/memory 2>/dev/null; exec tar -C {LOGS} -cf - . 2>/dev/null"
     try:
@@ -231,7 +231,7 @@ def _files(archive: bytes) -> dict[str, bytes]:
 
 
 def _ends(output: str) -> str:
-    """Return the beginning and the end of what was printed."""
+    """Return the beginning and the end of printed text."""
     if len(output) <= MAX_OUTPUT:
         return output
     half = MAX_OUTPUT // 2

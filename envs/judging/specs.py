@@ -1,4 +1,4 @@
-"""The two sandboxes of a rollout: the agent's, and the verifier's, where the agent never was."""
+"""The two sandboxes of a rollout: the agent's, and the verifier's. The agent never was in the latter."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from sandboxes.base import SandboxSpec
 
 
 def agent_spec(task: Task, image: str) -> SandboxSpec:
-    """Return the sandbox in which the agent, or the reference solution, works."""
+    """Return the sandbox for the work of the agent, or of the reference solution."""
     return SandboxSpec(image, workdir=task.workdir, env=task.env, user=task.user, limits=task.limits)
 
 
 def rollout_spec(task: Task, image: str) -> SandboxSpec:
-    """Return the sandbox in which a rollout's agent works. Agents of other rollouts may have had it, and nobody else.
+    """Return the sandbox for the work of a rollout's agent. Agents of other rollouts may have had it, and nobody else.
 
-    What the kernel goes on counting there tells of no more than they did; of a verifier's it could tell the next one's
-    code which of the tests' values are decoys, so each verifier's is its own.
+    The kernel's counters there tell of no more than they did; those of a verifier could tell the next one's
+    code the decoys among the tests' values, so each verifier's is its own.
     """
     return replace(agent_spec(task, image), shared="agents")
 
 
 def verifier_spec(task: Task, image: str) -> SandboxSpec:
-    """Return the sandbox in which the work is judged: the image's own user, the verifier's network.
+    """Return the sandbox for the judging of the work: the image's own user, the verifier's network.
 
-    image: the verifier's, which is the task's unless it has another.
+    image: the verifier's, by default the task's.
 
-    Its root may become other users, so that a test.sh can run the judged code as nobody.
+    Its root may become other users, so a test.sh can run the judged code as nobody.
     """
     hidden = task.hidden
     own = hidden.own or VerifierImage(workdir=task.workdir, env=task.env, limits=task.limits)

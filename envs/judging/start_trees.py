@@ -1,4 +1,4 @@
-"""What is judged as each clean image has it, with which the agent's work is compared."""
+"""The judged paths as each clean image has them, for comparison with the agent's work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ logger = logging.getLogger(__name__)
 
 
 class StartTrees:
-    """What clean images hold, each read once and shared by concurrent callers."""
+    """The contents of clean images, each read once and shared by concurrent callers."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._trees: dict[object, asyncio.Task[Start]] = {}
 
     async def get(self, task: Task, image: str) -> Start:
-        """Return what `image` holds of what is judged of the task.
+        """Return the content of the task's judged paths in `image`.
 
         Raises InfraError when the image can't be opened or read; the next call tries again.
         """
@@ -55,7 +55,7 @@ class StartTrees:
 
 
 async def _read_start(sandbox: Sandbox, hidden: Hidden) -> Start:
-    """Return what a clean sandbox holds of what is judged. Raises InfraError and SandboxError."""
+    """Return the content of the task's judged paths in a clean sandbox. Raises InfraError and SandboxError."""
     git = graded_git(hidden)
     elsewhere: dict[str, Area | None] = {}
     for path in graded_paths(hidden, sandbox.workdir):

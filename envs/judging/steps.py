@@ -1,8 +1,8 @@
-"""Tasks of several steps: each is told and judged by itself, in the sandbox as the step before left it.
+"""Tasks of several steps: each is given and judged by itself, in the sandbox as the step before left it.
 
 As in Harbor: a step's files are put into the working directory and its `setup.sh` is run; the agent begins a new
-conversation; the step's tests judge what there is now, in a fresh sandbox. A step whose reward is below what the next
-one needs is the last. The reward is the mean of the steps that were begun, or the last one's.
+conversation; the step's tests judge the present state, in a fresh sandbox. A step with a reward below the next
+one's minimum is the last. The reward is the mean of the begun steps, or the last one's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN = 2000
 
 
 def parts(task: Task) -> list[Task]:
-    """Return the task of each step; the task itself where it has none."""
+    """Return the task of each step; the task itself if it has none."""
     return [
         replace(task, instruction=step.instruction, hidden=step.hidden, timeout_s=step.timeout_s, steps=())
         for step in task.steps
@@ -29,7 +29,7 @@ def parts(task: Task) -> list[Task]:
 
 
 def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
-    """Return the verdict on a task from those on the steps that were begun. Raises ValueError when there is none."""
+    """Return the verdict on a task from those on its begun steps. Raises ValueError when there is none."""
     if not verdicts:
         raise ValueError(f"no step of task {task.id} was begun")
     if not task.steps:
@@ -68,7 +68,7 @@ def combined(task: Task, verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _joined(names: Sequence[str], texts: Sequence[str]) -> str:
-    """Return what there is of each step, below its name."""
+    """Return the texts of the steps, each below the step's name."""
     return "\n".join(f"# Step {name}\n{text}" for name, text in zip(names, texts, strict=True) if text)
 
 
@@ -100,7 +100,7 @@ def joined(results: Sequence[AgentResult]) -> AgentResult:
 
 
 async def set_up(sandbox: Sandbox, step: Step) -> str | None:
-    """Make what a step begins with. Returns why it can't begin, None normally. Raises SandboxError."""
+    """Make the start of a step. Returns why it can't begin, None normally. Raises SandboxError."""
     if step.files is None:
         return None
     await sandbox.upload(await asyncio.to_thread(pack_directory, step.files), sandbox.workdir)

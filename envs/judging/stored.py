@@ -1,7 +1,7 @@
-"""Keep what an agent made, exactly, so that it can be judged again without a model.
+"""Keep an agent's changes exactly, to judge them again without a model.
 
-An entry is JSON: the archive of what was added and changed, compressed, and the names of everything. What is larger
-than a run keeps is left out, and the entry says so.
+An entry is JSON: the archive of added and changed files, compressed, and the names of everything. Changes larger
+than the run's limit are left out, and the entry says so.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from envs.judging.changes import MAX_CHANGED_BYTES, Changes
 
 _NAMES = ("added", "changed", "deleted", "dropped", "withheld", "private")
 _MAX_ARCHIVE = 2 * MAX_CHANGED_BYTES
-"""Bytes of an archive, names and padding included, beyond which none of ours can be."""
+"""Bytes of the largest possible archive of ours, names and padding included."""
 
 
 class NotKept(ValueError):
-    """What an agent made was not kept, or can't be read; the message says why."""
+    """An agent's changes were not kept, or can't be read; the message says why."""
 
 
 async def kept(parts: Sequence[Changes], most_bytes: int) -> tuple[Mapping[str, Any], ...]:
-    """Return the changes of a task's parts as entries; none where nothing is kept. most_bytes: see `packed`."""
+    """Return the changes of a task's parts as entries; none if nothing is kept. most_bytes: see `packed`."""
     return tuple([await asyncio.to_thread(packed, one, most_bytes) for one in parts]) if most_bytes else ()
 
 
@@ -37,7 +37,7 @@ def packed(changes: Changes, most_bytes: int) -> dict[str, Any]:
 
 
 def unpacked(entry: Mapping[str, Any]) -> Changes:
-    """Return the changes that `packed` made an entry of. Raises NotKept."""
+    """Return the changes from an entry that `packed` made. Raises NotKept."""
     if "archive" not in entry:
         raise NotKept(f"the agent's work has {entry.get('bytes')} bytes, and the run kept up to {entry.get('most')}")
     try:
@@ -68,7 +68,8 @@ def _changes(entry: Mapping[str, Any]) -> Changes:
 
 
 def _inflated(data: bytes) -> bytes:
-    """Return what was compressed. Raises ValueError for a part of it, and for more than an archive of ours can hold."""
+    """Return the uncompressed data. Raises ValueError for a part of it, and for more than an archive of ours can
+    hold."""
     if not data:
         return b""
     inflating = zlib.decompressobj()

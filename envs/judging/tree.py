@@ -1,9 +1,9 @@
 """Read a source tree from a tar archive that a hostile program may have shaped.
 
-Only regular files, directories and symbolic links that resolve inside the tree are taken, names are checked, and sizes
+Only regular files, directories and symbolic links within the tree are taken, names are checked, and sizes
 and counts have caps. Hard links become files of their own; devices, pipes and sockets are left out. Modes keep their
 permission bits and lose setuid, setgid and sticky; owners are not compared. Caches (`__pycache__`, `*.pyc`,
-`.pytest_cache`) are not part of the tree, and version control (`.git`) only where it is asked for.
+`.pytest_cache`) are not part of the tree, and version control (`.git`) only on request.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ MAX_TREE_BYTES = 256 * 2**20
 MAX_TREE_ENTRIES = 200_000
 _MAX_LINKS = 40
 _MAX_STEPS = 1_000_000
-"""Parts of paths that are gone through to see where all links of a tree lead."""
+"""Most parts of paths followed to resolve all links of a tree."""
 MAX_DATA_BYTES = 2**20
 KEPT_WHOLE = frozenset({"setup.cfg", "tox.ini", "pyproject.toml"})
-"""Names of files that may hold options of the tests among others, so that their contents are compared."""
+"""Names of files that may hold options of the tests among others: their contents are compared."""
 _PYTHON = re.compile(r"python[0-9.]*")
 _SYSTEMS_PYTHON = re.compile(r"/usr/(local/)?bin/python[0-9.]*")
 _CACHES = frozenset({"__pycache__", ".pytest_cache"})
@@ -38,7 +38,7 @@ class Entry:
     kind: "file", "dir" or "link".
     mode: permission bits; 0 for links, which have none.
     size: bytes of a file. content: sha256 of a file, target of a link.
-    data: what a file holds, of those named `KEPT_WHOLE` that are not larger than `MAX_DATA_BYTES`; else None.
+    data: content of a file with a name in `KEPT_WHOLE` and not larger than `MAX_DATA_BYTES`; else None.
     """
 
     kind: str
@@ -59,14 +59,14 @@ Tree = Mapping[str, Entry]
 
 
 def tree_of(archive: bytes, root: str, git: bool = False) -> Tree:
-    """Return the tree in an untrusted archive that was taken at `root`. Raises ValueError when it is over the caps."""
+    """Return the tree in an untrusted archive, taken at `root`. Raises ValueError when it is over the caps."""
     return Scan(archive, root, git=git).tree
 
 
 class Scan:
     """An untrusted archive, read into a tree. Raises ValueError when it is over the caps or no directory.
 
-    root: where it was taken. git: `.git` directories are part of the tree.
+    root: the path of the archived directory. git: `.git` directories are part of the tree.
     """
 
     def __init__(self, archive: bytes, root: str, *, git: bool = False) -> None:
@@ -89,7 +89,7 @@ class Scan:
         self._drop_orphans()
 
     def pack(self, paths: list[str], contents: Mapping[str, bytes] | None = None) -> bytes:
-        """Return these paths as an archive. contents: what files hold in it, where that differs."""
+        """Return these paths as an archive. contents: contents of files in it that differ from the tree's."""
         buffer = io.BytesIO()
         with (
             tarfile.open(fileobj=io.BytesIO(self._archive), mode="r:") as source,
@@ -159,7 +159,7 @@ class Scan:
         self._drop(escaping)
 
     def _drop_orphans(self) -> None:
-        """Drop what lies below something other than a directory: no file system holds that."""
+        """Drop paths below something other than a directory: no file system holds them."""
         self._drop([path for path in self.tree if any(self.tree.get(p, _DIR).kind != "dir" for p in parents(path))])
 
     def _drop(self, paths: list[str]) -> None:
@@ -172,12 +172,12 @@ _DIR = Entry("dir")
 
 
 def _is_interpreter(path: str, target: str) -> bool:
-    """Return whether a link is a virtual environment's Python, which is the system's."""
+    """Return whether a link is a virtual environment's Python and points to the system's."""
     return _PYTHON.fullmatch(path.rpartition("/")[2]) is not None and _SYSTEMS_PYTHON.fullmatch(target) is not None
 
 
 def parents(path: str) -> Iterator[str]:
-    """Yield the folders that a path is in, the innermost first."""
+    """Yield the folders around a path, the innermost first."""
     while "/" in path:
         path = path.rpartition("/")[0]
         yield path

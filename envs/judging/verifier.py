@@ -1,21 +1,21 @@
-"""Judge the agent's changes by hidden tests, in a sandbox where the agent never was.
+"""Judge the agent's changes by hidden tests, in a sandbox that the agent never entered.
 
-`open_verifier` opens and prepares the verifier's sandbox beside the agent's work, so that it costs no time::
+`open_verifier` opens and prepares the verifier's sandbox beside the agent's work, so it costs no time::
 
     async with open_verifier(backend, task, image) as judge:
         ...                                   # the agent works in its own sandbox
         verdict = await judge(await collect_changes(sandbox, start, task.hidden.protected))
 
 A judgement goes through three modules: `prepare` puts the tests into the sandbox, `run_tests` applies the changes, runs
-the tests and fetches what they left, `results` reads that as a `Verdict`.
+the tests and fetches their results, `results` reads these as a `Verdict`.
 
-Who failed decides what becomes of it. The code under test can make `test.sh` hang, crash or end before it writes a
-reward, and can make it write nonsense; each of these is a reward of 0 with its explanation, as is a sandbox that the
-code brought down twice by what it took of it (`Sandbox.overran`), and a test.sh that is killed in three sandboxes. A
-sandbox that died otherwise, or a test.sh that was killed once, proves nothing against the code: whoever reaches the
-Docker daemon can do that. Nor does time that passed while others had the processors (`Starved`): such tests run once
-more, with more of it. The code can't cause what remains (the Docker daemon, the sandbox before the tests run): that
-raises `InfraError`.
+The cause of a failure decides the outcome. The code under test can make `test.sh` hang, crash or end before it writes a
+reward, and can make it write nonsense; each of these is a reward of 0 with its explanation. A sandbox that the
+code brought down twice by its use of resources (`Sandbox.overran`) is a reward of 0 too, and so is a test.sh that is
+killed in three sandboxes. A sandbox that died otherwise, or a test.sh that was killed once, proves nothing against the
+code: any user of the Docker daemon can do that. Time that passed while others had the processors (`Starved`) proves
+nothing either: such tests run once more, with more of it. The code can't cause the other failures (of the Docker
+daemon, of the sandbox before the tests run): they raise `InfraError`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TWICE = 2
 _KILLS = 3
 """In how many sandboxes test.sh must end by a signal before the code under test is blamed: others can send one."""
 _PATIENCE = 4.0
-"""How many times as long tests may take that are run again because the machine was busy."""
+"""How many times as long tests may take if they are run again because the machine was busy."""
 
 Verifier = Callable[[Changes], Awaitable[Verdict]]
 
@@ -52,7 +52,7 @@ async def judge(backend: Backend, task: Task, image: str, changes: Changes) -> V
 async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterator[Verifier]:
     """Start the verifier's sandbox now, and yield the function that judges changes in it, once.
 
-    A sandbox that can't be opened raises InfraError from that function, not before.
+    If the sandbox can't be opened, that function raises InfraError; nothing is raised before.
     """
 
     async def verify(changes: Changes) -> Verdict:
@@ -80,8 +80,8 @@ async def open_verifier(backend: Backend, task: Task, image: str) -> AsyncIterat
 
 
 def _proven(failures: Sequence[InfraError]) -> Verdict | None:
-    """Return the verdict that failures of the same kind prove; None where another sandbox may tell more. Raises the
-    last failure where they prove nothing."""
+    """Return the verdict that failures of the same kind prove; None if another sandbox may tell more. Raises the
+    last failure if they prove nothing."""
     died = [error for error in failures if isinstance(error, DiedInTests) and error.overran]
     if len(died) == _TWICE:
         what = f"at the limit of its {died[-1].overran} ({died[-1]})"
@@ -116,7 +116,7 @@ class _Ahead:
             self._ready.exception()  # marks it as seen: nobody may have asked for a verdict
 
     async def prepared(self) -> Prepared:
-        """Wait for the sandbox. Raises what opening it raised."""
+        """Wait for the sandbox. Raises the exception of its opening."""
         return await asyncio.shield(self._ready)
 
     async def _hold(self) -> None:

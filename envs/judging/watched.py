@@ -1,7 +1,7 @@
-"""Which tasks are watched: those whose tests pytest or unittest run, so that it is seen how they end.
+"""Watched tasks: pytest or unittest run their tests, so the end of each test is seen.
 
-In the others test.sh's own word is the reward. Which a task is says `tasks check`, of its reference; without its word,
-a task is watched whose files speak of pytest or unittest. What a rollout does never decides it.
+In the others test.sh's own word is the reward. `tasks check` decides it by the task's reference. Without its word,
+a task is watched if its files speak of pytest or unittest. A rollout's actions never decide it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def lists_tests(task: Task) -> bool:
 
 
 def select(tasks: Sequence[Task], unwatched: str) -> list[Task]:
-    """Return the tasks that a run uses, and name those that are not watched, once.
+    """Return the tasks that a run uses, and name the unwatched ones, once.
 
-    unwatched: "use" them, or "refuse" them. Raises BadTask where none is left."""
+    unwatched: "use" them, or "refuse" them. Raises BadTask if none is left."""
     others = [task for task in tasks if not is_watched(task)]
     if not others:
         return list(tasks)

@@ -1,4 +1,4 @@
-"""A rollout's workplace: the sandbox in which a task is worked on, and the verifier of what is made there.
+"""A rollout's workplace: the sandbox for the work on a task, and the verifier of the work.
 
     async with open_workplace(backend, starts, task, image, guest) as place:
         async for step in place:
@@ -6,7 +6,7 @@
             await place.judge(await place.collect())
     verdict = place.verdict()
 
-A task of one step is a task of steps (`envs.judging.steps`): each is a task of its own, which the loop hands out until
+A task of one step is a task of steps (`envs.judging.steps`). Each step is a task of its own. The loop yields them until
 one is not good enough for the next. The verifier's sandbox is made ready beside the work, and the agent's is closed
 before the last step is judged.
 """
@@ -35,7 +35,7 @@ from sandboxes.base import Backend, Sandbox, SandboxSpec
 
 
 class Invited(Protocol):
-    """Whoever works in a sandbox. spec: of that sandbox, with what is needed for the work."""
+    """The worker in a sandbox. spec: of its sandbox, with the needs of the work."""
 
     @property
     def spec(self) -> SandboxSpec: ...
@@ -43,7 +43,7 @@ class Invited(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Somebody who works in a task's sandbox as it is, such as our own agent."""
+    """A worker in a task's unchanged sandbox, such as our own agent."""
 
     spec: SandboxSpec
 
@@ -53,14 +53,14 @@ Invite = Callable[[SandboxSpec], Awaitable[G]]
 
 
 async def as_it_is(spec: SandboxSpec) -> Plain:
-    """Invite somebody who needs nothing more in a sandbox."""
+    """Invite a guest with no further needs in a sandbox."""
     return Plain(spec)
 
 
 class Workplace(Generic[G]):
     """One rollout's place; made by `open_workplace`.
 
-    guest: who works there. sandbox: where the work is done."""
+    guest: the worker. sandbox: its place of work."""
 
     sandbox: Sandbox
 
@@ -78,7 +78,7 @@ class Workplace(Generic[G]):
         self._timings = {"open": 0.0, "agent": 0.0, "verifier": 0.0}
         self._since = 0.0
         self._outside, self._inside = AsyncExitStack(), AsyncExitStack()
-        """What is closed with the step's verifier, and with the sandbox."""
+        """The contexts that are closed with the step's verifier, and with the sandbox."""
 
     def __aiter__(self) -> Workplace[G]:
         return self
@@ -100,12 +100,12 @@ class Workplace(Generic[G]):
         return self._steps[self._begun - 1]
 
     def left_s(self, most: float) -> float:
-        """Return how much of the time that a rollout may work is left, in seconds: one at least where a step is begun
+        """Return the rest of a rollout's time for work, in seconds: at least one if a step is begun
         late."""
         return max(min(1.0, most), most - self._timings["agent"])
 
     async def collect(self) -> Changes:
-        """Take what was made in this step; the last one ends the sandbox. Raises InfraError."""
+        """Take the changes of this step; the last one ends the sandbox. Raises InfraError."""
         self._note("agent")
         last = self._begun == len(self._steps)
         with span("sandbox changes"):
@@ -116,7 +116,7 @@ class Workplace(Generic[G]):
         return changes
 
     async def judge(self, changes: Changes, result: AgentResult | None = None) -> None:
-        """Judge what was made in this step. result: of the agent that made it. Raises InfraError."""
+        """Judge the changes of this step. result: of the agent that made them. Raises InfraError."""
         with span("verifier"):
             verdict = await self._verify(changes)
         self._changes.append(changes)
@@ -126,13 +126,13 @@ class Workplace(Generic[G]):
         await self._outside.aclose()
 
     def verdict(self) -> Verdict:
-        """Return the verdict on the task. Raises ValueError where no step was begun."""
+        """Return the verdict on the task. Raises ValueError if no step was begun."""
         return combined(self._task, self._verdicts)
 
     async def outcome(self, keep_mb: float) -> Outcome:
-        """Return what the rollout came to. keep_mb: of what was made, at most, so that it can be judged again.
+        """Return the rollout's outcome. keep_mb: the most to keep of its changes, for judging them again.
 
-        Raises InfraError where no agent worked."""
+        Raises InfraError if no agent worked."""
         if not self._results:
             raise InfraError(Failure.TASK, "".join(verdict.explanation for verdict in self._verdicts))
         work = await kept(self._changes, int(keep_mb * 2**20))
@@ -144,7 +144,7 @@ class Workplace(Generic[G]):
         self._note("open")
 
     async def _expect(self) -> None:
-        """Make ready what judges the step that comes."""
+        """Make ready the verifier of the coming step."""
         step = self._steps[self._begun]
         with span("sandbox start tree"):
             self._start: Start = await self._starts.get(step, self._image)
@@ -170,7 +170,7 @@ async def open_workplace(
 
 
 class Workplaces(Generic[G]):
-    """The workplaces of a run, and what they share. Used as `async with`, inside the backend.
+    """The workplaces of a run, with their shared parts. Used as `async with`, inside the backend.
 
     invite: gets somebody ready to work in a sandbox. warm: how many sandboxes of the agent's and of the verifier's kind
     shall stand ready for a coming task."""
@@ -189,7 +189,7 @@ class Workplaces(Generic[G]):
         await self._prefetch.__aexit__(*exc)
 
     def expect(self, task: Task) -> None:
-        """Begin in the background what takes long for a task: it is drawn next."""
+        """Begin in the background the slow preparations for a task: it is drawn next."""
         self._prefetch.begin(task)
 
     @asynccontextmanager

@@ -1,1 +1,1 @@
-"""Running: the task queue, groups, workers, and what is kept on disk to go on from."""
+"""Running: the task queue, groups, workers, and the files from which a run continues."""

@@ -35,10 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class ServedEnvironment(Environment, Protocol):
-    """What serving a trainer needs of an environment, beside what a run needs."""
+    """The needs of serving a trainer from an environment, beside those of a run."""
 
     def registered(self, answer: Mapping[str, Any], sender: Sender) -> None:
-        """Take in what the trainer API said when we registered."""
+        """Take in the trainer API's answer to our registration."""
         ...
 
 
@@ -89,7 +89,7 @@ def _trainer_pace(run: Run, sink: _Registered) -> TrainerPace:
 
 
 async def process_groups(env: Environment) -> Path:
-    """Make `total_steps` groups and write them to a file, whose path is returned."""
+    """Make `total_steps` groups and write them to a file. Returns its path."""
     path = Path(env.config.data_path_to_save_groups or env.run_dir / "groups.jsonl")
     env.config.include_messages = True  # the file is for readers
     groups = env.config.total_steps
@@ -134,7 +134,7 @@ async def _evaluate_in_directory(env: Environment, tasks: Sequence[Task], starte
 
 @asynccontextmanager
 async def showing(run: Run, what: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
-    """Show how far a run is while the block runs. total: not positive where there is no end."""
+    """Show a run's progress while the block runs. total: not positive without an end."""
 
     async def show(bar: Bar) -> None:
         while True:
@@ -189,7 +189,7 @@ class TrainerPace:
         total = run.config.total_steps
         self.total_steps = sender.answer.num_steps if total == -1 else total
         self._enough: EnvStatus | None = None
-        """The answer of the API after which the trainer has had enough: the next one has to say so, too."""
+        """The first answer of the API by which the trainer has had enough: the next one has to say so, too."""
         self.evaluations: set[asyncio.Task[None]] = set()
 
     @property

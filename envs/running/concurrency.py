@@ -18,9 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class CircuitBreaker:
-    """Opens when rollouts fail by our fault more often than they may; while it is open, their starts are spaced.
+    """Opens when infrastructure failures of rollouts exceed their share; while it is open, rollout starts are spaced.
 
-    share: of the last 40 rollouts (at least 16 of them) that may fail.
+    share: the part of the last 40 rollouts (at least 16 of them) that may fail.
     """
 
     kept = 40
@@ -72,9 +72,9 @@ class CircuitBreaker:
 
 
 _KEPT = 0.6
-"""Share of the best rate per rollout at which it goes on doubling: what has just begun has sampled little yet."""
+"""Share of the best rate per rollout at which doubling goes on: new rollouts have sampled little yet."""
 _PATIENCE = 6
-"""Looks, without a change, after which a rate that is lower than that is believed."""
+"""Looks, without a change, after which a rate below this share is believed."""
 _ENOUGH = 3
 """Looks that are compared with as many others when it grows by a quarter."""
 
@@ -84,16 +84,16 @@ class HillClimb:
     """Looks for the number of rollouts at which the inference servers sample most tokens a second.
 
     At first it doubles with every look, as TCP's slow start does, while each rollout still gets tokens at the best
-    rate that was seen. When for six looks they have not, it goes to where the tokens of now would be sampled at that
-    rate, and from then on grows by a quarter while that helps. Whenever requests queue in a server, it shrinks by as
-    many as wait, and by a fifth when they are put back for lack of memory; never by more than a fifth at once. When
-    growing did not help, it goes back and waits 12 looks.
+    rate seen. After six looks below it, it goes to the number at which the present tokens would be sampled at that
+    rate, and from then on grows by a quarter while that helps. Whenever requests queue in a server, it shrinks by
+    the number of waiting ones, and by a fifth when they are put back for lack of memory; never by more than a fifth
+    at once. When growing did not help, it goes back and waits 12 looks.
     """
 
     limit: int
     most: int
     why: str = ""
-    """Of the last change, in words."""
+    """The reason of the last change, in words."""
     _doubles: bool = True
     _best: float = 0.0
     """Most tokens a second that a rollout got, as a mean since a change."""
@@ -104,8 +104,8 @@ class HillClimb:
     _rest: int = 0
 
     def look(self, *, tokens_per_s: float, saturated: bool, room: int | None = None) -> int:
-        """Return the limit from now on. saturated: as many ran as might. room: for how many rollouts the servers have
-        room, where they have not for all that run."""
+        """Return the limit from now on. saturated: as many ran as might. room: how many rollouts the servers have
+        room for, if less than all running ones."""
         if room is not None:
             self._doubles, self._before = False, None
             self.why = f"requests wait in the inference servers, which have room for {max(0, room)} rollouts"
@@ -170,12 +170,12 @@ class ConcurrencyLimiter:
     look_s = 10.0
     """Between two changes of the limit, in seconds."""
     samples = 5
-    """Looks at the inference servers in that time: requests that wait in each of them queue, others came in a burst."""
+    """Looks at the inference servers in this time: requests that wait at each look queue, others came in a burst."""
 
     def __init__(self, *, start: int, most: int, breaker: CircuitBreaker) -> None:
         self.climb = HillClimb(min(start, most), most)
         self.changes: deque[Change] = deque(maxlen=100)
-        """Of the limit, until somebody has written them down."""
+        """Changes of the limit that nobody has written down yet."""
         self.breaker = breaker
         self.active = 0
         self._most_active = 0
@@ -205,7 +205,7 @@ class ConcurrencyLimiter:
             self._freed.set()
 
     async def follow(self, load: Callable[[], Awaitable[Load | None]], sampled: Callable[[], int]) -> None:
-        """Adapt the limit to what the inference servers say (`load`), for ever.
+        """Adapt the limit to the inference servers' reports (`load`), for ever.
 
         sampled: tells tokens, or replies, sampled so far."""
         preempted, before = 0.0, sampled()

@@ -1,4 +1,4 @@
-"""The journal's file: its tables, and what is done with one of an earlier version or one that is damaged."""
+"""The journal's file: its tables, and the treatment of a file of an earlier version or a damaged one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sandboxes.owner import boot_time
 logger = logging.getLogger(__name__)
 
 VERSION = 4
-"""Of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
+"""Version of the tables, kept in `PRAGMA user_version`; version 0.1 of the package wrote 0."""
 
 CHECKED_WHOLE = 64 * 2**20
-"""Bytes of a file that is checked whole when it is opened. Of a larger one, whose check would take minutes, what is
-being worked on is checked, and the rest when damage was met in it."""
+"""Bytes of the largest file that is checked whole when it is opened. The check of a larger one would take minutes: its
+unfinished groups are checked, and the rest after damage was met in it."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS run (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -66,10 +66,10 @@ _KEYS = {
     "faults": "task",
     "asked": "name",
 }
-"""Tables, and by what each is read in order. `states` follows from `groups`."""
+"""Tables, and the column that orders each for reading. `states` follows from `groups`."""
 
 _OPEN = ("run", "turns", "packets", "faults", "states")
-"""Tables whose size does not grow with what a run has done."""
+"""Tables with a size that does not grow with the length of a run."""
 
 _FROM_0_1 = """
 ALTER TABLE groups ADD COLUMN reason TEXT NOT NULL DEFAULT '';
@@ -84,7 +84,7 @@ UPDATE groups SET state = 'outbox' WHERE state = 'spooled';
 UPDATE groups SET state = 'equal' WHERE state = 'flat';
 UPDATE groups SET state = 'quarantined' WHERE state = 'failed';
 """
-"""States that version 0.1 called otherwise."""
+"""States with other names in version 0.1."""
 
 
 _FROM_2 = """
@@ -99,7 +99,7 @@ INSERT INTO run
     WHERE key = 'env_id' AND value != '';
 DELETE FROM run WHERE key = 'env_id';
 """
-"""Of the trainer API, earlier versions kept the number by which it knew the run."""
+"""Earlier versions kept only the run's number at the trainer API."""
 
 _COUNT = "INSERT INTO states SELECT state, count(*) FROM groups GROUP BY state;"
 
@@ -124,9 +124,9 @@ def locked(directory: Path) -> Iterator[BinaryIO]:
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """Open the file, made where there is none. One of version 0.1 is brought up to date; one that is damaged is
-    moved aside and what can be read of it taken over. Raises RunDirectoryError for one of a later version, and where
-    the file can't be opened now, as when the disk is full: that is no damage."""
+    """Open the file; a missing one is made. One of version 0.1 is brought up to date; a damaged one is
+    moved aside and its readable rows taken over. Raises RunDirectoryError for one of a later version, and if
+    the file can't be opened now, as when the disk is full: this is no damage."""
     try:
         return _connect(path)
     except (sqlite3.DatabaseError, OSError) as error:
@@ -160,7 +160,7 @@ def read_database(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def suspect(path: Path) -> None:
-    """Note that damage was met in the file, so that it is checked whole when it is opened next."""
+    """Note damage in the file; it is checked whole when it is opened next."""
     _suspected(path).touch()
 
 
@@ -195,7 +195,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _refuse_lost(path: Path, frames: int) -> None:
-    """Raise RunDirectoryError where commits were lost, now or at an earlier start: until somebody has decided."""
+    """Raise RunDirectoryError if commits were lost, now or at an earlier start: until the user has decided."""
     note = path.with_name(f"{path.name}.rolled-back")
     if frames:
         note.write_text(f"{path.name}-wal was damaged: its last {frames} pages with commits are lost.\n", "utf-8")
@@ -223,8 +223,8 @@ def _bring_up_to_date(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _salvage(path: Path) -> sqlite3.Connection:
-    """Move a damaged file aside and copy its readable rows into a new one. Groups of which nothing can be told any
-    more become corrupt."""
+    """Move a damaged file aside and copy its readable rows into a new one. Groups without any readable row
+    become corrupt."""
     old = path.with_name(f"{path.stem}.damaged-{uuid.uuid4().hex[:6]}{path.suffix}")
     for suffix in ("", "-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):
@@ -240,7 +240,7 @@ def _salvage(path: Path) -> sqlite3.Connection:
 
 
 def _take_over(db: sqlite3.Connection, source: sqlite3.Connection) -> tuple[int, int]:
-    """Copy what can be read of `source`. Returns the rows copied and the groups lost."""
+    """Copy the readable rows of `source`. Returns the rows copied and the groups lost."""
     copied = 0
     with db:
         for table in _KEYS:
@@ -274,7 +274,7 @@ def _readable(db: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
 
 
 def _account(db: sqlite3.Connection) -> int:
-    """Make groups and packets agree again. Returns the number of groups of which nothing is left."""
+    """Make groups and packets agree again. Returns the number of groups with nothing left."""
     held: Counter[int] = Counter()
     for (rows,) in db.execute("SELECT rows FROM packets WHERE state NOT IN ('queued', 'batched')"):
         held.update({int(number): count for number, count in json.loads(rows).items()})

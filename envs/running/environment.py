@@ -1,4 +1,4 @@
-"""What a run needs of an environment and of its inference servers."""
+"""A run's needs of an environment and of its inference servers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from envs.types import Task
 
 
 class InferenceServer(Protocol):
-    """What a run needs of an inference server; see `atropos_agent.engines`."""
+    """A run's needs of an inference server; see `atropos_agent.engines`."""
 
     config: Any
     sampled: int
-    """Tokens that it has ever sampled for us, or replies where it gives no tokens."""
+    """Tokens that it has ever sampled for us, or replies if it gives no tokens."""
 
     async def load(self) -> Load | None:
         """Return how busy it is; None when it does not say."""
@@ -34,10 +34,10 @@ class InferenceServer(Protocol):
 
 
 class Environment(Attempts, Protocol):
-    """What a run needs of an environment; see `AgentEnv`, which has it.
+    """A run's needs of an environment; see `AgentEnv`, which has them.
 
-    redactor: keeps secrets out of what is written. carries_tokens: whether the inference servers give token ids.
-    trackers: where figures are logged.
+    redactor: keeps secrets out of written text. carries_tokens: whether the inference servers give token ids.
+    trackers: the destinations of logged figures.
     """
 
     name: ClassVar[str]
@@ -67,14 +67,14 @@ class Environment(Attempts, Protocol):
         ...
 
     async def setup(self, resources: AsyncExitStack) -> None:
-        """Open what rollouts need."""
+        """Open the resources of rollouts."""
         ...
 
     async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step where they are tracked."""
+        """Log figures of a trainer's step to the trackers."""
         ...
 
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
+        """Log an evaluation to the trackers, and write it to atroposlib's place for evaluations, if wanted.
         started: Unix time."""
         ...

@@ -1,6 +1,6 @@
-"""Evaluations: every held-out task attempted several times, and how many were solved.
+"""Evaluations: every held-out task attempted several times, and the number of solved ones.
 
-Each sample is on disk when it is made, so that an evaluation that was cut short goes on where it was.
+Each sample is on disk when it is made, so an interrupted evaluation continues from there.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _SAMPLING = (
 )
 """Options of every environment that decide how its model is sampled in an evaluation."""
 _REASONS = 3
-"""How many reasons for which samples are missing a message gives."""
+"""How many reasons of missing samples a message gives."""
 
 
 class OtherEvaluation(ValueError):
-    """The directory holds the beginning of another evaluation; the message says in what it differs."""
+    """The directory holds the beginning of another evaluation; the message names the differences."""
 
 
 def described(env: Environment) -> dict[str, Any]:
-    """Return what an evaluation is of: environment, models, sampling, and the environment's own options."""
+    """Return the conditions of an evaluation: environment, models, sampling, and the environment's own options."""
     options = env.config.model_dump(mode="json")
     own = {name: value for name, value in options.items() if name not in AgentEnvConfig.model_fields}
     about = {
@@ -65,9 +65,9 @@ async def evaluate(
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
-    The directory must be `locked`. Samples of an earlier start are taken over. Rollouts that failed by our fault are
-    left out and counted. about: what is evaluated, see `described`. step: the trainer's. on_sample: is told how many
-    samples there are, of what the last one was, and of how many (`total`). Raises OtherEvaluation, and NothingWorks
+    The directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
+    failure are left out and counted. about: the conditions, see `described`. step: the trainer's. on_sample: is told
+    the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
     when no rollout can succeed.
     """
     about = {**(about or {}), "step": step}
@@ -107,7 +107,7 @@ async def evaluate(
 
 
 def shortage(summary: EvalSummary, most: float) -> str | None:
-    """Return why an evaluation must not be believed, in the words of what failed; None where it may.
+    """Return why an evaluation must not be believed, in the words of its failures; None if it may.
 
     most: share of its samples that may be missing."""
     wanted, missing = summary.wanted, int(summary.about["samples"]["missing"])
@@ -126,7 +126,7 @@ def shortage(summary: EvalSummary, most: float) -> str | None:
 
 
 def _summary(samples: Samples, tasks: Sequence[Task], config: AgentEnvConfig, about: Mapping[str, Any]) -> EvalSummary:
-    """Return what an evaluation came to, in the order of its tasks and samples."""
+    """Return the outcome of an evaluation, in the order of its tasks and samples."""
     rewards: dict[str, list[float]] = {task.id: [] for task in tasks}
     for number in range(config.eval_samples):
         for task in tasks:
@@ -147,7 +147,7 @@ class Samples:
 
     @classmethod
     async def open(cls, path: Path, about: Mapping[str, Any]) -> Samples:
-        """Read those that are there. A line that was cut short costs itself alone. Raises OtherEvaluation."""
+        """Read the samples on disk. A torn line costs itself alone. Raises OtherEvaluation."""
         samples = cls(path)
         lines = await asyncio.to_thread(_lines, path)
         there = next((line["about"] for line in lines if "about" in line), None)

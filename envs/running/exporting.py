@@ -1,4 +1,4 @@
-"""`python -m envs.swe export RUN OUT`: also the rows of complete groups, in the forms that other trainers read.
+"""`python -m envs.swe export RUN OUT`: also the rows of complete groups, in the forms of other trainers.
 
 For these OUT is a file: Parquet for verl, JSON lines for the others.
 """
@@ -60,7 +60,7 @@ def _lines(run: Path, form: str, counts: Counter[str]) -> Iterator[dict[str, Any
 
 
 def _check_ratios(run: Path, group: Export) -> None:
-    """Raise ValueError where trainers can't make importance ratios of a group's rows."""
+    """Raise ValueError if trainers can't make importance ratios of a group's rows."""
     for rollout in group.rollouts.values():
         if (why := cut_off(rollout.result.conditions.sampling)) is not None:
             forms = " or ".join(WITHOUT_RATIOS)
@@ -83,8 +83,8 @@ def scored_groups(run: Path, *, tokens: bool = True) -> Iterator[Export]:
 
 
 def _groups(run: Path) -> tuple[str, Estimator, Iterator[tuple[int, list[SavedRollout]]]]:
-    """Return a run's id, its estimator, and its complete groups by their numbers. Where no journal tells of them, as
-    beside rollouts that were copied, they are what the rollouts say; of several in one seat the last counts."""
+    """Return a run's id, its estimator, and its complete groups by their numbers. Without a journal, as
+    beside copied rollouts, the groups come from the rollouts; of several in one seat the last counts."""
     if (run / FILE_NAME).exists():
         with Journal.reading(run) as db:
             known = dict(db.execute("SELECT key, value FROM run"))

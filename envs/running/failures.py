@@ -1,4 +1,4 @@
-"""Infrastructure failures: told apart by who failed, counted, and kept as evidence of tasks that are quarantined."""
+"""Infrastructure failures: told apart by their causes, counted, and kept as evidence of quarantined tasks."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from sandboxes.base import ImageUnbuildable, SandboxError
 logger = logging.getLogger(__name__)
 
 KEPT = 4
-"""Failures of a task that evidence shows, the last ones."""
+"""Failures of a task in its evidence, the last ones."""
 
 KEPT_MESSAGES = 6
-"""The last messages of a conversation that evidence shows."""
+"""The last messages of a conversation in the evidence."""
 
 
 _WHOSE = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (TokenMismatch, Failure.TOKENS))
 
 
 def attribute(error: Exception) -> InfraError:
-    """Return the infrastructure failure that an exception is, by who failed; `unexpected` where nothing tells."""
+    """Return the infrastructure failure for an exception, by its cause; `unexpected` if nothing tells."""
     if isinstance(error, InfraError):
         return error
     for kind, failure in _WHOSE:
@@ -48,9 +48,9 @@ def attribute(error: Exception) -> InfraError:
 
 
 class FailureLog:
-    """What failed by our fault in a run.
+    """The infrastructure failures of a run.
 
-    path: where the evidence of quarantined tasks is written, as JSONL. tasks: of the run, as far as that is known."""
+    path: the file for the evidence of quarantined tasks, JSONL. tasks: of the run, as far as known."""
 
     def __init__(
         self, path: Path, metrics: Metrics, breaker: CircuitBreaker, redactor: Redactor, tasks: int = SEVERAL
@@ -68,7 +68,7 @@ class FailureLog:
     def note(self, task: Task, error: InfraError, *, step: int) -> None:
         """Count a failure, and keep its evidence until its task is quarantined or judged. step: the trainer's.
 
-        Raises NothingWorks when there is no hope that any rollout of the run succeeds."""
+        Raises NothingWorks when there is no hope for any rollout of the run."""
         if error.unexpected:
             logger.error("an unexpected failure in a rollout", exc_info=error)
         partial = getattr(error.__cause__, "partial", None)
@@ -82,7 +82,7 @@ class FailureLog:
         self.hope.failed(task, error)
 
     def impossible(self, task: Task) -> str | None:
-        """Return why a task can't be made as it is, however often it is tried; None where nothing says so."""
+        """Return why a task can't be made as it is, however often it is tried; None if nothing says so."""
         return self._impossible.get(task.id)
 
     def forget(self, task: Task) -> None:

@@ -1,12 +1,12 @@
 """Feed a trainer from Python: make a run's groups while a block runs, in its own order or as you ask for them.
 
-To take groups in the run's order, name what they go into and how fast they are made. A sink is opened, and a pace made,
+To take groups in the run's order, name their sink and their pace. A sink is opened, and a pace made,
 when the run is there:
 
     async with feed(env, partial(FileSink.to, path), lambda run, _: CountPace(run, 32)) as fed:
         await fed.done()
 
-To say yourself which group is made now, ask for it. Groups, journal and retries are the run's:
+To choose the next group yourself, ask for it. Groups, journal and retries are the run's:
 
     config = SWEEnvConfig(tasks=["tasks"], run_dir=Path("runs/mine"), tokenizer_name="model")
     env = SWEEnv(config, [EngineConfig(base_url="http://localhost:9001/v1")])
@@ -18,9 +18,9 @@ To say yourself which group is made now, ask for it. Groups, journal and retries
         await fed.confirm([group.name])
 
 Until you confirm it, you may ask for a group under this name again, also after a crash: you get the same rollouts. When
-it is confirmed the name is used up, so that no group is trained on twice. Two who ask for one name at the same time get
-the same group. Give `feed` the names that your trainer's checkpoint has (`trained`): they are confirmed before anything
-else is done, and what is not among them is given again.
+it is confirmed the name is used up, so no group is trained on twice. Two simultaneous callers with one name get
+the same group. Give `feed` the names in your trainer's checkpoint (`trained`): they are confirmed before anything
+else is done, and groups with other names are given again.
 
 In a program without an event loop, `FeedThread` is the same in a thread.
 """
@@ -55,9 +55,10 @@ class RunEnded(RuntimeError):
 
 
 class Feed(Generic[S, P]):
-    """An open run whose groups are being made. Made by `feed`.
+    """An open run and the making of its groups. Made by `feed`.
 
-    run: what it is made of. sink: where groups of the run's own order go. pace: how fast these are made.
+    run: the source of the groups. sink: the destination of groups in the run's own order. pace: how fast these are
+    made.
     """
 
     def __init__(self, run: Run, sink: S, pace: P, making: asyncio.Task[None]) -> None:
@@ -68,12 +69,13 @@ class Feed(Generic[S, P]):
         self._asked: dict[str, _Asked] = {}
 
     async def done(self) -> None:
-        """Wait until no more groups are made: the pace says so, or the run was asked to stop. Raises what ended it."""
+        """Wait until no more groups are made: the pace says so, or the run was asked to stop. Raises the error that
+        ended it."""
         await asyncio.wait([self._making])
         self._making.result()
 
     def stop(self) -> None:
-        """Stop in good order: nothing new is begun, and what is worked on has `shutdown_s` to finish."""
+        """Stop in good order: nothing new is begun, and unfinished groups have `shutdown_s` to finish."""
         self.run.env.stopping.ask()
 
     async def ask(
@@ -81,15 +83,15 @@ class Feed(Generic[S, P]):
     ) -> Given:
         """Make a group of one task now, and return it when it is judged.
 
-        task: one of the run's, by its id, or another. members: rollouts of the group. name: a name of your own for it,
-        under which you confirm it; of a group that is there already you get that. version: of the weights that you
+        task: one of the run's, by its id, or another. members: rollouts of the group. name: a name of your own, under
+        which you confirm the group; an existing group of this name is returned. version: of the weights that you
         want it sampled from, noted in its rollouts as the step. max_tokens: of a row; None for the run's own.
 
         The group is yours as it is: its rewards may be equal, and it may have no rows (`scored.dropped` says why). If
-        you no longer wait for it, it is left as it stands, and gone on with when it is asked for again.
+        you no longer wait for it, it is left as it stands, and continued when you ask for it again.
 
-        Raises BadTask for an id that no task has, ValueError for the name of another group or of a confirmed one,
-        InfraError for a task that is quarantined, RunEnded when the run has ended."""
+        Raises BadTask for an unknown id, ValueError for the name of another group or of a confirmed one,
+        InfraError for a quarantined task, RunEnded when the run has ended."""
         found = self.run.queue.task(task) if isinstance(task, str) else task
         while (asked := self._asked.get(name)) is not None and not asked.waiting:
             await asyncio.wait([asked.making])  # nobody waited for it any more: it is being left
@@ -103,13 +105,13 @@ class Feed(Generic[S, P]):
         return await self._given(asked)
 
     async def confirm(self, names: Collection[str]) -> None:
-        """Note that you are done with groups for good: their tokens are in weights that are saved.
+        """Note that you are done with groups for good: their tokens are in saved weights.
 
-        names: their `name`. Raises UntakenGroup where one was never given, and confirms none then."""
+        names: their `name`. Raises UntakenGroup if one was never given, and confirms none then."""
         await confirm(self.run.journal, self.run.id, names)
 
     async def _given(self, asked: _Asked) -> Given:
-        """Wait for a group; the last one who no longer waits ends its making."""
+        """Wait for a group; its making ends when nobody waits any more."""
         asked.waiting += 1
         try:
             await asyncio.wait([asked.making, self._making], return_when=asyncio.FIRST_COMPLETED)
@@ -142,15 +144,15 @@ async def feed(
     command: str = "feed",
     trained: Collection[str] | None = None,
 ) -> AsyncIterator[Feed[S, P]]:
-    """Open a run and make its groups while the block runs; what is unfinished at its end is gone on with at the next
+    """Open a run and make its groups while the block runs; unfinished groups are continued at the next
     start in the same directory.
 
-    sink: opens that into which groups of the run's own order go, such as `partial(FileSink.to, path)`. pace: makes that
-    which says how many (`Pace`). Without them, only what you `ask` for is made. command: what is written down as the
-    reason of this start. trained: names of all groups that the trainer's saved state has; others that it took are given
-    again. None trusts what was confirmed.
+    sink: opens the destination of groups in the run's own order, such as `partial(FileSink.to, path)`. pace: makes the
+    `Pace` for their number. Without them, only groups that you `ask` for are made. command: noted as the
+    reason of this start. trained: names of all groups in the trainer's saved state; other groups that it took are given
+    again. None trusts the earlier confirmations.
 
-    Raises what `open_run` raises."""
+    Raises the exceptions of `open_run`."""
     async with open_run(env, command, trained) as run, AsyncExitStack() as stack:
         opened: Any = await stack.enter_async_context((sink or _nothing)(run))
         paced: Any = Moment(0, run.config.max_token_length) if pace is None else pace(run, opened)
@@ -182,7 +184,7 @@ class FeedThread(Generic[S, P]):
         self._thread = threading.Thread(target=self._main, name="feed", daemon=True)
         self._opened: Future[Feed[S, P]] = Future()
         self.error: BaseException | None = None
-        """What has ended the run."""
+        """The error that has ended the run."""
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -199,8 +201,8 @@ class FeedThread(Generic[S, P]):
         self._thread.join()
 
     def call(self, work: Callable[[Feed[S, P]], Coroutine[Any, Any, T]]) -> T:
-        """Do what `work` makes of the feed in its thread, such as `lambda fed: fed.ask(...)`, and return what comes of
-        it. Raises what it raises, and RunEnded when the run has ended."""
+        """Run `work` on the feed in its thread, such as `lambda fed: fed.ask(...)`, and return its result.
+        Raises its exceptions, and RunEnded when the run has ended."""
         self.check()
         try:
             return asyncio.run_coroutine_threadsafe(work(self.fed), self._loop).result()
@@ -247,7 +249,7 @@ class Moment:
 
 @dataclass(slots=True)
 class _Asked:
-    """A group that is being made for those who asked. task: its id; waiting: how many wait for it."""
+    """A group in the making, for its callers. task: its id; waiting: how many wait for it."""
 
     task: str
     members: int
@@ -256,7 +258,7 @@ class _Asked:
 
 
 class _Nothing:
-    """Stands where no groups of the run's own order are made."""
+    """The sink of a feed that makes no groups in the run's own order."""
 
     async def take(self, group: Group, scored: ScoredGroup) -> None:
         raise NotImplementedError

@@ -1,6 +1,6 @@
-"""A group: the rollouts of one task that are scored together, from the draw to what became of them.
+"""A group: the rollouts of one task that are scored together, from the draw to the end.
 
-Its row in the journal says its number, its task, its state, the reason of that state, and where the evidence lies:
+Its row in the journal has its number, its task, its state, the reason of the state, and the place of the evidence:
 
     working ──► outbox ──► delivered         confirmed by the trainer API
        │          └──────► stale, refused, uncertain, corrupt    kept in `aside/`, never sent again
@@ -11,7 +11,7 @@ Its row in the journal says its number, its task, its state, the reason of that 
 
 A group that was taken and not confirmed is open again at the next start: it is given again, under the same name.
 
-Everybody who decides about a group does it here. The functions with a connection are for those who know a group
+All decisions about a group are made here. The functions with a connection are for callers that know a group
 only by its number and change other tables in the same transaction.
 """
 
@@ -39,8 +39,8 @@ class Group:
     """One task's rollouts. Made by `draw`, `ask` and `unfinished`.
 
     number: unique in the run. members: the judged rollouts so far, by their place in the group.
-    name, size: under which it was asked for, and of how many members; None for one of the run's own order.
-    resampled: how often it was made anew because its rewards were equal.
+    name, size: its name and its number of members, if it was asked for; None for one of the run's own order.
+    resampled: how often it was made again because its rewards were equal.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Group:
 
     @classmethod
     async def ask(cls, journal: Journal, task: Task, name: str, size: int) -> Group:
-        """Begin a group of `size` members under a name that no other has."""
+        """Begin a group of `size` members under a new name."""
 
         def work(db: sqlite3.Connection) -> int:
             number = _insert(db, task)
@@ -99,7 +99,7 @@ class Group:
         return TurnRecording(self._journal, self.number, member)
 
     async def add(self, member: int, rollout: Rollout, place: Place) -> None:
-        """Take in a judged rollout, which was saved at `place`. Its turns are forgotten."""
+        """Take in a judged rollout, saved at `place`. Its turns are forgotten."""
 
         def work(db: sqlite3.Connection) -> None:
             values = (self.number, member, place.offset, place.size, place.crc, rollout.reward.value)
@@ -116,18 +116,18 @@ class Group:
         self.resampled += 1
 
     async def close(self, state: GroupState, reason: str, evidence: str = "") -> None:
-        """Note what became of it, and why. evidence: where more is found, a path in the run's directory."""
+        """Note the group's outcome, and why. evidence: more about it, a path in the run's directory."""
         await self._journal.write(lambda db: settle(db, self.number, state, reason, evidence), flush=True)
         self.state = state
 
     def enter_outbox(self, db: sqlite3.Connection, rows: int) -> None:
-        """Note, in a transaction that stores its rows, that `rows` of them wait to be sent."""
+        """Note, in a transaction that stores its rows, how many `rows` wait to be sent."""
         settle(db, self.number, GroupState.OUTBOX, f"{rows} rows wait for the trainer API", rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A group that an earlier start left. members: where its judged rollouts are saved. size: as in `Group`."""
+    """A group that an earlier start left. members: the places of its saved, judged rollouts. size: as in `Group`."""
 
     number: int
     task: str
@@ -138,7 +138,7 @@ class Unfinished:
 
 
 async def unfinished(journal: Journal) -> list[Unfinished]:
-    """Return the groups of the run's own order that were being worked on, in the order in which they were drawn."""
+    """Return the unfinished groups of the run's own order, as they were drawn."""
     query = (
         "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
         "AND number NOT IN (SELECT number FROM asked) ORDER BY number"
@@ -147,7 +147,7 @@ async def unfinished(journal: Journal) -> list[Unfinished]:
 
 
 async def asked_before(journal: Journal, name: str) -> Unfinished | None:
-    """Return the group that was asked for under a name, in whichever state; None where there is none."""
+    """Return the group that was asked for under a name, in any state; None without one."""
     query = "SELECT number, task, state, reason, asked.size FROM asked JOIN groups USING (number) WHERE name = ?"
 
     def work(db: sqlite3.Connection) -> Unfinished | None:
@@ -159,7 +159,7 @@ async def asked_before(journal: Journal, name: str) -> Unfinished | None:
 
 async def confirm(journal: Journal, run_id: str, names: Collection[str]) -> None:
     """Note that the trainer is done with groups that it took; confirmed ones may be named again. Raises UntakenGroup
-    for a name of which no group was taken, and confirms none then."""
+    for a name without a taken group, and confirms none then."""
 
     def work(db: sqlite3.Connection) -> None:
         taken = {name: (number, state) for number, name, state in _handed(db, run_id)}
@@ -175,8 +175,8 @@ async def confirm(journal: Journal, run_id: str, names: Collection[str]) -> None
 async def reopen(journal: Journal, run_id: str, trained: Collection[str] | None = None) -> int:
     """Open groups again that a trainer took before this start and has lost. Returns how many.
 
-    trained: the names of all groups that its saved state has, which are confirmed; a confirmed one that is not among
-    them was lost with a later state. None where nothing is known but what was confirmed."""
+    trained: the names of all groups in its saved state, which are confirmed; a confirmed one that is not among
+    them was lost with a later state. None if nothing is known but the earlier confirmations."""
 
     def work(db: sqlite3.Connection) -> int:
         lost = 0
@@ -196,7 +196,7 @@ _DONE = "confirmed by the trainer in this process"
 
 
 class UntakenGroup(Exception):
-    """A group can't be confirmed that nobody has taken."""
+    """A group can't be confirmed before a trainer has taken it."""
 
 
 def _handed(db: sqlite3.Connection, run_id: str) -> Iterator[tuple[int, str, str]]:
@@ -216,7 +216,7 @@ def _left(db: sqlite3.Connection, row: tuple[int, str, str, str, int | None]) ->
 
 
 async def lose_task(journal: Journal, number: int) -> None:
-    """Note that the task of an unfinished group is not among those of the run any more."""
+    """Note that the run no longer has the task of an unfinished group."""
     reason = "its task is not among the tasks of this run any more"
     await journal.write(lambda db: settle(db, number, GroupState.GONE, reason), flush=True)
 
@@ -242,7 +242,7 @@ def next_number(db: sqlite3.Connection) -> int:
 def settle(
     db: sqlite3.Connection, number: int, state: GroupState, reason: str, evidence: str = "", *, rows: int = 0
 ) -> None:
-    """Write the state of a group that is no longer worked on, and why. rows: how many are still to be sent."""
+    """Write the state of a finished group, and why. rows: how many are still to be sent."""
     change = "UPDATE groups SET state = ?, reason = ?, evidence = ?, rows = ? WHERE number = ?"
     db.execute(change, (state, reason, evidence, rows, number))
     _forget_turns(db, number)
@@ -257,14 +257,14 @@ def rows_sent(db: sqlite3.Connection, number: int, rows: int) -> None:
 
 
 def rows_lost(db: sqlite3.Connection, number: int, rows: int) -> None:
-    """Note that `rows` of a group's rows, which the trainer API had taken and lost, are to be sent again."""
+    """Note that `rows` of a group's rows are to be sent again: the trainer API had taken and lost them."""
     (known,) = db.execute("SELECT max(rows, 0) FROM groups WHERE number = ?", (number,)).fetchone()
     settle(db, number, GroupState.OUTBOX, "the trainer API lost it; it is sent again", rows=known + rows)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFate:
-    """What the journal says of a group. rewards: of its members, by their place; evidence: a path in the run's
+    """The journal's entry for a group. rewards: of its members, by their place; evidence: a path in the run's
     directory."""
 
     number: int
@@ -276,7 +276,7 @@ class GroupFate:
 
 
 def fates(directory: Path, states: Iterable[GroupState] = (), task: str | None = None) -> Iterator[GroupFate]:
-    """Read what became of a run's groups, in their order, also while the run goes on.
+    """Read the outcomes of a run's groups, in their order, also while the run goes on.
 
     states, task: only groups in one of these states, or of this task. Raises RunDirectoryError."""
     chosen = list(states) or list(GroupState)

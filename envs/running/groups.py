@@ -1,6 +1,7 @@
-"""`python -m envs.swe groups RUN_DIR`: what became of a run's groups, and why, in one table.
+"""`python -m envs.swe groups RUN_DIR`: the outcomes of a run's groups, and why, in one table.
 
-It reads the journal, also while the run goes on. The last column names where the evidence lies, in the run's directory.
+It reads the journal, also while the run goes on. The last column names the place of the evidence, in the run's
+directory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sandboxes.arguments import Parser
 
 
 def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
-    """Print the table. Returns 0, or 2 when the directory holds no run that can be read."""
+    """Print the table. Returns 0, or 2 when the directory holds no readable run."""
     parser = Parser(prog=f"{prog} groups", description=__doc__)
     parser.add_argument("run_dir", type=Path, help="directory of the run")
     states = [state.value for state in GroupState]

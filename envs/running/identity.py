@@ -1,4 +1,4 @@
-"""Tell which run a directory holds: its id, and the options that it can be continued with."""
+"""Identify the run in a directory: its id, and the options with which it can be continued."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from envs.running.database import RunDirectoryError
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a directory holds of a run. earlier: whether an earlier start was there. changed: in which conditions this
-    start differs from the one before, a sentence each."""
+    """A directory's state of a run. earlier: whether an earlier start was there. changed: the conditions of this
+    start that differ from the one before, a sentence each."""
 
     earlier: bool
     changed: tuple[str, ...] = ()
@@ -35,10 +35,10 @@ def is_known(
     conditions: Mapping[str, Any],
     allowed: Collection[str],
 ) -> Known:
-    """Return what a database holds of an earlier part of this run, whose identity and conditions it keeps.
+    """Return a database's state of an earlier part of this run, and keep this run's identity and conditions in it.
 
     Raises RunDirectoryError when it holds another run: one that differs in a value of `identity`, or in one of
-    `conditions` whose name is not among the `allowed` ones."""
+    `conditions` without its name among the `allowed` ones."""
     known = {key: json.loads(value) for key, value in db.execute("SELECT key, value FROM run WHERE key LIKE 'is:%'")}
     values = {**conditions, **identity}
     differs = {
@@ -59,8 +59,8 @@ def is_known(
 
 
 def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
-    """Give a new run its id, which stands in the file of the lock as well. path: the database's file. Raises
-    RunDirectoryError when that names a run of which the database knows nothing."""
+    """Give a new run its id, also noted in the file of the lock. path: the database's file. Raises
+    RunDirectoryError when the lock's file names a run that is unknown to the database."""
     lock.seek(0)
     named = lock.read(100).decode("ascii", "replace").strip()
     found = db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()
@@ -79,7 +79,7 @@ def name_run(db: sqlite3.Connection, lock: BinaryIO, path: Path) -> None:
 
 
 def _counted(directory: Path) -> bool:
-    """Tell whether a run has counted groups in the directory, of whose number its metrics tell."""
+    """Tell whether a run has counted groups in the directory; its metrics have their number."""
     try:
         states = orjson.loads((directory / "metrics.json").read_bytes())["states"]
     except (OSError, ValueError, KeyError, TypeError):

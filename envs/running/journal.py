@@ -1,12 +1,12 @@
-"""What a run has done so far, on disk: one SQLite file, from which a later start continues.
+"""The state of a run, on disk: one SQLite file, from which a later start continues.
 
-Each task drawn is a group, in one row (see `envs.running.group`). While it is worked on, `members` says where in
-`rollouts.jsonl` its judged rollouts stand, and `turns` holds every turn of the others. When it is complete, one
-transaction puts its rows into *packets* (see `envs.running.outbox`), in the size and form in which they are sent.
+Each task drawn is a group, in one row (see `envs.running.group`). While it is unfinished, `members` has the places of
+its judged rollouts in `rollouts.jsonl`, and `turns` holds every turn of the others. When it is complete, one
+transaction puts its rows into *packets* (see `envs.running.outbox`), in the size and form for sending.
 
 Everything survives `kill -9` at once. Steps that change a group's state are also flushed to the disk,
-so that a power cut costs unfinished turns at most. Bodies carry checksums: a damaged one costs its own
-group, and a damaged file costs what can't be read of it.
+so a power cut costs unfinished turns at most. Bodies carry checksums: a damaged one costs its own
+group, and a damaged file costs its unreadable rows.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FILE_NAME = "state.db"
 class Journal:
     """The state of the run in `directory`. Use it as `async with`.
 
-    stopping: whether the run was asked to stop; then a write that finds the disk full fails, and is not waited for.
+    stopping: whether the run was asked to stop; then a write to a full disk fails, instead of waiting.
     Entering raises RunDirectoryError when another process works in the directory, and when the file of an earlier run
     there was emptied.
     """
 
     full_pause_s = 5.0
-    """Pause before a write is tried again that found the disk full, in seconds."""
+    """Pause before another try of a write to a full disk, in seconds."""
     gather_s = 0.05
     """How long turns are gathered before they are written together, in seconds."""
 
@@ -84,7 +84,7 @@ class Journal:
         return await self._run(lambda: self._reading_all(lambda: self._transaction(work, flush)))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what `work` reads, waiting while the disk is away."""
+        """Return the result of reading by `work`, waiting while the disk is away."""
         return await self._run(lambda: self._reading_all(lambda: self._waiting(lambda: work(self._db))))
 
     # The run
@@ -92,16 +92,16 @@ class Journal:
     async def identify(
         self, identity: Mapping[str, Any], conditions: Mapping[str, Any] | None = None, allowed: Collection[str] = ()
     ) -> Known:
-        """Return what the directory holds of an earlier part of this run. Raises RunDirectoryError when it holds
-        another run: one that differs in a value of `identity`, or of `conditions` where that is not `allowed`."""
+        """Return the directory's state of an earlier part of this run. Raises RunDirectoryError when it holds
+        another run: one that differs in a value of `identity`, or in a value of `conditions` that is not `allowed`."""
         return await self.write(lambda db: is_known(db, identity, self.path.parent, conditions or {}, allowed))
 
     async def run_id(self) -> str:
-        """Return the id of the run, which it has from its first start."""
+        """Return the id of the run, from its first start."""
         return await self.read(lambda db: str(db.execute("SELECT value FROM run WHERE key = 'id'").fetchone()[0]))
 
     async def remember(self, key: str, default: str) -> str:
-        """Return the value kept under `key`; `default`, which is then kept, when there is none."""
+        """Return the value kept under `key`. Without one, `default` is kept and returned."""
 
         def work(db: sqlite3.Connection) -> str:
             db.execute("INSERT OR IGNORE INTO run VALUES (?, ?)", (key, default))
@@ -122,7 +122,7 @@ class Journal:
             asyncio.get_running_loop().call_later(self.gather_s, self._submit_turns)
 
     async def turns(self, number: int, member: int) -> list[bytes]:
-        """Return the turns of a member that has not been judged, without damaged ones."""
+        """Return the turns of an unjudged member, without damaged ones."""
 
         def work(db: sqlite3.Connection) -> list[bytes]:
             query = "SELECT body, crc FROM turns WHERE number = ? AND member = ? ORDER BY rowid"
@@ -149,7 +149,7 @@ class Journal:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _reading_all(self, work: Callable[[], T]) -> T:
-        """Do `work`. Raises RunDirectoryError where the file, or what is kept in it, can't be read."""
+        """Do `work`. Raises RunDirectoryError if the file, or a value in it, can't be read."""
         try:
             return work()
         except RunDirectoryError:

@@ -11,7 +11,7 @@ ENOUGH_FILES = 65_536
 
 
 def raise_open_files() -> None:
-    """Raise the soft limit of open files as far as the hard one allows, where the system has such limits."""
+    """Raise the soft limit of open files as far as the hard one allows, on systems with such limits."""
     try:
         import resource
     except ImportError:  # not on Windows

@@ -44,7 +44,7 @@ _BY = {
 
 
 def check_monitoring(address: str) -> None:
-    """Raise ValueError, with the remedy, where Prometheus is wanted and its library is not installed."""
+    """Raise ValueError, with the remedy, if Prometheus is wanted and its library is not installed."""
     if address and find_spec("prometheus_client") is None:
         raise ValueError("--env.prometheus needs its library: pip install 'atropos-agent[telemetry]'")
 
@@ -53,7 +53,7 @@ def check_monitoring(address: str) -> None:
 async def serving_metrics(address: str, metrics: Metrics, labels: Mapping[str, str]) -> AsyncIterator[None]:
     """Answer at `address` (HOST:PORT) with a run's figures while the block runs; nothing when it is "".
 
-    labels: on every figure. Raises OSError where the address can't be had.
+    labels: on every figure. Raises OSError if the address can't be had.
     """
     if not address:
         yield

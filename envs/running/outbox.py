@@ -1,11 +1,12 @@
-"""The outbox: packets of rows on disk, from the moment when their groups are complete until no API can lose them.
+"""The outbox: packets of rows on disk, from the completion of their groups until no API can lose them.
 
     waiting ──► ready ◄──► sending ──► queued ──► batched ──► forgotten
 
 A packet is *waiting* while its single row waits for others, *ready* to be sent, *sending* from before the first byte
-leaves until the answer is there, and *queued* once the trainer API has taken it. It is *batched* when it has left the
-API's queue in one of several batches, of which the API still holds all but the one that it handed out. The next batches
-are formed when those are gone: then it is forgotten. What is never sent again is kept in `aside/`.
+leaves until the answer is there, and *queued* once the trainer API has taken it. It is *batched* when it has left
+the API's queue in one of several batches. The API still holds all of these but the one that it handed out. It forms
+the next batches when those are gone: then the packet is forgotten. Packets that are never sent again are kept in
+`aside/`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from envs.types import GroupState
 logger = logging.getLogger(__name__)
 
 _API = "api"
-"""Under which key of the run's the API is kept that is known."""
+"""Key of the run's values for the known API."""
 
 _LAST = "confirmed"
 """The same, of the packet that was confirmed last."""
@@ -45,13 +46,13 @@ class Outbox:
         self.changed = asyncio.Event()
         """Set when a packet has become ready to be sent."""
         self.ready = 0
-        """Packets that are to be sent, as of the last look."""
+        """Packets to be sent, as of the last look."""
         self.bytes = 0
         """Size of everything in the outbox, as of the last look."""
 
     async def add(self, group: Group, packets: Sequence[Packet], waiting: Sequence[Packet]) -> None:
-        """Take in a complete group. packets: rows that can be sent; waiting: single rows that wait for others, in
-        place of all that waited before."""
+        """Take in a complete group. packets: sendable rows; waiting: single rows that wait for others, in
+        place of all earlier waiting ones."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM packets WHERE state = 'waiting'")
@@ -78,8 +79,8 @@ class Outbox:
     # What is sent; see `envs.delivery.sender.Outbox`
 
     async def next_ready(self, after: int = 0) -> Packet | None:
-        """Return the oldest packet that is to be sent, those behind the one with the id `after` first. Look at how many
-        there are."""
+        """Return the oldest packet to be sent, those behind the one with the id `after` first. Update the counts of the
+        packets."""
 
         def work(db: sqlite3.Connection) -> tuple[Packet | None, int, int]:
             packet = next(self._sound(db, f"state = 'ready' ORDER BY id <= {int(after)}, id"), None)
@@ -135,15 +136,15 @@ class Outbox:
         return await self._journal.write(lambda db: _kept(db, _LAST))
 
     async def environments(self) -> list[int]:
-        """Return our ids under which packets are in the API's queue, or may be."""
+        """Return our ids of packets that are in the API's queue, or may be."""
         query = "SELECT DISTINCT env_id FROM packets WHERE state IN ('queued', 'sending') AND env_id >= 0"
         return await self._journal.write(lambda db: [found for (found,) in db.execute(query)])
 
     # What the API does with it
 
     async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
-        """Note which packets have left the API's queue, and keep what is known of it. left: how many are there, by the
-        id under which they were sent; formed: batches since the last look."""
+        """Note the packets that have left the API's queue, and keep the known facts on it. left: how many remain, by
+        the id under which they were sent; formed: batches since the last look."""
         gone = (
             "SELECT id FROM packets WHERE state = 'queued' AND env_id = ? ORDER BY turn DESC, id DESC LIMIT -1 OFFSET ?"
         )
@@ -162,10 +163,10 @@ class Outbox:
     async def lost_by_api(
         self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
     ) -> tuple[int, int]:
-        """Send again what the API has lost with its queue, where it can't have been in a batch. Packets of which a
-        whole number of batches (of `batch` packets) could have been made are kept aside, so that none reaches a
-        trainer twice, and so are those of batches that may not have been handed out. stored: the packet that the new
-        API has, as if it had come under our id there, `env_id`. doubtful: those of which nobody can tell. Returns how
+        """Send packets again that the API has lost with its queue, if they can't have been in a batch. Other packets
+        are kept aside, so none reaches a trainer twice: packets that could have made a whole number of batches
+        (of `batch` packets), those of batches that may not have been handed out, and doubtful ones. stored: the
+        packet in the new API under our id there, `env_id`, if any. doubtful: packets of unknown fate. Returns how
         many of both."""
 
         def work(db: sqlite3.Connection) -> tuple[int, int]:
@@ -197,7 +198,7 @@ class Outbox:
         await self._journal.write(lambda db: self._put_aside(db, packet, state, reason), flush=True)
 
     async def known_api(self) -> KnownAPI | None:
-        """Return what is known of the API; None before the first registration."""
+        """Return the known facts on the API; None before the first registration."""
 
         def work(db: sqlite3.Connection) -> KnownAPI | None:
             found = _kept(db, _API)
@@ -209,7 +210,7 @@ class Outbox:
         return await self._journal.write(work)
 
     async def meet(self, api: KnownAPI) -> None:
-        """Keep what is known of the API."""
+        """Keep the known facts on the API."""
         await self._journal.write(lambda db: _keep(db, _API, json.dumps(asdict(api))))
 
     # In the journal's thread
@@ -234,7 +235,7 @@ class Outbox:
             groups.settle(db, number, state, reason, f"{self._aside.name}/{path.name}")
 
     def _sound(self, db: sqlite3.Connection, where: str) -> Iterator[Packet]:
-        """Return the packets whose checksums are right; others are put aside."""
+        """Return the packets with right checksums; others are put aside."""
         ids = [row[0] for row in db.execute(f"SELECT id FROM packets WHERE {where}")]
         for found in ids:
             query = "SELECT name, step, rows, body, longest, crc FROM packets WHERE id = ?"

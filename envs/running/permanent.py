@@ -1,4 +1,4 @@
-"""Tell failures that pass from those that don't, and end a run in which nothing but one of the latter ever happens."""
+"""Tell passing failures from permanent ones, and end a run in which nothing but one permanent failure ever happens."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from envs.types import Failure, InfraError, Task
 from sandboxes.base import DaemonError, SandboxError, StorageFull
 
 FAILURES = 12
-"""Failures in a row, all alike, after which there is no hope, where none has ever succeeded."""
+"""Failures in a row, all alike, after which there is no hope, if none has ever succeeded."""
 SEVERAL = 3
-"""Tasks that they must be of, or all tasks where a run has fewer."""
+"""Number of different tasks among them, or all tasks of a run with fewer."""
 
 _PASSING = (OSError, MemoryError, DaemonError, StorageFull)
-"""What passes, whoever waits. Connections and time limits are OSErrors."""
+"""Passing failures: waiting helps. Connections and time limits are OSErrors."""
 _PERMANENT = (
     *(Refused, TokenMismatch, SandboxError),
     *(ValueError, TypeError, LookupError, AttributeError, NameError, ImportError),
     # The first is what a backend says that can't do what is asked (`NotSupported`), however often.
     *(NotImplementedError, AssertionError, ArithmeticError),
 )
-"""What comes again with the same input: a refusal, or a mistake in a program."""
+"""Failures that come again with the same input: a refusal, or a mistake in a program."""
 _VARYING = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+", re.IGNORECASE)
 
 
 class NothingWorks(RuntimeError):
-    """Every rollout fails by the same failure, which does not pass; the message names it."""
+    """Every rollout fails by the same permanent failure; the message names it."""
 
 
 class Hope:
-    """Knows whether any rollout of a run has ever succeeded, and what the others have failed with.
+    """Knows whether any rollout of a run has ever succeeded, and the failures of the others.
 
     tasks: how many the run has, at least."""
 
@@ -44,7 +44,7 @@ class Hope:
         self._failures = 0
 
     def succeeded(self) -> None:
-        """Take in that a rollout was made: whatever comes later may pass."""
+        """Take in a success: later failures may pass."""
         self._lost = False
 
     def failed(self, task: Task, error: InfraError) -> None:
@@ -75,7 +75,7 @@ def permanent(error: InfraError) -> bool:
 
 
 def _refusal(error: BaseException) -> bool:
-    """Tell whether an HTTP client's error says that a server refuses what we send; openai's have a `status_code`."""
+    """Tell whether an HTTP client's error means a refusal of our request; openai's have a `status_code`."""
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and 400 <= status < 500 and status not in RETRIED
 
@@ -90,7 +90,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _alike(task: Task, error: InfraError) -> str:
-    """A failure's text without what differs from task to task and from time to time."""
+    """A failure's text without the parts that differ from task to task and from time to time."""
     text = str(error)
     for own in (task.id, task.image):
         text = text.replace(own, "…") if own else text

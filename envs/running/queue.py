@@ -1,7 +1,8 @@
-"""The task queue: which group is worked on next.
+"""The task queue: the order of the groups.
 
-Tasks are drawn in order. A group whose rollouts can't be had now is put back with those that it has. A task that fails
-by our fault too often is quarantined. Each step is in the journal before it counts, so a later start goes on there.
+Tasks are drawn in order. A group whose rollouts can't be had now is put back with its present ones. A task with too
+many infrastructure failures is quarantined. Each step is in the journal before it counts, so a later start continues
+there.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class TaskQueue:
     async def open(
         cls, journal: Journal, tasks: Sequence[Task], failures: FailureLog, *, seed: int, task_failures: int
     ) -> TaskQueue:
-        """Open the queue of a new run, or that of an earlier start in the same directory, continued."""
+        """Open the queue of a new run, or the continued queue of an earlier start in the same directory."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
         order = TaskSampler(tasks, seed=seed, first=first)
@@ -70,7 +71,7 @@ class TaskQueue:
             await group.close(GroupState.SKIPPED, "its task is quarantined", self._failures.path.name)
 
     def coming(self) -> Task | None:
-        """Return the task of the group after this one, where that is known and not quarantined."""
+        """Return the task of the group after this one, if it is known and not quarantined."""
         if self._put_back:
             task = self._put_back[0].task
         elif self._last is not None:
@@ -87,9 +88,9 @@ class TaskQueue:
         raise BadTask(f"no task of this run has the id {name!r}")
 
     async def asked(self, task: Task, name: str, size: int) -> Group:
-        """Return the group that is asked for under a name: begun now, or gone on with. It is never drawn.
+        """Return the group that is asked for under a name: a new one, or an unfinished one. It is never drawn.
 
-        Raises ValueError where another group has the name or a trainer has confirmed it, InfraError where its task is
+        Raises ValueError if another group has the name or a trainer has confirmed it, InfraError if its task is
         quarantined."""
         left = await groups.asked_before(self._journal, name)
         if left is None:
@@ -108,8 +109,8 @@ class TaskQueue:
         return group
 
     def put_back(self, group: Group) -> None:
-        """Draw a group once more, with the members that it has, before new ones; one that was asked for is gone on with
-        by whoever asked."""
+        """Draw a group once more, with its present members, before new ones. A group that was asked for is left to its
+        caller."""
         if group.name is None:
             self._put_back.append(group)
 
@@ -118,7 +119,7 @@ class TaskQueue:
         return self._faults[task.id] >= self._task_failures
 
     async def give_up(self, group: Group) -> None:
-        """Take back a group that can't be completed now: its task is blamed, and quarantined when that was once too
+        """Take back a group that can't be completed now: its task is blamed, and quarantined when this was once too
         often, or when it can't be made as it is; else the group is put back. While the circuit breaker is open our
         surroundings are at fault, not the task."""
         task, path = group.task, self._failures.path
@@ -145,7 +146,7 @@ class TaskQueue:
         return await self._journal.write(work)
 
     async def _take_up(self, tasks: Mapping[str, Task]) -> None:
-        """Go on with the groups that an earlier start left."""
+        """Continue the groups that an earlier start left."""
         for left in await groups.unfinished(self._journal):
             if left.task in tasks:
                 task = tasks[left.task]
@@ -176,7 +177,7 @@ async def _first_number(journal: Journal, tasks: str) -> int:
 
 
 def _read_members(run_dir: Path, left: Unfinished, task: Task) -> dict[int, Rollout]:
-    """Read the rollouts of an unfinished group that were judged before."""
+    """Read the already judged rollouts of an unfinished group."""
     found = {}
     for member, place in left.members.items():
         try:

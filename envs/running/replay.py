@@ -1,17 +1,17 @@
-"""A rollout's turns, journalled one by one, and given again when it is begun anew.
+"""A rollout's turns, journalled one by one, and given again when it is begun again.
 
-A rollout that was cut short (our process was killed, an inference server or the verifier failed) is begun anew in a
-fresh sandbox. As long as its prompts come out the same, which they do while the tools answer the
+An interrupted rollout (our process was killed, an inference server or the verifier failed) is begun again in a
+fresh sandbox. As long as its prompts come out the same, as they do while the tools answer the
 same, it gets the replies that were sampled before, with their ids and logprobs, and no server is
-asked. From the first prompt that differs on, replies are sampled as usual. Either way each
-reply was sampled for exactly the prompt that it follows.
+asked. From the first different prompt on, replies are sampled as usual. Either way each
+reply was sampled for exactly the prompt before it.
 
-A reply is journalled when the conversation has taken it in, not when it comes: one that is refused, such as an aborted
+A reply is journalled when the conversation has taken it in, not when it comes: a refused one, such as an aborted
 one, would be refused again at every attempt. Replies that were given again and led no further are not given a third
 time (`stuck`).
 
-Most test runners print how long they took, which is another number each time: a tool's result that differs
-in such times alone from the one that it gave before is told as it was told before.
+Most test runners print their duration, another number each time. If a tool's result differs from its earlier one
+in such times alone, the model gets the earlier one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TIME = re.compile(r"\d+(?:\.\d+)?(?= ?(?:s|ms|seconds?)\b)")
 
 
 class Turns(Protocol):
-    """Where turns are kept: the journal, or, in a worker process, what goes to the driver's."""
+    """The storage of turns: the journal, or, in a worker process, the messages to the driver's."""
 
     def add_turn(self, number: int, member: int, body: bytes) -> None:
         """Note a turn of a group's member."""
@@ -58,30 +58,30 @@ class Turns(Protocol):
 
 
 class TurnRecording:
-    """What the inference server was asked and answered in one member of a group."""
+    """The requests to the inference server and its answers in one member of a group."""
 
     def __init__(self, journal: Turns, number: int, member: int) -> None:
         self._journal = journal
         self._key = (number, member)
         self._answers: dict[str, deque[Answer]] = defaultdict(deque)
         self._known: list[int] = []
-        """The last prompt and reply, of which the next prompt is normally a continuation."""
+        """The last prompt and reply; the next prompt is normally a continuation of them."""
         self._kept = 0
         """How much of the last prompt was known before."""
         self._digest = hashlib.blake2b(digest_size=16)
-        """Of `_known`, so that a turn costs as much as it adds."""
+        """Digest of `_known`, updated so that a turn costs only its new tokens."""
         self._calls = 0
         self._timed: dict[str, str] = {}
-        """What was told before that holds times, by the number of the call."""
+        """Earlier results with times in them, by the number of the call."""
         self._told: dict[str, str] = {}
         """The same of this attempt, since the last turn."""
         self._turns: dict[int, tuple[list[int], dict[str, Any]]] = {}
-        """Prompts and turns that are journalled once their replies are taken in, by the id of the reply's list. A
+        """Prompts and turns for the journal once their replies are taken in, by the id of the reply's list. A
         rollout may have several conversations at once."""
         self._repeated = self._new = 0
         """Replies of this attempt that were given again, and new ones that were taken in."""
         self._waiting = False
-        """Whether a server was asked last and has given no reply that could be taken in."""
+        """Whether a server was asked last and has given no acceptable reply."""
 
     @property
     def stuck(self) -> bool:
@@ -91,7 +91,7 @@ class TurnRecording:
 
     @property
     def progress(self) -> tuple[int, int, bool]:
-        """Return by what it is `stuck`, or set it: it is another process that gives replies again."""
+        """Return the values behind `stuck`, or set them: another process gives the replies again."""
         return self._repeated, self._new, self._waiting
 
     @progress.setter
@@ -99,15 +99,15 @@ class TurnRecording:
         self._repeated, self._new, self._waiting = found
 
     async def journalled(self) -> list[bytes]:
-        """Return the turns that are journalled."""
+        """Return the journalled turns."""
         return await self._journal.turns(*self._key)
 
     def journal(self, body: bytes) -> None:
-        """Journal a turn that was taken in elsewhere."""
+        """Journal a turn from another process."""
         self._journal.add_turn(*self._key, body)
 
     async def rewind(self) -> None:
-        """Give what is journalled to the next attempt."""
+        """Give the journalled turns to the next attempt."""
         self._clear()
         for body in await self.journalled():
             turn = orjson.loads(body)
@@ -133,7 +133,7 @@ class TurnRecording:
         return RecordedServer(route, self)
 
     def executing(self, execute: ExecuteTool) -> ExecuteTool:
-        """Return `execute`, with results told as they were before where only their times differ."""
+        """Return `execute`, with the earlier result if only its times differ."""
 
         async def executed(call: ToolCall) -> ToolResult:
             result = await execute(call)
@@ -166,11 +166,12 @@ class TurnRecording:
         self._waiting = True
 
     def refused(self) -> None:
-        """Note that the servers would not answer what they were asked last."""
+        """Note that the servers would not answer the last request."""
         self._waiting = False
 
     def received(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
-        """Keep a server's reply until `accept` journals it. The prompt is kept as what it adds to the last one and its
+        """Keep a server's reply until `accept` journals it. The prompt is kept as its difference from the last one and
+        its
         reply: the results of tools, normally."""
         seen, replies, logprobs, reasons = answer
         if seen != prompt or not len(replies) == len(logprobs) == len(reasons) == 1:
@@ -188,7 +189,7 @@ class TurnRecording:
         self._turns[id(replies[0])] = prompt, turn
 
     def accept(self, ids: Sequence[int]) -> None:
-        """Journal the turn with this reply: its conversation has taken it in. One that was given again stands there
+        """Journal the turn with this reply: its conversation has taken it in. A reply that was given again is there
         already."""
         prompt, turn = self._turns.pop(id(ids), ([], None))
         if turn is None:
@@ -202,7 +203,7 @@ class TurnRecording:
         self._new += 1
 
     def _name(self, prompt: list[int], options: dict[str, Any]) -> str:
-        """Return what tells this request from others; the prompt becomes what is known."""
+        """Return a digest of this request; the prompt becomes the known one."""
         if prompt is not self._known:  # else it was looked for just now
             self._kept = len(self._known)
             if prompt[: self._kept] != self._known:

@@ -17,7 +17,7 @@ from envs.types import Failure, InfraError, Rollout, Seat, Task
 logger = logging.getLogger(__name__)
 
 REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED, Failure.WORKER)
-"""Failures after which a rollout is begun anew with the replies that it got: they did not cause it."""
+"""Failures after which a rollout is begun again with its earlier replies: they did not cause it."""
 
 
 class Rollouts:
@@ -42,9 +42,9 @@ class Rollouts:
 
     async def make(self, task: Task, seat: Seat, recording: TurnRecording | None = None) -> tuple[Rollout, Place]:
         """Make a judged rollout, and save it. Returns it with its place in the file. Raises InfraError when every
-        attempt failed by our fault, NothingWorks when no rollout of the run ever succeeds.
+        attempt had an infrastructure failure, NothingWorks when no rollout of the run ever succeeds.
 
-        recording: keeps its turns, so that another attempt goes on where this one ended."""
+        recording: keeps its turns; another attempt goes on from them."""
         if recording is not None:
             await recording.rewind()
         async for attempt in self._retrying():
@@ -56,7 +56,7 @@ class Rollouts:
         return rollout, await self._writer.write(rollout)
 
     def expect(self, task: Task) -> None:
-        """Begin what takes long for a task: it is drawn next."""
+        """Begin the slow preparations for a task: it is drawn next."""
         self._worker.expect(task)
 
     def _retrying(self) -> AsyncRetrying:

@@ -1,4 +1,4 @@
-"""A run: what making groups needs, opened whole, and the loop that makes them."""
+"""A run: the resources for making groups, opened whole, and the loop that makes them."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ class Pace(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Return the length of the longest row that can be used."""
+        """Return the length of the longest usable row."""
 
     async def room(self, working: int) -> int | None:
-        """Return how many groups may be started now, beside those that are worked on; None when the run is over."""
+        """Return how many groups may be started now, beside the unfinished ones; None when the run is over."""
 
 
 class Sink(Protocol):
-    """What becomes of complete groups."""
+    """The destination of complete groups."""
 
     async def take(self, group: Group, scored: ScoredGroup) -> None:
         """Decide about a group: its state is settled, or it is put back into the queue."""
@@ -94,7 +94,7 @@ class Run:
     eval_tasks: Sequence[Task]
     watch: LoopWatch
     background: set[asyncio.Task[None]] = field(default_factory=set)
-    """What is done beside the groups. They are no longer made when one of these tasks fails."""
+    """The tasks beside the groups. No more groups are made when one of these tasks fails."""
 
     def beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do `work` in the background until the run is closed."""
@@ -107,7 +107,7 @@ class Run:
         return f"{self.id}-{number}"
 
     def name_of(self, group: Group) -> str:
-        """Return by which name a trainer knows a group: the one under which it was asked for, else `group_id`."""
+        """Return a group's name for a trainer: the one under which it was asked for, else `group_id`."""
         return self.group_id(group.number) if group.name is None else group.name
 
     async def next_group(self) -> Group:
@@ -119,7 +119,7 @@ class Run:
 
     async def fill(self, group: Group, pace: Pace) -> ScoredGroup | None:
         """Make a group's missing rollouts, and score it. None when some can't be had now; the group goes back to the
-        queue, with those that it has."""
+        queue, with its present ones."""
         size = self.config.group_size if group.size is None else group.size
         runs = {
             asyncio.create_task(self._member(group, member, pace), name=f"member {member} of group {group.number}")
@@ -150,8 +150,8 @@ class Run:
         await self.save_metrics()
 
     async def make_groups(self, pace: Pace, sink: Sink) -> None:
-        """Work on groups until the pace says that the run is over, or it is asked to stop. Raises what one of them,
-        or of the tasks in the background, raises."""
+        """Work on groups until the pace says that the run is over, or it is asked to stop. Raises the exceptions of
+        groups and of the tasks in the background."""
         stopping = self.env.stopping
         workers: dict[asyncio.Task[None], Group] = {}
         try:
@@ -217,8 +217,8 @@ class Run:
 
     @property
     def useful_groups(self) -> int:
-        """Return how many groups may be worked on: those whose rollouts may all run, and one whose rollouts wait to be
-        let in."""
+        """Return how many groups may be worked on: those whose rollouts may all run, and one with rollouts in wait
+        for their start."""
         enough = -(-self.rollouts.limiter.limit // self.config.group_size) + 1
         return min(self.config.max_num_workers, enough)
 
@@ -273,11 +273,11 @@ async def follow_load(env: Environment, limiter: ConcurrencyLimiter) -> None:
 async def open_run(
     env: Environment, command: str = "serve", trained: Collection[str] | None = None
 ) -> AsyncIterator[Run]:
-    """Open a run in the environment's directory, or go on with the one that an earlier start began there.
+    """Open a run in the environment's directory, or continue the one of an earlier start there.
 
-    command: what it is opened for, which is written down; all but "process" is for trainers. trained: as in `reopen`.
-    Raises RunDirectoryError, BadTask, ValueError where trainers can't be given what is sampled, and what the
-    environment's `setup` raises."""
+    command: the noted purpose; all but "process" is for trainers. trained: as in `reopen`.
+    Raises RunDirectoryError, BadTask, ValueError if the samples are of no use to trainers, and the exceptions of the
+    environment's `setup`."""
     config = env.config
     if command != "process":
         config.check_ratios()
@@ -309,7 +309,7 @@ async def open_run(
 
 @asynccontextmanager
 async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> AsyncIterator[tuple[Rollouts, LoopWatch]]:
-    """Open what making rollouts of so many tasks needs, without a journal; the page of the rollouts is written when the
+    """Open the resources for rollouts of so many tasks, without a journal; the page of the rollouts is written when the
     block ends."""
     config = env.config
     breaker = CircuitBreaker(config.failure_rate)
@@ -337,8 +337,8 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
 
 @asynccontextmanager
 async def tracking(env: Environment, name: str, *, project: str | None, group: str | None) -> AsyncIterator[None]:
-    """Log the environment's figures, in this block, where that is wanted. name, project, group: under which they are
-    found; a project of the environment's own where it is None."""
+    """Log the environment's figures, in this block, if wanted. name, project, group: of the logged run. project:
+    None for one of the environment's own."""
     config = env.config
     options = orjson.loads(env.redactor.text(orjson.dumps(config.model_dump(mode="json")).decode()))
     named = project or f"atropos-agent-{env.name}"
@@ -352,7 +352,7 @@ async def tracking(env: Environment, name: str, *, project: str | None, group: s
 
 
 def _keep_tokenizer(env: Environment) -> None:
-    """Write the tokenizer into the run's directory, so that tokens can be shown as text anywhere, if there is room."""
+    """Write the tokenizer into the run's directory, if there is room: tokens can then be shown as text anywhere."""
     fast, path = getattr(env.tokenizer, "backend_tokenizer", None), env.run_dir / TOKENIZER_FILE
     if fast is None or not env.carries_tokens or path.exists():
         return
@@ -387,7 +387,7 @@ async def cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 async def _continued(run_dir: Path, journal: Journal) -> Metrics:
-    """Return the metrics of an earlier start; new ones when there are none that can be read."""
+    """Return the metrics of an earlier start; new ones without readable ones."""
     path = run_dir / "metrics.json"
     try:
         metrics = Metrics.from_json(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What becomes of complete groups: into the outbox for a trainer, into a file, or to a trainer in this process."""
+"""The destinations of complete groups: the outbox for a trainer, a file, or a trainer in this process."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 RESAMPLES = 2
-"""How often a group whose rewards are all equal is made anew, where that is wanted."""
+"""How often a group with equal rewards is made again, if wanted."""
 
 
 TAIL = 2**28
-"""Bytes at the end of a file of groups, written by a version that did not note it, that hold all unfinished groups."""
+"""Bytes at the end of a file of groups that hold all unfinished groups, if an older version wrote the file and did not
+note their place."""
 
 
 class GroupFile:
-    """A JSONL file of groups, each once, in the form in which the trainer API takes them. Made by `open_group_file`.
+    """A JSONL file of groups, each once, in the trainer API's form. Made by `open_group_file`.
 
-    unfinished: where groups stand in it about which nothing is decided yet, by their ids.
+    unfinished: the places in it of groups that are not decided yet, by their ids.
     """
 
     def __init__(self, run: Run, path: Path, unfinished: Mapping[str, int]) -> None:
@@ -44,7 +45,7 @@ class GroupFile:
         self._writing = asyncio.Lock()
 
     async def append(self, scored: ScoredGroup) -> None:
-        """Write a group that is not there yet, waiting while the disk is full. Raises OSError."""
+        """Write a group once, waiting while the disk is full. Raises OSError."""
         name = scored.origin.group_id
         if name in self._unfinished:
             return
@@ -68,7 +69,7 @@ class GroupFile:
 
 
 async def open_group_file(run: Run, path: Path) -> GroupFile:
-    """Open a run's file of groups, which may be there, and find those in it about which nothing was decided."""
+    """Open a run's file of groups, new or old, and find its undecided groups."""
     await asyncio.to_thread(path.parent.mkdir, parents=True, exist_ok=True)
     since = int(await run.journal.remember(_place_key(path), str(max(0, _size(path) - TAIL))))
     names = {run.group_id(left.number) for left in await unfinished(run.journal)}
@@ -100,9 +101,9 @@ class FileSink:
 
 
 class TrainerSink:
-    """Puts groups from which something can be learnt into the outbox.
+    """Puts groups with something to learn into the outbox.
 
-    file: where every group is written as well; None for nowhere.
+    file: every group is written there as well; None for nowhere.
     """
 
     def __init__(self, run: Run, outbox: Outbox, packer: RowPacker, file: GroupFile | None) -> None:
@@ -135,13 +136,13 @@ class TrainerSink:
 
 @dataclass(frozen=True, slots=True)
 class Given(Export):
-    """A judged group, as it is given to a trainer: its rows, its rollouts, and the name by which it is confirmed."""
+    """A judged group for a trainer: its rows, its rollouts, and its name for the confirmation."""
 
     name: str
 
 
 class HandOver:
-    """Hands groups from which something can be learnt to a trainer in this process, which confirms them later.
+    """Hands groups with something to learn to a trainer in this process, which confirms them later.
 
     hand: takes a group in, in this event loop, and returns at once.
     """
@@ -168,7 +169,7 @@ class HandOver:
 
 
 async def give(run: Run, group: Group, scored: ScoredGroup) -> Given:
-    """Note that a complete group is taken, and return what is given."""
+    """Note that a complete group is taken, and return the trainer's form of it."""
     if group.is_open:
         await group.close(GroupState.TAKEN, "the trainer took it, and has not confirmed it yet")
         run.metrics.count_group(signal=scored.has_signal)
@@ -202,7 +203,7 @@ def _place_key(path: Path) -> str:
 
 
 def _places(path: Path, since: int, names: Collection[str]) -> dict[str, int]:
-    """Return where groups stand in the part of a file behind `since`; lines that are torn count as missing."""
+    """Return the places of groups in the part of a file behind `since`; torn lines count as missing."""
     close_line(path)
     found: dict[str, int] = {}
     if not path.exists():

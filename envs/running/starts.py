@@ -1,4 +1,4 @@
-"""Say under which conditions a run goes, and write down each start of it."""
+"""Name the conditions of a run, and write down each start of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OPTIONS = (
 
 
 class Started(Protocol):
-    """What is told of an environment; see `AgentEnv`."""
+    """The facts about an environment in its conditions; see `AgentEnv`."""
 
     name: ClassVar[str]
     tokenizer: Any
@@ -58,8 +58,8 @@ class Started(Protocol):
 
 
 def conditions(env: Started) -> dict[str, Any]:
-    """Return under which conditions rollouts are made: model, tokenizer, template, and the options that a model is
-    sampled by, and scored. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
+    """Return the conditions of rollouts: model, tokenizer, template, and the options of sampling
+    and scoring. Rollouts of a run that differ in them are no sample of one policy, or not worth the same."""
     options = env.config.model_dump(mode="json")
     template = [getattr(env.tokenizer, "chat_template", None), options["chat_template_kwargs"], options["fold_system"]]
     models = _models(env)
@@ -76,7 +76,7 @@ async def write_start(
 ) -> None:
     """Write a start of the run into `run.json`, waiting while the disk is full.
 
-    under: its `conditions`. changed: in which of them it differs from the start before. Raises OSError when it can't be
+    under: its `conditions`. changed: those that differ from the start before. Raises OSError when it can't be
     written, or the run is to stop.
     """
     path = env.run_dir / FILE_NAME
@@ -140,6 +140,6 @@ def _engine(server: Any, program: str | None) -> dict[str, Any]:
 
 
 def _models(env: Started) -> str:
-    """Return the names of the models; "" where one is not known: its server was not asked yet, or lists none."""
+    """Return the names of the models; "" for an unknown one: its server was not asked yet, or lists none."""
     names = {str(server.config.model_name or "default") for server in env.servers}
     return "" if "default" in names else ", ".join(sorted(names))

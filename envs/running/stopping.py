@@ -1,4 +1,4 @@
-"""Stopping a run in good order, as SIGTERM, SIGHUP and Ctrl-C ask for, and at once where that is asked for again."""
+"""Stop a run in good order by SIGTERM, SIGHUP and Ctrl-C, and at once by a second one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stopping:
     def __init__(self) -> None:
         self._asked = asyncio.Event()
         self.working = False
-        """Whether groups are being worked on, which the run ends by itself."""
+        """Whether groups are being worked on: the run ends these by itself."""
 
     @property
     def asked(self) -> bool:
@@ -29,19 +29,19 @@ class Stopping:
         return self._asked.is_set()
 
     def ask(self) -> bool:
-        """Stop: nothing new is started, and what runs has `shutdown_s` to finish. Returns False when there is nothing
-        to wait for, or the second time: then cancel the run."""
+        """Stop: nothing new is started, and running work has `shutdown_s` to finish. Returns False when there is
+        nothing to wait for, or the second time: then cancel the run."""
         again = self.asked
         self._asked.set()
         return self.working and not again
 
 
 class EndBySignal:
-    """What SIGTERM, SIGHUP (unless it is ignored, as under `nohup`) and Ctrl-C do to this process. Used as `with`,
-    around the event loop.
+    """The effect of SIGTERM, SIGHUP (unless it is ignored, as under `nohup`) and Ctrl-C on this process. Used as
+    `with`, around the event loop.
 
-    The first one calls `stop`, after which the process has `closing_s` seconds to end. The second one calls `now`, and
-    leaves it `hurry_s`. After that, or with the third, it ends whatever it is doing.
+    The first one calls `stop`; then the process has `closing_s` seconds to end. The second one calls `now`, and
+    leaves it `hurry_s`. After this time, or with the third, it ends at once.
     """
 
     hurry_s = 3.0
@@ -64,7 +64,7 @@ class EndBySignal:
             signal.signal(number, handler)
 
     def follow(self, stop: Callable[[], object], now: Callable[[], object]) -> None:
-        """Begin, in the event loop in which both are called."""
+        """Begin, in the event loop that calls both."""
         self.stop, self.now = stop, now
         self._loop = asyncio.get_running_loop()
         self._numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
@@ -96,7 +96,7 @@ class EndBySignal:
 
 @contextmanager
 def ended_while_loading() -> Iterator[None]:
-    """End this process at once with Ctrl-C, in whatever import it is, where a KeyboardInterrupt may be swallowed."""
+    """End this process at once with Ctrl-C, in whatever import it is: imports may swallow a KeyboardInterrupt."""
 
     def end(*_: object) -> None:
         os.write(2, b"interrupted; nothing was begun\n")

@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 CLOSING_S = 10.0
 """How long the last spans may take to be sent when a run ends, in seconds."""
 _QUEUE = 50_000
-"""Spans that wait to be sent, at most: more are dropped."""
+"""Spans in wait for sending, at most: more are dropped."""
 _TRACES = "/v1/traces"
 
 
 def check_telemetry(url: str) -> None:
-    """Raise ValueError, with the remedy, where spans are wanted and what sends them is not installed."""
+    """Raise ValueError, with the remedy, if spans are wanted and their sender is not installed."""
     try:
         there = all(find_spec(name) for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
     except ModuleNotFoundError:  # of a package in which it would be
@@ -39,10 +39,10 @@ def check_telemetry(url: str) -> None:
 
 @asynccontextmanager
 async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -> AsyncIterator[None]:
-    """Send the spans of this block, and of tasks that are begun in it, to the receiver at `url`; nowhere when it is "".
+    """Send the spans of this block, and of tasks begun in it, to the receiver at `url`; nowhere when it is "".
 
-    about: what the spans are of, as a resource's attributes. content: whether they hold what was said. Headers, such as
-    a key, are those of the variable OTEL_EXPORTER_OTLP_HEADERS.
+    about: the source of the spans, as a resource's attributes. content: whether they hold the messages. Headers,
+    such as a key, are those of the variable OTEL_EXPORTER_OTLP_HEADERS.
     """
     if not url:
         yield
@@ -69,7 +69,7 @@ async def open_telemetry(url: str, about: Mapping[str, str], *, content: bool) -
 
 @contextmanager
 def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
-    """Record one attempt at a rollout: the span in which all others of it are."""
+    """Record one attempt at a rollout: the span around all others of it."""
     told = {
         tracing.OPERATION: "invoke_agent",
         tracing.AGENT: agent,
@@ -85,7 +85,7 @@ def rollout_span(task: Task, seat: Seat, agent: str) -> Iterator[Span]:
 
 
 class TracedSandbox(WrappedSandbox):
-    """A sandbox whose commands are told the trace that they belong to, by the variable TRACEPARENT."""
+    """A sandbox that tells its commands their trace, by the variable TRACEPARENT."""
 
     async def exec(self, command: str | Sequence[str], **options: Any) -> ExecResult:
         env = {**trace_environment(), **(options.pop("env", None) or {})}
@@ -98,5 +98,5 @@ class TracedSandbox(WrappedSandbox):
 
 
 def traced(sandbox: Sandbox) -> Sandbox:
-    """Return a sandbox that is told of the current trace, where there is one."""
+    """Return a sandbox that knows the current trace, if there is one."""
     return TracedSandbox(sandbox) if trace_environment() else sandbox

@@ -1,4 +1,4 @@
-"""Waiting at the start for what a run stands on, so that nothing from outside ends it."""
+"""Wait at the start for the daemons and servers that a run needs, so no outside fault ends it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 1800.0
-"""How long that is waited for, in seconds: as long as a request waits for an inference server."""
+"""Longest wait, in seconds: as long as a request waits for an inference server."""
 REMIND_S = 15.0
-"""Seconds between two messages that say so."""
+"""Seconds between two messages about the wait."""
 AWAY = (ConnectionError, DaemonError, SandboxTimeout)
-"""What says that something is not there now. `DaemonUnavailable` is a ConnectionError, too."""
+"""Errors by which something is absent now. `DaemonUnavailable` is a ConnectionError, too."""
 
 
 async def once_reachable(reach: Callable[[], Awaitable[T]]) -> T:
-    """Return what `reach` returns. It is called again while it finds something not there, for `PATIENCE_S` at most;
-    what it raises then, and anything else at once, is raised. Its message holds the remedy."""
+    """Return the result of `reach`. It is called again while it finds something absent, for `PATIENCE_S` at most;
+    its exception then, and any other at once, is raised. Its message holds the remedy."""
     began, pause_s, reminded = time.monotonic(), 1.0, 0.0
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Tell whether SQLite has lost commits with a damaged write-ahead log, which it passes over without a word.
+"""Tell whether SQLite has lost commits with a damaged write-ahead log; SQLite itself says nothing.
 
 After a crash SQLite takes the log up to its first frame with a wrong checksum. The file beside it, `-shm`, says how
-many frames were committed, as long as the machine has not been started anew since: so what is missing shows.
+many frames were committed, as long as the machine has not been restarted since: so missing ones show.
 Source: https://www.sqlite.org/walformat.html
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _HEADER, _SIZE = "=16xI76xI", 100
-"""Of the index: the last frame that was committed, and how many frames are in the database itself already."""
+"""Fields of the index: the last committed frame, and how many frames are in the database itself already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,12 @@ class Frames:
     copied: int
 
     def lost(self, found: Frames) -> int:
-        """Return how many frames with commits are missing in what SQLite has found."""
+        """Return how many frames with commits SQLite has not found."""
         return 0 if self.copied >= self.committed else max(0, self.committed - found.committed)
 
 
 def frames_of(database: Path, since: float = 0.0) -> Frames:
-    """Return what the index says of a database's log; nothing where there is none, or where it is older than `since`,
+    """Return the index's figures for a database's log; nothing without an index, or if it is older than `since`,
     in seconds since 1970."""
     index, log = (database.with_name(database.name + suffix) for suffix in ("-shm", "-wal"))
     try:

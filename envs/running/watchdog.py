@@ -1,4 +1,4 @@
-"""Watches the event loop: what blocks it is logged with its stack, and that we were stopped is known."""
+"""Watch the event loop: log blocks of it with their stack, and notice suspensions of the process."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 class LoopWatch:
     """Logs a warning when the loop was blocked for longer than `limit_s` seconds, at most once in `remind_s`.
 
-    Used as `async with`, in the loop that it watches. A pause in which nothing of the process ran (SIGSTOP, a
+    Used as `async with`, in the watched loop. A pause without any running thread of the process (SIGSTOP, a
     suspended machine) is no block; `suspended_since` tells of it.
     """
 
     beat_s = 0.04
     remind_s = 10.0
     suspension_s = 3.0
-    """From which pause on the process counts as suspended, in seconds."""
+    """Shortest pause that counts as a suspension of the process, in seconds."""
 
     def __init__(self, limit_s: float = 0.05) -> None:
         self.limit_s = limit_s
@@ -54,7 +54,7 @@ class LoopWatch:
         await asyncio.to_thread(self._thread.join)
 
     def suspended_since(self, moment: float) -> float:
-        """Return the seconds for which the process was suspended after `moment` (`time.monotonic`)."""
+        """Return the seconds of the process's suspensions after `moment` (`time.monotonic`)."""
         return sum(seconds for end, seconds in self._suspensions if end >= moment)
 
     async def _beat(self) -> None:
@@ -74,7 +74,7 @@ class LoopWatch:
         self._looked = time.monotonic()
 
     def _blocked(self) -> None:
-        """See by what the loop is blocked now, wait for the end, and say so."""
+        """Find the present block of the loop, wait for its end, and report it."""
         since, frame = self._beaten, sys._current_frames().get(self._thread_id)
         stack = "".join(traceback.format_stack(frame, limit=12)) if frame is not None else ""
         del frame  # else its locals would live until the next block

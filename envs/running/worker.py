@@ -1,7 +1,7 @@
 """A worker makes one rollout: a task and a seat go in, a judged rollout or an InfraError comes out.
 
-Nothing else crosses this border, so that workers may run in other processes or on other machines
-(`envs.running.remote`). This one runs the environment's `attempt` in the process that it is in.
+Nothing else crosses this border, so workers may run in other processes or on other machines
+(`envs.running.remote`). This one runs the environment's `attempt` in its own process.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class Worker(Protocol):
         ...
 
     def expect(self, task: Task) -> None:
-        """Begin what takes long for a task: it is drawn next."""
+        """Begin the slow preparations for a task: it is drawn next."""
         ...
 
 
 class Attempts(Protocol):
-    """What a worker needs of an environment; see `AgentEnv`."""
+    """A worker's needs of an environment; see `AgentEnv`."""
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        """Let an agent work on the task and judge what it did."""
+        """Let an agent work on the task and judge its work."""
         ...
 
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
-        """Say what the outcome is worth in training."""
+        """Return the worth of the outcome in training."""
         ...
 
     def expect(self, task: Task) -> None:
-        """Begin what takes long for a task: it is drawn next."""
+        """Begin the slow preparations for a task: it is drawn next."""
         ...
 
 
@@ -104,7 +104,7 @@ class LocalWorker:
         return reward if isinstance(reward, Reward) else Reward(float(reward))
 
     def _check(self, outcome: Outcome, reward: Reward, seat: Seat, started: float) -> None:
-        """Raise InfraError for what would be no valid measurement, or no row."""
+        """Raise InfraError for an outcome that would be no valid measurement, or no row."""
         result = outcome.result
         for value in (outcome.verdict.reward, reward.value):
             if not math.isfinite(value):

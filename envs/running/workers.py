@@ -1,4 +1,4 @@
-"""Open what makes a run's rollouts: this process, or worker processes on many machines."""
+"""Open the maker of a run's rollouts: this process, or worker processes on many machines."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RAY_CLUSTER = later("envs.running.remote.on_ray:RayCluster")
 
 
 def check_workers(config: AgentEnvConfig) -> None:
-    """Raise ValueError, with the remedy, where worker processes are wanted and what starts them is not installed."""
+    """Raise ValueError, with the remedy, if worker processes are wanted and their starter is not installed."""
     if config.workers == "ray" and find_spec("ray") is None:
         raise ValueError("--env.workers ray needs Ray: pip install 'atropos-agent[ray]', here and on all nodes")
 
 
 def check_command_line(redactor: Redactor) -> None:
-    """Raise ValueError, with the remedy, where Ray would show a secret."""
+    """Raise ValueError, with the remedy, if Ray would show a secret."""
     command = " ".join(sys.orig_argv)
     if redactor.text(command) != command:
         raise ValueError(
@@ -39,8 +39,8 @@ def check_command_line(redactor: Redactor) -> None:
 
 @asynccontextmanager
 async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> AsyncIterator[Worker]:
-    """Open what makes rollouts, as the options want it. watch: of this process. metrics: where workers that were lost
-    are counted. Raises what the environment's `setup` raises, and ValueError with the remedy."""
+    """Open the maker of rollouts, according to the options. watch: of this process. metrics: counts the workers that
+    were lost. Raises the exceptions of the environment's `setup`, and ValueError with the remedy."""
     if env.config.workers == "process":
         opened = await once_reachable(lambda: _set_up(env))
         async with opened:
@@ -65,7 +65,7 @@ async def open_worker(env: Environment, watch: LoopWatch, metrics: Metrics) -> A
 
 
 async def _set_up(env: Environment) -> AsyncExitStack:
-    """Return what rollouts need, opened. Nothing is left open where that fails."""
+    """Return the resources of rollouts, opened. Nothing is left open if this fails."""
     async with AsyncExitStack() as stack:
         await env.setup(stack)
         return stack.pop_all()

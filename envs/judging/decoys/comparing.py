@@ -1,7 +1,7 @@
-"""Comparisons of tests: what they expect, put among decoys, and the calls that ask of it.
+"""Comparisons of tests: their expected values, put among decoys, and the calls that ask for the comparison.
 
 `assert f(x) == 3` becomes `__verifier__.check(site, "equal", (f(x)), __verifier__.want(number, (7, 3, 5, 1)), False)`;
-what that does, see `envs/judging/inside/reporter.py`.
+`envs/judging/inside/reporter.py` defines these calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from envs.judging.decoys.sets import Choice, Decoys
 from envs.judging.decoys.text import Text
 
 PROBE = "__verifier__"
-"""The name of what asks, in the sandbox: a builtin there."""
+"""The probe's name in the sandbox: a builtin there."""
 _KINDS = ("Equal", "Equals", "ListEqual", "DictEqual", "TupleEqual", "SetEqual", "CountEqual", "SequenceEqual")
 _EQUAL = frozenset({f"assert{kind}" for kind in _KINDS} | {"assertMultiLineEqual"})
 _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
@@ -25,7 +25,8 @@ _ALMOST = frozenset(("assertAlmostEqual", "assertAlmostEquals"))
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A comparison among decoys. how: the method of the probe. value: what is compared, and with what: `want`, source.
+    """A comparison among decoys. how: the method of the probe. value: the compared value; want: source of the other
+    side.
     swapped: the expected one stands on the left. expected: its syntax."""
 
     how: str
@@ -38,8 +39,8 @@ class Asked:
 class Comparisons:
     """The comparisons of one walk through a module.
 
-    accepted: ids of the nodes of parameters that are compared alone; None on the walk that asks which are, and changes
-    nothing. compared: ids of the nodes of the parameters that were.
+    accepted: ids of the nodes of parameters that are compared alone; None on the first walk, which finds them and
+    changes nothing. compared: ids of the nodes of the compared parameters.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Comparisons:
         self.compared: set[int] = set()
 
     def asked(self, test: ast.expr, site: int) -> Asked | None:
-        """Return what is asked in place of a condition; None where it stays."""
+        """Return the replacement of a condition; None if it stays."""
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return None
         left, right, kind = test.left, test.comparators[0], type(test.ops[0])
@@ -68,7 +69,7 @@ class Comparisons:
         return None if want is None else Asked(how, value, want, is_left, expected)
 
     def condition(self, test: ast.expr, site: int) -> None:
-        """Put the comparisons of a condition among decoys, which has to hold as a whole."""
+        """Put the comparisons of a condition among decoys; the condition has to hold as a whole."""
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         for part in parts:
             if isinstance(part, ast.BoolOp):
@@ -83,7 +84,7 @@ class Comparisons:
         return f"{PROBE}.{method}({FIRST + site},{how}{value},{asked.want},{asked.swapped}{more})"
 
     def method(self, call: ast.Call, name: str, site: int) -> str | None:
-        """Return the source of the call of a method of unittest among decoys; None where it stays."""
+        """Return the source of the call of a method of unittest among decoys; None if it stays."""
         args = call.args
         unbound = args and getattr(args[0], "id", "") == "self"
         if unbound or any(isinstance(one, ast.Starred) for one in args) or self._bindings.defines(name):
@@ -111,7 +112,7 @@ class Comparisons:
         return f"{PROBE}.method({FIRST + site},{function},{name in _EQUAL},{bool(place)},{want},{','.join(given)})"
 
     def message(self, node: ast.expr, expected: ast.expr) -> str:
-        """Return the source of an assert's message; an empty one where it says what is expected."""
+        """Return the source of an assert's message; an empty one if it tells the expected value."""
         said = self._text.segment(node)
         leaves = [leaf for leaf in leaves_of(expected, (), self._bindings.names) if leaf is not None]
         shown = any(isinstance(one, ast.Await | ast.Yield | ast.NamedExpr) for one in walk(node))
@@ -119,7 +120,7 @@ class Comparisons:
         return "str()" if shown or tells else f"({said})"
 
     def cell(self, node: ast.expr) -> None:
-        """Put a value that `parametrize` writes among decoys. Its test's id is what it would be."""
+        """Put a value that `parametrize` writes among decoys. Its test keeps its id."""
         choice = self._decoys.choose(node, self._bindings.names)
         want = None if choice is None else self._set(choice)
         if choice is None or want is None:
@@ -141,7 +142,7 @@ class Comparisons:
     def _expected(
         self, left: ast.expr, right: ast.expr, tolerance: float = 0.0
     ) -> tuple[Choice | ast.expr | None, bool]:
-        """Return which side is the expected one: (its Choice or parameter, whether it is the left); None: neither."""
+        """Return the expected side: (its Choice or parameter, whether it is the left); None: neither."""
         if self._bindings.bends_equality:
             return None, False
         for node, other, is_left in ((right, left, False), (left, right, True)):
@@ -157,7 +158,7 @@ class Comparisons:
         return None, False
 
     def _want(self, choice: Choice | ast.expr, node: ast.expr, site: int) -> str | None:
-        """Return the source of what is expected, and note it; None where it can't be written on a line."""
+        """Return the source of the expected value, and note it; None if it can't be written on a line."""
         if isinstance(choice, ast.AST):
             self._key.asked.setdefault(site, []).extend(self._numbers(self._bindings.parameters[id(node)]))
             return self._text.segment(node)
@@ -185,7 +186,7 @@ def _is_singleton(node: ast.expr) -> bool:
 
 
 def _tolerance(call: ast.Call) -> float | None:
-    """Return how far apart `assertAlmostEqual` lets two numbers be; None where that isn't written as a number."""
+    """Return how far apart `assertAlmostEqual` lets two numbers be; None if it isn't written as a number."""
     options = {keyword.arg: constant(keyword.value) for keyword in call.keywords if keyword.arg != "msg"}
     if len(call.args) > 2:
         options["places"] = constant(call.args[2])

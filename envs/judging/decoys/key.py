@@ -1,4 +1,4 @@
-"""The key: where the sites of the tests are, and what is expected there. It never enters a sandbox."""
+"""The key: the sites of the tests, and the expected values there. It never enters a sandbox."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Place = tuple[str, int, int, int]
 
 
 FIRST = 10**9
-"""What the numbers of sites and sets begin with in planted tests: no value that a test may expect."""
+"""The first number of sites and sets in planted tests: no value that a test may expect."""
 
 
 class Key:
     """The sites of all modules.
 
-    sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test comes
-    to, {(path, test): numbers}. asked: the sites that compare with decoys, {site: the numbers of their sets}, with None
-    among them where it may be with a value that has none. branches: the sites that other right code may not come to.
+    sites: (path, line, column) by number. answers: a `Choice` by number. must: the sites that each run of a test
+    reaches, {(path, test): numbers}. asked: the sites that compare with decoys, {site: the numbers of their sets}, with
+    None among them if its value may have no set. branches: the sites that other right code may not reach.
     """
 
     def __init__(self) -> None:
@@ -60,11 +60,11 @@ class Key:
 
 _ESCAPES = {i: f"\\x{i:02x}" for i in range(128) if not 32 <= i < 127}
 _ESCAPES.update({ord("\t"): "\\t", ord("\r"): "\\r", ord("\n"): "\\n"})
-"""How pytest writes bytes that can't be printed."""
+"""The escapes that pytest writes for unprintable bytes."""
 
 
 def id_of(value: object) -> str:
-    """Return what pytest writes for a literal in the id of a test."""
+    """Return pytest's text for a literal in the id of a test."""
     if isinstance(value, bytes):
         return value.decode("ascii", "backslashreplace").translate(_ESCAPES)
     return value.encode("unicode_escape").decode("ascii") if isinstance(value, str) else str(value)

@@ -1,4 +1,4 @@
-"""Literals as they are written: what they are worth, of which parts, and what may be called with them."""
+"""Literals as they are written: their values, their parts, and the calls that may take them."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ PURE: dict[str, Callable[..., Any]] = {
     "pathlib.PurePosixPath": pathlib.PurePath,
     "uuid.UUID": uuid.UUID,
 }
-"""What may be called with other literals, by its full name."""
+"""Callables that may be called with other literals, by their full names."""
 _KNOWN = {"datetime.timezone.utc": datetime.UTC, "datetime.UTC": datetime.UTC}
-"""Names of which the value is known wherever they are imported."""
+"""Names with a known value, whatever module imports them."""
 APPROX = "pytest.approx"
 _TOLERANCE = 0.05
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
 
 Path = tuple[tuple[str, int | None], ...]
-"""The way down to a node: the fields, and the places in those that are lists."""
+"""The way down to a node: the fields, and the places in list fields."""
 
 
 class Leaf(NamedTuple):
@@ -76,14 +76,14 @@ class Leaf(NamedTuple):
 
 
 _ENDS = frozenset((ast.Name, ast.Constant, ast.alias, ast.Pass))
-"""Syntax that has no other below it."""
+"""Syntax without other syntax below it."""
 _LEAVES: frozenset[type] = frozenset((int, str, type(None), float, complex, bytes, bool, tuple, type(Ellipsis)))
 _LEAVES |= {ast.Load, ast.Store, ast.Del}
-"""What stands in syntax and is none, or is passed over."""
+"""Values in syntax that are no syntax, or are passed over."""
 
 
 def walk(node: ast.AST) -> list[ast.AST]:
-    """Return a node and all below it, in no order; not what says whether a name is read or written."""
+    """Return a node and all below it, in no order, without the contexts of names (read or written)."""
     found = [node]
     for one in found:
         if type(one) not in _ENDS:
@@ -92,7 +92,7 @@ def walk(node: ast.AST) -> list[ast.AST]:
 
 
 def children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right below one, but what says whether a name is read or written."""
+    """Return the nodes right below one, without the contexts of names (read or written)."""
     found: list[ast.AST] = []
     for field in node._fields:
         child: Any = getattr(node, field, None)
@@ -136,7 +136,7 @@ def _operation(node: ast.BinOp) -> tuple[Any, ...]:
 
 
 def literal(value: Any) -> ast.expr | None:
-    """Return the syntax of a value; None where it has none."""
+    """Return the syntax of a value; None if it has none."""
     if type(value) in (str, bytes, bool, type(None)) or (type(value) is int and value >= 0):
         return ast.Constant(value)
     try:
@@ -147,14 +147,15 @@ def literal(value: Any) -> ast.expr | None:
 
 
 def alterable(node: ast.AST, names: Names) -> bool:
-    """Return whether a value is written as a literal that has others of its kind."""
+    """Return whether a value is written as a literal with others of its kind."""
     leaves = list(leaves_of(node, (), names))
     known = [leaf for leaf in leaves if leaf is not None]
     return len(known) == len(leaves) and (is_empty(node) or any(leaf.value is not None for leaf in known))
 
 
 def leaves_of(node: ast.AST, path: Path, names: Names) -> Iterator[Leaf | None]:
-    """Yield the literals of an expected value, by their place; None for what may not be evaluated several times."""
+    """Yield the literals of an expected value, by their place; None for syntax that may not be evaluated several
+    times."""
     value = constant(node)
     if value:
         yield Leaf(path, value[0])
@@ -181,11 +182,11 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Name: (),
     ast.FormattedValue: (),
 }
-"""Where literals are in syntax that may be evaluated several times."""
+"""Fields with literals in syntax that may be evaluated several times."""
 
 
 def _fields(node: ast.AST, names: Names) -> tuple[str, ...] | None:
-    """Return the fields of a node that hold literals; None where it may not be evaluated several times."""
+    """Return the fields of a node that hold literals; None if it may not be evaluated several times."""
     if isinstance(node, ast.Call):
         if not _is_pure(node, names):
             return None
@@ -215,7 +216,7 @@ def _is_text(value: tuple[Any, ...]) -> bool:
 
 
 def _is_given_unknown(call: ast.Call, names: Names) -> bool:
-    """Return whether a call takes what only the module can tell: other literals beside it might be refused."""
+    """Return whether a call takes a value that only the module can tell: other literals beside it might be refused."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     inside = [one for arg in given for one in walk(arg)]
     heads = {id(one.func) for one in inside if isinstance(one, ast.Call)}
@@ -240,7 +241,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
-    """Yield the absolute tolerances with which an expected value compares."""
+    """Yield the absolute tolerances of an expected value's comparisons."""
     for call in walk(node):
         if isinstance(call, ast.Call) and names.full(call.func) == APPROX:
             yield 1e-12
@@ -249,7 +250,7 @@ def tolerances(node: ast.AST, names: Names) -> Iterator[float]:
 
 
 def replaced(node: ast.expr, path: Path, new: ast.expr) -> ast.expr:
-    """Return a copy of a tree with another node at a path; what is not on the path is shared."""
+    """Return a copy of a tree with another node at a path; nodes off the path are shared."""
     if not path:
         return ast.copy_location(new, node)
     (field, i), rest = path[0], path[1:]
@@ -264,13 +265,13 @@ def replaced(node: ast.expr, path: Path, new: ast.expr) -> ast.expr:
 
 
 class Names:
-    """What the names of a module stand for, as far as its imports say. bound: names that it binds itself."""
+    """The meanings of a module's names, as far as its imports say. bound: names that it binds itself."""
 
     def __init__(self, imported: Mapping[str, str], bound: Collection[str]) -> None:
         self._imported, self._bound = imported, bound
 
     def full(self, node: ast.AST) -> str | None:
-        """Return the full name of what is called, `decimal.Decimal`; None where it isn't known."""
+        """Return the full name of a callee, `decimal.Decimal`; None if it isn't known."""
         head, _, rest = (dotted(node) or "").partition(".")
         if head in self._bound or not head:
             return None
@@ -283,7 +284,7 @@ class Unknown(Exception):
 
 
 def evaluated(node: ast.expr, names: Names) -> tuple[Any, ...] | None:
-    """Return (value,); () where it is the module's to tell, None where it has none, as the 31st of February."""
+    """Return (value,); () if it is the module's to tell, None if it has none, as the 31st of February."""
     try:
         return (_value(node, names),)
     except Unknown:

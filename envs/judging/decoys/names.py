@@ -1,4 +1,4 @@
-"""The names of a module of tests: what they stand for, what catches a failing assert, the rows of `parametrize`."""
+"""The names of a module of tests: their meanings, the code that catches a failing assert, the rows of `parametrize`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.judging.decoys.literals import Names, alterable, constant, dotted, las
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 AGAIN = re.compile("xfail|flaky|retry|retries|rerun|repeat|expectedfailure|eventually|tenacity|backoff|poll", re.I)
-"""Names of what expects a test to fail, or tries it again."""
+"""Names of decorators and calls that expect a test to fail, or try it again."""
 ONCE = frozenset(
     (
         *("patch", "object", "dict", "given", "example", "settings", "seed", "freeze_time", "activate"),
@@ -36,10 +36,10 @@ _CHANGING = frozenset(("append", "add", "pop", "remove", "extend", "update", "ne
 class Bindings:
     """The names of a module.
 
-    names: what they stand for, as far as its imports say. quiet: functions that may be handed on, or are called where a
-    failing assert is caught. bends_equality: whether to compare here may be more than to ask `==` of two values, as
-    often as one likes. parameters: by the id of each node that reads a parameter of a test, what `parametrize` writes
-    for it.
+    names: their meanings, as far as its imports say. quiet: functions that may be handed on, or are called in code that
+    catches a failing assert. bends_equality: whether to compare here may be more than to ask `==` of two values, as
+    often as one likes. parameters: the values that `parametrize` writes for a test's parameter, by the id of each node
+    that reads it.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -60,17 +60,18 @@ class Bindings:
             self._parameters(function)
 
     def defines(self, name: str) -> bool:
-        """Return whether the module has a function of that name."""
+        """Return whether the module has a function of this name."""
         return name in self._functions
 
     def catches(self, node: ast.stmt) -> bool:
-        """Return whether what fails in the body of a `try` or a `with` may go on behind it."""
+        """Return whether a failure in the body of a `try` or a `with` may be caught there."""
         return catches_asserts(node, self._lenient)
 
     def accept(self, compared: set[int]) -> tuple[set[int], list[ast.expr]]:
-        """Return (ids of the nodes of parameters that are compared and used in no other way, what is written for them).
+        """Return (ids of the nodes of parameters that are compared and used in no other way, the values written for
+        them).
 
-        compared: ids of the nodes that are compared."""
+        compared: ids of the compared nodes."""
         by_rows: dict[int, list[int]] = collections.defaultdict(list)
         rows: dict[int, list[ast.expr]] = {}
         for load, values in self.parameters.items():
@@ -126,7 +127,7 @@ class Bindings:
         return {name for name in found if not name.startswith("test")}
 
     def _parameters(self, function: Function) -> None:
-        """Note what `parametrize` writes for a function's parameters, where its rows are literals."""
+        """Note the values that `parametrize` writes for a function's parameters, if its rows are literals."""
         inside = list(walk(function))
         words = {getattr(one, "attr", getattr(one, "id", "")) for one in inside}
         arguments = _arguments(function)
@@ -149,7 +150,7 @@ class Bindings:
                     self.parameters.update((id(one), values) for one in loads)
 
     def _is_taken(self, name: str) -> bool:
-        """Return whether a fixture may take a parameter of that name."""
+        """Return whether a fixture may take a parameter of this name."""
         fixtures = [one for found in self._functions.values() for one in found if is_fixture(one)]
         return any(name in _arguments(one) for one in fixtures)
 
@@ -168,7 +169,7 @@ def _rows(node: ast.expr) -> list[ast.expr | list[ast.expr]] | None:
 
 
 def _column(rows: Sequence[ast.expr | list[ast.expr]], i: int | None) -> list[ast.expr]:
-    """Return what the rows have at a place; as a whole where i is None."""
+    """Return the rows' values at a place; whole rows if i is None."""
     found: list[ast.expr] = []
     for row in rows:
         if i is None:
@@ -180,7 +181,7 @@ def _column(rows: Sequence[ast.expr | list[ast.expr]], i: int | None) -> list[as
 
 
 def _named(mark: ast.Call) -> list[str]:
-    """Return the names that a call of `parametrize` gives."""
+    """Return the parameter names of a call of `parametrize`."""
     named = constant(mark.args[0]) if mark.args else ()
     if named and isinstance(named[0], str):
         return [name.strip() for name in named[0].split(",") if name.strip()]
@@ -202,7 +203,7 @@ def is_fixture(function: Function) -> bool:
 
 
 def stored(node: ast.AST) -> Iterable[str]:
-    """Return the names that a node itself binds, or speaks of as another scope's."""
+    """Return the names that a node itself binds, or declares as another scope's."""
     if isinstance(node, ast.Name):
         return () if isinstance(node.ctx, ast.Load) else (node.id,)
     if isinstance(node, ast.Global | ast.Nonlocal):
@@ -214,8 +215,8 @@ def stored(node: ast.AST) -> Iterable[str]:
 
 
 def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
-    """Return whether what fails in the body of a `try` or a `with` may go on behind it. lenient: the module's own
-    contexts that may see to that."""
+    """Return whether a failure in the body of a `try` or a `with` may be caught there. lenient: the module's own
+    contexts that may catch it."""
     if isinstance(node, ast.With | ast.AsyncWith):
         return any(_lets_fail(item.context_expr) or last_name(item.context_expr) in lenient for item in node.items)
     for handler in getattr(node, "handlers", ()):
@@ -228,8 +229,8 @@ def catches_asserts(node: ast.stmt, lenient: Iterable[str] = ()) -> bool:
 
 
 def _lenient(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of a module's own contexts in which an assert may fail: generators that catch what is thrown into
-    them, and classes, whose `__exit__` may say that all is well."""
+    """Yield the names of a module's own contexts that may catch an assert: generators that catch thrown exceptions, and
+    classes with an `__exit__` that may suppress them."""
     for node in walk(tree):
         if isinstance(node, ast.ClassDef):
             ends = [one for one in node.body if isinstance(one, FUNCTIONS) and one.name in ("__exit__", "__aexit__")]
@@ -260,7 +261,7 @@ def is_raising(node: ast.With | ast.AsyncWith) -> bool:
 
 
 def _changes(function: ast.AST) -> bool:
-    """Return whether a function changes what it didn't make, as far as can be seen."""
+    """Return whether a function changes objects that it didn't make, as far as can be seen."""
     for node in walk(function):
         if isinstance(node, ast.AugAssign | ast.Global | ast.Nonlocal):
             return True

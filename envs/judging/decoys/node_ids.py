@@ -7,7 +7,7 @@ _A_TEST = re.compile(rb"^\s*(?:async )?def test", re.MULTILINE)
 
 
 def expects_failure(decorator: ast.expr) -> bool:
-    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an exception that it expects, or
+    """Return whether a decorator is `pytest.mark.xfail`, without a condition or an expected exception, or
     `unittest.expectedFailure`."""
     if getattr(decorator, "attr", getattr(decorator, "id", "")) == "expectedFailure":
         return True
@@ -30,7 +30,7 @@ def failing_rows(decorator: ast.expr) -> int:
 
 
 def is_test_module(name: str, data: bytes = b"") -> bool:
-    """Return whether a file is named as modules of tests are, or is Python that holds tests. data: what is in it."""
+    """Return whether a file is named like modules of tests, or is Python with tests. data: its content."""
     if not name.endswith(".py"):
         return False
     return name.startswith("test") or name.endswith(("_test.py", "_tests.py")) or _A_TEST.search(data) is not None

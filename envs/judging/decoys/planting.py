@@ -1,4 +1,4 @@
-"""The hidden tests as the sandbox gets them: their own text, with decoys beside what they expect."""
+"""The hidden tests as the sandbox gets them: their own text, with decoys beside the expected values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TRIES = 3
 class Planted:
     """Modules of tests among decoys.
 
-    texts: what is in each, by path; of one that can't be read as this Python's, what was there. key: what is expected.
+    texts: the text of each, by path; the unchanged content if this Python can't read it. key: the expected values.
     written: the tests as they were written.
     """
 
@@ -39,7 +39,7 @@ class Planted:
 
 
 def planted(modules: Mapping[str, bytes], failing: frozenset[str] = frozenset()) -> Planted:
-    """Put what tests expect among decoys, the same each time for the same tests.
+    """Put the tests' expected values among decoys, the same each time for the same tests.
 
     modules: the sources, by absolute path in the sandbox. failing: ids of tests that must not pass, and so stay as
     they are.
@@ -82,7 +82,7 @@ def _planted(modules: tuple[tuple[str, bytes], ...], failing: frozenset[str]) ->
 
 
 def _check(source: bytes, path: str) -> None:
-    """Raise SyntaxError where what was put into a module broke it."""
+    """Raise SyntaxError if our additions to a module broke it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ast.parse(source, path)

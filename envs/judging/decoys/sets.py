@@ -1,9 +1,9 @@
 """Decoys: other literals of the same kind, among which an expected one can't be told.
 
-The literals of one set are drawn from a class that is the same whichever of them is the expected one (ints with as
-many digits, zeros where it has zeros; texts with other words of the tests, letters or digits in the same places;
+The literals of one set are drawn from a class. The class is the same whichever of them is the expected one (ints with
+as many digits, zeros in the same places; texts with other words of the tests, letters or digits in the same places;
 containers that differ in one or two of their literals), so the set tells nothing but itself. Equal expected values
-have equal sets, in all of a run: what is common to two sets is no hint.
+have equal sets, in all of a run: the common part of two sets is no hint.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from envs.judging.decoys.literals import (
 )
 
 WAYS, WAYS_OF_LARGE = 8, 4
-"""How many literals stand at a site, and at one whose literal is large."""
+"""How many literals stand at a site, and at one with a large literal."""
 
 _NOTHING = (None, True, False)
 
@@ -42,13 +42,13 @@ _T = TypeVar("_T")
 _EMPTY: dict[type[ast.AST], str] = {ast.List: "[]", ast.Tuple: "()", ast.Dict: "{}"}
 
 Mix = Mapping[int, Any]
-"""What literals of a node are replaced by, by their numbers."""
+"""The replacements of a node's literals, by their numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A set of literals. nodes: their syntax. truth: which is the expected one. rare: how hardly an honest
-    wrong value would be another of them: 0, 1, or 2, where that alone says that it was looked up."""
+    """A set of literals. nodes: their syntax. truth: the number of the expected one. rare: how hardly an honest
+    wrong value would be another of them: 0, 1, or 2. At 2 such a value alone says that it was looked up."""
 
     nodes: list[ast.expr]
     truth: int
@@ -81,8 +81,8 @@ def style(word: str) -> str:
 
 
 def looked_for(trees: Iterable[ast.AST]) -> set[str]:
-    """Return the texts that the tests look for in others. All sets of such a text are of the same kind, so that it is
-    not what two sets have in common."""
+    """Return the texts that the tests look for in others. All sets of such a text are of the same kind: so two sets
+    don't have it in common."""
     found = set()
     for tree in trees:
         for node in walk(tree):
@@ -97,7 +97,7 @@ def looked_for(trees: Iterable[ast.AST]) -> set[str]:
 
 
 class Decoys:
-    """What makes the sets of one run. words: as `vocabulary` returns them. sought: as `looked_for` does."""
+    """The maker of the sets of one run. words: as `vocabulary` returns them. sought: as `looked_for` does."""
 
     def __init__(self, chance: random.Random, words: Mapping[str, Sequence[str]], sought: Collection[str] = ()) -> None:
         self._chance, self._words, self._sought = chance, words, frozenset(sought)
@@ -106,9 +106,9 @@ class Decoys:
         self._mixes: dict[object, tuple[list[Mix], int]] = {}
 
     def choose(self, node: ast.expr, names: Names, tolerance: float = 0.0, within: bool = False) -> Choice | None:
-        """Return the Choice for an expected value; None where no other is certain to differ.
+        """Return the Choice for an expected value; None if no other is certain to differ.
 
-        names: the module's Names. tolerance: with which numbers are compared. within: the text is looked for in
+        names: the module's Names. tolerance: of the comparison of numbers. within: the text is looked for in
         another, so others must not be in there either.
         """
         tolerance = max([tolerance, *tolerances(node, names)])
@@ -118,7 +118,7 @@ class Decoys:
         return self._chosen[known]
 
     def singletons(self, value: bool | None) -> Choice:
-        """Return the Choice for what `is` compares with."""
+        """Return the Choice for the expected value of an `is`."""
         values = self._chance.sample(_NOTHING, len(_NOTHING))
         return Choice([ast.Constant(one) for one in values], values.index(value), 0)
 
@@ -149,7 +149,7 @@ class Decoys:
     def _mixed(
         self, node: ast.expr, names: Names, leaves: Sequence[Leaf], near: Collection[int], ways: int
     ) -> tuple[list[Mix], int]:
-        """Return what the literals of a node are replaced by: (mixes, rare), the expected ones first. They are the same
+        """Return the replacements of a node's literals: (mixes, rare), the expected ones first. They are the same
         wherever these literals stand together: in a list, a tuple, in `approx`."""
         families = []
         for i in self._chance.sample(range(len(leaves)), min(len(leaves), 40)):
@@ -168,7 +168,7 @@ class Decoys:
         return found, max((one.rare for one in families), default=0)
 
     def _drawn(self, families: Sequence[_Family], most: int) -> Iterator[Mix]:
-        """Yield mixes of families, in random order: each once where there are few, else `most` of them."""
+        """Yield mixes of families, in random order: each once if there are few, else `most` of them."""
         members = [one.members for one in families]
         mixes: Iterable[Sequence[Any]]
         if math.prod(map(len, members)) <= most:
@@ -203,7 +203,7 @@ class Decoys:
         return self._families[known]
 
     def _shuffled(self, nodes: Sequence[ast.expr], rare: int) -> Choice:
-        """Return the Choice of nodes of which the first is the expected one."""
+        """Return the Choice of these nodes; the first is the expected one."""
         order = list(range(len(nodes)))
         self._chance.shuffle(order)
         return Choice([nodes[i] for i in order], order.index(0), rare)
@@ -240,7 +240,7 @@ class Decoys:
         return None, 0
 
     def _of_number(self, text: str) -> tuple[Callable[[], Any] | None, int]:
-        """Draw other first digits, so that no tolerance makes two numbers the same."""
+        """Draw other first digits: so no tolerance makes two numbers the same."""
         mantissa = text.partition("e")[0]
         if re.match(r"\d(\.0)?$", text):
             places, digits = [0], "0123456789"
@@ -283,7 +283,7 @@ class Decoys:
 
 
 def _number_in(value: object) -> int | float | None:
-    """Return the number that a text is, written as it would be; None for others."""
+    """Return the number that a text spells in Python's own way; None for other texts."""
     if not isinstance(value, str) or not re.match(r"-?(0|[1-9]\d{0,14})(\.\d{1,9})?\Z", value):
         return None
     number: int | float = ast.literal_eval(value)
@@ -291,20 +291,20 @@ def _number_in(value: object) -> int | float | None:
 
 
 def _is_alone(text: str) -> bool:
-    """Return whether others of a text's kind are hardly in what holds it: lists of dates hold any digits."""
+    """Return whether the searched text hardly holds other texts of this kind: lists of dates hold any digits."""
     return len(text) > 4 and sum(map(str.isalpha, text)) > 2
 
 
 def _is_within(value: Any, limit: float) -> bool:
-    """Return whether a value is a number so small that what it is compared with may be any of its kind."""
+    """Return whether a value is a number so small that its counterpart may be any of its kind."""
     return type(value) in (int, float, complex) and bool(abs(value) < limit)
 
 
 def _distinct(
     node: ast.expr, names: Names, leaves: Sequence[Leaf], mixes: Iterable[Mix], ways: int
 ) -> list[tuple[Mix, ast.expr]]:
-    """Return (mix, the literal that it makes of a node) for mixes whose literals can be told apart, `ways` at most;
-    none where the first mix, of what is expected, has no value."""
+    """Return (mix, the literal that it makes of a node) for mixes with distinguishable literals, `ways` at most;
+    none if the first mix, the expected one's, has no value."""
     found: list[tuple[Mix, ast.expr]] = []
     nodes: list[ast.expr] = []
     values: list[tuple[Any, ...]] = []
@@ -323,7 +323,7 @@ def _distinct(
 
 
 def _mixture(node: ast.expr, leaves: Sequence[Leaf], mix: Mix) -> ast.expr | None:
-    """Return a copy of a tree with other literals; None where one can't be written."""
+    """Return a copy of a tree with other literals; None if one can't be written."""
     for i, value in mix.items():
         new = literal(value)
         if new is None:
@@ -335,7 +335,7 @@ def _mixture(node: ast.expr, leaves: Sequence[Leaf], mix: Mix) -> ast.expr | Non
 def _differs(
     node: ast.expr, value: tuple[Any, ...], nodes: Sequence[ast.expr], values: Sequence[tuple[Any, ...]]
 ) -> bool:
-    """Return whether a literal can be told from all others, also where order and case don't matter."""
+    """Return whether a literal can be told from all others, also if order and case don't matter."""
     if not value:
         return ast.dump(node) not in [ast.dump(other) for other in nodes]
     signs = _signs(value[0])
@@ -347,12 +347,12 @@ def _differs(
 
 
 def _signs(value: object) -> str:
-    """Return what is left of a value without order and case."""
+    """Return a value without its order and case."""
     return "".join(sorted(repr(value).casefold()))
 
 
 def _empty(node: ast.expr) -> ast.expr | None:
-    """Return the empty literal of a node's type; None where it has none."""
+    """Return the empty literal of a node's type; None if it has none."""
     value = constant(node)
     if value and isinstance(value[0], str | bytes):
         return literal(type(value[0])())

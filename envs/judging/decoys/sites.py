@@ -1,12 +1,12 @@
-"""Sites: where tests compare with what they expect. Here their literals are put among decoys.
+"""Sites: the places at which tests compare with expected values. Here their literals are put among decoys.
 
 `assert f(x) == 3` compares with 3 among decoys then, and so do unittest's methods (see `comparing`). So do the values
-of `parametrize` that a test compares and uses in no other way. What runs the test can't know which value is the
-expected one: this process alone does, which keeps the `Key`.
+of `parametrize` that a test compares and uses in no other way. The runner of the tests can't know which value is the
+expected one: this process alone keeps the `Key`.
 
-For code that is right a test does what it did: some value of the set is equal where the expected one was. So nothing
-is changed where a failing assert is part of the test: in `try` with a handler for it, in `raises`, in what expects to
-fail or is tried again.
+For right code a test does the same as before: some value of the set is equal, as the expected one was. So nothing
+is changed if a failing assert is part of the test: in `try` with a handler for it, in `raises`, in tests that expect
+to fail or are tried again.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from envs.judging.decoys.text import Text
 from envs.judging.decoys.written import is_test, tests
 
 _MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", "tuple", "set", "items", "str", "len"))
-"""What makes of written values others to loop over."""
+"""Functions and methods that make others of written values, to loop over."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a walk is.
+    """The place of a walk.
 
     owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
-    may be part of the test. must: where the sites are noted that are come to for certain; None where it is not certain.
+    may be part of the test. must: the set for the sites that are reached for certain; None if it is not certain.
     returns: whether the function may return before its end. branch: whether right code comes here at times.
     """
 
@@ -67,8 +67,8 @@ def plant(path: str, text: Text, key: Key, decoys: Decoys, spared: Collection[st
 
 
 class _Planter(ast.NodeVisitor):
-    """One walk through a module. comparisons: what is done at each site. must: where the sites of tests are noted, by
-    the ids of their nodes. found: whether there is a site."""
+    """One walk through a module. comparisons: the action at each site. must: sets for the sites of tests, by
+    the ids of the tests' nodes. found: whether there is a site."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class _Planter(ast.NodeVisitor):
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def _sites_of(self, node: Function) -> set[int] | None:
-        """Return where the sites are noted that a test comes to whenever it passes; None where none is certain."""
+        """Return the set for the sites that a test reaches whenever it passes; None if none is certain."""
         marked = [".mark." in "." + (dotted(getattr(one, "func", one)) or "") for one in node.decorator_list]
         once = all(mark or last_name(one) in ONCE for mark, one in zip(marked, node.decorator_list, strict=True))
         plain = isinstance(node, ast.FunctionDef) or self._is_awaited()
@@ -129,12 +129,12 @@ class _Planter(ast.NodeVisitor):
         return self.must[id(node)]
 
     def _is_awaited(self) -> bool:
-        """Return whether async tests here are awaited where they are run at all."""
+        """Return whether async tests here are awaited if they are run at all."""
         bases = [(dotted(base) or "?").split(".")[-1] for base in getattr(self._owner, "bases", ())]
         return all("Async" in base or base == "object" for base in bases)
 
     def _end(self, node: Function) -> None:
-        """Have a test tell that it came to its end, where there is room to."""
+        """Have a test report its end, if there is room for the call."""
         last = node.body[-1]
         if last.lineno == node.lineno:  # all on one line
             return
@@ -250,13 +250,13 @@ def _is_odd_helper(node: Function) -> bool:
 
 
 def _is_written(node: ast.expr) -> bool:
-    """Return whether what a loop goes through is written in place: other right code may leave nothing elsewhere."""
+    """Return whether a loop's values are written in place: other right code may leave nothing elsewhere."""
     named = [one for one in walk(node) if isinstance(one, ast.Name | ast.Attribute)]
     return all(getattr(one, "attr", getattr(one, "id", "")) in _MAKING for one in named)
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what runs where a statement does: not what is in functions that it makes."""
+    """Yield the nodes that run with a statement, without the bodies of functions that it makes."""
     found = collections.deque([node])
     while found:
         one = found.popleft()

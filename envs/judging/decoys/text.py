@@ -1,4 +1,4 @@
-"""The text of a module, into which decoys are put without moving a line."""
+"""The text of a module; decoys are put into it without moving a line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FIRST = re.compile(r"#!|#.*coding[:=]")
 
 
 class Unplantable(ValueError):
-    """A module that can't be read as text of this Python's."""
+    """A module that this Python can't read as its text."""
 
 
 class Text:
@@ -45,7 +45,7 @@ class Text:
         return self._data[start:end].decode()
 
     def replace(self, node: ast.expr | ast.stmt, text: str) -> None:
-        """Put text in place of a node: of a call, so that the lines which it lacks fit in front of its last bracket."""
+        """Put text in place of a node. The text is a call, so missing lines fit in front of its last bracket."""
         start, end = self._span(node)
         lines = self._data[start:end].count(b"\n") - text.count("\n")
         self._edits.append((start, end, (text[:-1] + "\n" * lines + text[-1]).encode()))
@@ -56,7 +56,7 @@ class Text:
         self._edits.append((end, end, f"; {text}".encode()))
 
     def begin(self, text: str) -> None:
-        """Put a statement in front of the module's first simple one, behind its docstring and what must be first."""
+        """Put a statement in front of the module's first simple one, behind its docstring and `__future__` imports."""
         for node in self.tree.body:
             told = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
             first = isinstance(node, ast.ImportFrom) and node.module == "__future__"
@@ -66,7 +66,7 @@ class Text:
                 return
 
     def fill(self, node: ast.stmt, text: str) -> bool:
-        """Put a statement on the empty line behind another one. Returns False where there is none."""
+        """Put a statement on the empty line behind another one. Returns False without such a line."""
         line, after = node.lineno - 1, node.end_lineno or node.lineno
         if after + 1 >= len(self._starts):
             return False
@@ -91,7 +91,7 @@ class Text:
 
 
 def _without_comments(text: str) -> str:
-    """Return a source with blanks in place of its comments, which may say what is expected."""
+    """Return a source with blanks in place of its comments: they may tell the expected value."""
     lines = text.split("\n")
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and not (token.start[0] <= 2 and _FIRST.match(token.string)):

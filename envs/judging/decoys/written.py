@@ -15,7 +15,7 @@ from envs.judging.decoys.node_ids import expects_failure, failing_rows
 
 
 class Written:
-    """The modules of tests. trees: their syntax, by path, where it is this Python's. sources: what is in them."""
+    """The modules of tests. trees: their syntax, by path, if it is this Python's. sources: their texts."""
 
     def __init__(self, trees: Mapping[str, ast.Module], sources: Mapping[str, bytes]) -> None:
         self.trees, self.sources = trees, sources
@@ -30,8 +30,8 @@ class Written:
         return self._functions.get(path, {})
 
     def counts(self, test: str) -> bool:
-        """Return whether a test that no list names has to pass. Where there are hidden modules those of others need
-        not: the agent's, or what tests run in a place of their own."""
+        """Return whether a test that no list names has to pass. If there are hidden modules, tests of other
+        modules need not: the agent's, or tests that run in a place of their own."""
         file = test.partition("::")[0].rpartition("/")[2]
         return not self.trees or not file.endswith(".py") or any(path.endswith("/" + file) for path in self.trees)
 
@@ -46,9 +46,9 @@ class Written:
         return 0 if node is None else sum(map(failing_rows, node.decorator_list))
 
     def may_skip(self, name: str, where: object) -> bool:
-        """Return whether a test that is said to have been skipped speaks of that, or what it shares does.
+        """Return whether a test that was reported as skipped speaks of skipping, or code beside it does.
 
-        where: the file in which it was skipped, which test.sh may have copied."""
+        where: the file of the skip, perhaps a copy that test.sh made."""
         file = where.rpartition("/")[2] if isinstance(where, str) else ""
         path = next((path for path in self.trees if path.endswith("/" + file)), None) if file else None
         if path is None:
@@ -59,7 +59,7 @@ class Written:
         return _speaks_of_skipping(self.trees[path], others)
 
     def replaces(self, name: str) -> bool:
-        """Return whether the tests themselves put something in place of what others rely on, such as `time.time`."""
+        """Return whether the tests themselves replace something that others rely on, such as `time.time`."""
         module, _, attribute = (part.encode() for part in name.rpartition("."))
         told = rb"\b%s\.%s\s*=[^=]|setattr\(\s*['\"]?%s\b.{0,9}\b%s\b" % (module, attribute, module, attribute)
         frozen = rb"|freeze_time|time_machine" if module == b"time" else b""
@@ -69,7 +69,8 @@ class Written:
         """Return the tests that a node id may stand for: (path, name), with or without its case.
 
         The file of the id may be a copy of the module: of modules of its name those count whose paths have most in
-        common with it. unittest names no file, nor does pytest 7 for one outside of its root directory (`::test_it`).
+        common with it. unittest names no file, and pytest 7 names none for one outside of its root directory
+        (`::test_it`).
         """
         base = test.split("[", maxsplit=1)[0]
         file, _, rest = base.partition("::") if "::" in base else ("", "", base)
@@ -82,7 +83,7 @@ class Written:
         return [(path, rest) for path in paths]
 
     def unseen(self, outcome: Collection[str]) -> list[str]:
-        """Return the tests of which nothing, or too few rows, was reported, of modules of which some tests ran."""
+        """Return the tests without a report, or with too few rows in it, of modules with some tests that ran."""
         ran: collections.Counter[tuple[str, str]] = collections.Counter()
         for test in outcome:
             ran.update(self.of(test))
@@ -92,7 +93,7 @@ class Written:
         ]
 
     def _function(self, test: str) -> Function | None:
-        """Return the syntax of a test; None where it isn't found."""
+        """Return the syntax of a test; None if it isn't found."""
         return next((self._functions[path][name] for path, name in self.of(test)), None)
 
 
@@ -114,7 +115,7 @@ def _rows(node: Function) -> int:
 
 def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:
     """Yield the tests of a module: (`name`, `Class::name` or `Class::Nested::name`, node). A class has those of its
-    bases, too, where they are classes of the module."""
+    bases, too, if they are classes of the module."""
     taken_away = set(_taken_away(tree))
     classes: dict[str, ast.ClassDef | None] = {}
     for node in tree.body:
@@ -128,7 +129,7 @@ def tests(tree: ast.Module) -> Iterator[tuple[str, Function]]:
 
 
 def _is_collected(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> bool:
-    """Return whether pytest or unittest looks for tests in a class: by its name, or by what it is derived from."""
+    """Return whether pytest or unittest looks for tests in a class: by its name, or by its bases."""
     for base in node.bases:
         name = last_name(base)
         known = classes.get(name)
@@ -144,7 +145,7 @@ def _is_collected(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]
 
 def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> Iterator[tuple[str, Function]]:
     """Yield the tests of a class: (`name` or `Nested::name`, node). classes: those before it in the module, None for a
-    name that has several."""
+    name with several."""
     if any(map(_is_no_test, node.body)):
         return
     for method in node.body:
@@ -158,7 +159,7 @@ def _methods(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> 
 
 
 def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> dict[str, Function]:
-    """Return the tests that a class has of its bases, by name; none where that is uncertain."""
+    """Return the tests that a class has of its bases, by name; none if it is uncertain."""
     found: dict[str, Function] = {}
     own: set[str] = set()
     bases = _bases(node, classes)
@@ -181,7 +182,7 @@ def _inherited(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -
 
 
 def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> list[ast.ClassDef]:
-    """Return the classes of the module of which a class has tests; none where one of them has several."""
+    """Return the classes of the module that a class takes tests from; none if one of their names stands for several."""
     found: list[ast.ClassDef] = []
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes:
@@ -195,7 +196,7 @@ def _bases(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef | None]) -> li
 
 
 def _taken_away(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a module deletes again, or of which it says that they are no tests (`name.__test__ = …`)."""
+    """Yield the names that a module deletes again, or declares to be no tests (`name.__test__ = …`)."""
     for node in tree.body:
         for target in getattr(node, "targets", []):
             name = dotted(target)
@@ -204,7 +205,7 @@ def _taken_away(tree: ast.Module) -> Iterator[str]:
 
 
 def is_test(node: ast.AST) -> TypeGuard[Function]:
-    """Return whether a node is the function of a test, by its name and what it is decorated with."""
+    """Return whether a node is the function of a test, by its name and its decorators."""
     if not isinstance(node, FUNCTIONS) or not node.name.startswith("test") or is_fixture(node):
         return False
     return not any("nottest" in (dotted(one) or "").lower().replace("_", "") for one in node.decorator_list)
@@ -218,7 +219,8 @@ def _is_no_test(node: ast.stmt) -> bool:
 
 
 def _has_rows(call: ast.Call) -> bool:
-    """Return whether a call is a `parametrize` with rows that are written out: none of nothing, which is skipped."""
+    """Return whether a call is a `parametrize` with rows that are written out. Without any row it is not: it is
+    skipped."""
     rows = call.args[1] if getattr(call.func, "attr", "") == "parametrize" and len(call.args) > 1 else None
     return isinstance(rows, ast.List | ast.Tuple) and any(not isinstance(one, ast.Starred) for one in rows.elts)
 

@@ -1,4 +1,4 @@
-"""What is demanded of the tests: what the list names, else what the reference passed, else all that are written."""
+"""The demanded tests: those of the list, else those that the reference passed, else all that are written."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 class Demands:
-    """What is demanded of a judgement's tests.
+    """The demands on a judgement's tests.
 
-    listed: `tests.json` of the task, {} for none. record: what `tasks check` saw of the reference, {} for nothing.
+    listed: `tests.json` of the task, {} for none. record: the reference's evidence from `tasks check`, {} for nothing.
 
-    reference: whether it is the reference that is judged, before there is a record: what it leaves out is not demanded.
-    tests: that are listed. recorded: that the reference passed, where none are listed. exact: how each test must end,
-    None where passing is all.
+    reference: whether the reference is judged, before there is a record: tests that it leaves out are not demanded.
+    tests: the listed ones. recorded: those that the reference passed, if none are listed. exact: how each test must
+    end, None if passing is all.
     """
 
     def __init__(self, listed: Mapping[str, Any], record: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Demands:
     def found(self, name: str, outcome: Mapping[str, str], told: Told, written: Written) -> str:
         """Return the status of a listed test.
 
-        An id that was cut at a blank stands for all that begin so, and a title for all that have it.
+        An id that was cut at a blank stands for all ids with this beginning, and a title for all tests with it.
         """
         if self._titled and "::" not in name:
             ended = {outcome[test] for test in told.titles.get(name, ())}
@@ -65,8 +65,8 @@ class Demands:
     def lost(self, outcome: Mapping[str, str]) -> set[str]:
         """Return the recorded tests that did not run.
 
-        For a case of a test another one may stand, if all of that test passed: rows may be drawn by chance, or be of
-        what the code made.
+        For a case of a test another one may stand, if all of that test passed: rows may be drawn by chance, or come
+        from the code's own values.
         """
         fresh: dict[str, list[str]] = collections.defaultdict(list)
         for test, what in outcome.items():
@@ -82,7 +82,7 @@ class Demands:
         return lost
 
     def exactly(self, outcome: Mapping[str, str], errors: Collection[str]) -> dict[str, str]:
-        """Return the status of tests that must not pass, and of unlisted ones. One that ends as it must has passed.
+        """Return the status of tests that must not pass, and of unlisted ones. One with its demanded end has passed.
 
         errors: tests that failed outside of their function."""
         exact = self.exact or {}

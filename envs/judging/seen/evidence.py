@@ -1,6 +1,6 @@
-"""Evidence: what the sites of the tests reported, held against the key.
+"""Evidence: the reports of the tests' sites, compared with the key.
 
-All of it may be forged: whoever forges it must know which of a set's values is the expected one.
+All of it may be forged: a forger must know the expected value among a set's values.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MOST_TEXT = 200
 
 
 class Evidence:
-    """What was reported of each test.
+    """The reports of each test.
 
-    record: what the reference's tests reported (`envs.judging.record`), {} for nothing.
-    clean: {test: sites where the expected value alone was equal, or that were come to}. odd: {test: sites where another
-    value was}. told: {site: sets of which the expected value alone was equal}. wanting: {site: its expected value}
-    where nothing was equal.
+    record: the reports of the reference's tests (`envs.judging.record`), {} for nothing.
+    clean: {test: sites at which the expected value alone was equal, or that were reached}. odd: {test: sites with
+    another equal value}. told: {site: sets with the expected value alone equal}. wanting: {site: its expected value}
+    if nothing was equal.
     """
 
     def __init__(self, planted: Planted, record: Mapping[str, Any]) -> None:
@@ -40,7 +40,7 @@ class Evidence:
         self._numbers = {place: number for number, place in enumerate(self._names)}
 
     def read(self, messages: Iterable[Message]) -> None:
-        """Take in what a call reported, in the order in which it did."""
+        """Take in the reports of a call, in their order."""
         test = None
         for message in messages:
             if message.get("kind") == "start":
@@ -77,11 +77,12 @@ class Evidence:
     def judge(
         self, statuses: Mapping[str, str], is_demanded: Callable[[str], bool]
     ) -> tuple[dict[str, str], list[str]]:
-        """Return the status of each test, where the sites have a say in it, and the signs of cheating.
+        """Return the status of each test, if the sites have a say in it, and the signs of cheating.
 
         statuses: by test, as the runner reports. is_demanded: whether a test must pass; signs come of these alone. A
-        test has passed if it was reported so, if each of its sites told of the expected value alone, and if all did
-        that each of its runs comes to, or each of the reference's.
+        test has passed if it was reported so, if each of its sites told of the expected value alone, and if all
+        required sites
+        did: those that each of its runs reaches, or each of the reference's.
         """
         found: dict[str, str] = {}
         signs: set[str] = set()
@@ -120,7 +121,7 @@ class Evidence:
         return sites
 
     def _untold(self) -> set[int]:
-        """Return the sites that have not told of each set of which the reference's told."""
+        """Return the sites that have not told of every set that the reference's told of."""
         found = set()
         for place, sets in zip(self.record.get("sites", ()), self.record.get("sets", ()), strict=False):
             site = self._numbers.get(_place(place))
@@ -132,7 +133,7 @@ class Evidence:
         return found
 
     def wants(self) -> list[str]:
-        """Return what sites expect where nothing was equal, for people: lines of text."""
+        """Return the expected values of sites with nothing equal, for people: lines of text."""
         lines = []
         for site, node in sorted(self.wanting.items()):
             path, line, _ = self.key.sites[site]
@@ -141,9 +142,9 @@ class Evidence:
         return lines
 
     def report(self, statuses: Mapping[str, str]) -> dict[str, Any]:
-        """Return what a later judgement may ask for: {"tests": {passed test: its clean sites}, "sites", "sets", "odd"}.
+        """Return the demands for later judgements: {"tests": {passed test: its clean sites}, "sites", "sets", "odd"}.
 
-        Sites are named by their place, sets by their order at a site, so that they are the same in each run.
+        Sites are named by their place, sets by their order at a site: so they are the same in each run.
         """
         passed = {test for test, status in statuses.items() if status == "passed"}
         clean = {test: self.clean[test] - self.key.branches for test in passed}

@@ -1,4 +1,4 @@
-"""The outcome of a judgement: what follows from what its tests told."""
+"""The outcome of a judgement, from the reports of its tests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from envs.judging.seen.told import Told
 from envs.judging.seen.watch import Message
 
 _WANTS = 5
-"""How many sites where nothing was equal are shown to people."""
+"""How many sites with nothing equal are shown to people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen of the tests.
+    """The observed tests.
 
-    statuses: "passed", "failed", "skipped", "missing" or "other", by test that decides. problem: why they aren't
-    enough; None where they are. sign: of cheating, in that. share: of the demanded tests, how many passed. wants: what
-    tests expected that failed, for people. evidence: what a record is made of.
+    statuses: "passed", "failed", "skipped", "missing" or "other", by deciding test. problem: why they aren't enough;
+    None if they are. sign: of cheating, in the problem. share: how many of the demanded tests passed. wants: the
+    expected values of failed tests, for people. evidence: the material of a record.
     """
 
     statuses: Mapping[str, str]
@@ -38,7 +38,7 @@ class Outcome:
 def outcome_of(
     calls: Sequence[Sequence[Message]], planted: Planted, demands: Demands, record: Mapping[str, Any]
 ) -> Outcome | None:
-    """Return what follows from the calls of runners; None where no test was seen."""
+    """Return the outcome of the runners' calls; None if no test was seen."""
     told = Told(calls, planted.written)
     kinds = {message.get("kind") for call in calls for message in call}
     if not told.outcomes and not kinds & {"start", "load"} and None not in told.statuses:
@@ -84,7 +84,7 @@ def _statuses(
 def _problem(
     told: Told, outcomes: Mapping[str, str], demands: Demands, written: Written, failed: Sequence[str]
 ) -> tuple[str | None, str | None]:
-    """Return why the tests aren't enough, and the sign of cheating in that."""
+    """Return why the tests aren't enough, and the sign of cheating in it."""
     if told.tampered:
         return f"the code under test replaced {', '.join(told.tampered[:5])}", "changed what tests rely on"
     known = bool(demands.tests or demands.recorded)

@@ -1,4 +1,4 @@
-"""What the calls of a judgement told of its tests."""
+"""The reports of a judgement's calls on its tests."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from envs.judging.seen.watch import Message
 
 
 class Told:
-    """What was told of each test.
+    """The reports on each test.
 
     outcomes: "passed", "failed" or "skipped", of the last call that ran it. titles: the tests of each title. errors:
     tests that failed outside of their function. skipped: tests that may skip themselves, and did. statuses: how each
-    call ended by its runner's word, None where that ended without one; where no runner began, how the programs ended
-    that hidden modules were run as. tampered: what code under test has replaced of what tests rely on.
+    call ended by its runner's word, None if it ended without one; if no runner began, the exit codes of hidden
+    modules run as programs. tampered: things that tests rely on and code under test has replaced.
     """
 
     def __init__(self, calls: Sequence[Sequence[Message]], written: Written) -> None:

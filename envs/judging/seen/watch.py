@@ -1,7 +1,7 @@
-"""What the runners of tests report from the verifier's sandbox, through a door of it.
+"""The test runners' reports from the verifier's sandbox, through a door of it.
 
-Each process that runs tests has a connection of its own, and each connection is a call. All that comes may be the code
-under test's own: it is bounded here, and held against the key elsewhere.
+Each process that runs tests has a connection of its own, and each connection is a call. All reports may be the code
+under test's own: they are bounded here, and compared with the key elsewhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_BYTES = 16 * 2**20
-"""Of all that a sandbox may report."""
+"""The most that a sandbox may report."""
 MAX_CALLS = 5_000
 _MAX_LINE = 2**20
 _SETTLE_S = 2.0
@@ -22,22 +22,22 @@ Message = Mapping[str, Any]
 
 
 class Watch:
-    """The reports from one sandbox. What comes beyond `MAX_BYTES` and `MAX_CALLS` is not taken."""
+    """The reports from one sandbox. Reports beyond `MAX_BYTES` and `MAX_CALLS` are not taken."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
         self._taken = 0
 
     def door(self) -> asyncio.Protocol:
-        """Return what serves a connection out of the sandbox."""
+        """Return the protocol for a connection out of the sandbox."""
         call = _Call(self)
         if len(self._calls) < MAX_CALLS:
             self._calls.append(call)
         return call
 
     async def calls(self) -> list[Sequence[Message]]:
-        """Return the messages of each call, in the order in which these began. Waits a moment for what processes that
-        have ended have sent."""
+        """Return the messages of each call, in the order of the calls' beginnings. Waits a moment for the messages
+        of ended processes."""
         with contextlib.suppress(TimeoutError):  # what runs on may keep its connection
             async with asyncio.timeout(_SETTLE_S):
                 for call in self._calls:

@@ -1,4 +1,4 @@
-"""Send the folders that a task is made of, so that worker machines need not share a file system with the driver."""
+"""Send the folders of a task: worker machines need not share a file system with the driver."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _SENT = Path("/.atropos-sent")
-"""Where the folders of a task are while it is on its way: a name that is none of a file system's."""
+"""Place of a task's folders while it is on its way: no file system has this name."""
 
 _PREFIX = "atropos-workplace-"
 
 
 @contextmanager
 def own_folder() -> Iterator[Path]:
-    """Yield a temporary folder of this process's own, which is removed in the end, as are those that killed processes
-    have left: a lock that ends with its process tells them apart."""
+    """Yield a temporary folder of this process's own. It is removed in the end, like the folders of killed processes:
+    a lock that ends with its process tells them apart."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError), _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
             shutil.rmtree(left, ignore_errors=True)
@@ -54,14 +54,14 @@ def _locked(folder: Path, how: int) -> Iterator[None]:
 
 
 class Folders:
-    """Packs folders. What a folder is called on the way is the digest of what was in it when it was first packed."""
+    """Packs folders. A folder's name on the way is the digest of its content when it was first packed."""
 
     def __init__(self) -> None:
         self._digests: dict[Path, str] = {}
 
     def sent(self, task: T) -> tuple[T, dict[str, Path]]:
-        """Return a task whose paths that exist are digests, and the paths by digest. It reads folders: not in the event
-        loop."""
+        """Return a task with digests in place of its existing paths, and the paths by digest. It reads folders: not
+        in the event loop."""
         used: dict[str, Path] = {}
 
         def change(path: Path) -> Path:
@@ -76,7 +76,7 @@ class Folders:
 
 
 def received(task: T, folder: Path) -> T:
-    """Return a task that was sent, with its paths in `folder`, where they were unpacked by their digests."""
+    """Return a received task, with its paths in `folder`, unpacked there by their digests."""
     return with_paths(task, lambda path: folder / path.name if path.parent == _SENT else path)
 
 
@@ -126,7 +126,7 @@ def unpack(packed: bytes, to: Path) -> None:
 
 
 def _walk(path: Path) -> Iterator[Path]:
-    """Yield a path and what is under it, in the same order each time. Links are not followed."""
+    """Yield a path and all paths under it, in the same order each time. Links are not followed."""
     yield path
     for folder, inner, files in os.walk(path):
         inner.sort()

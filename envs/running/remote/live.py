@@ -1,4 +1,4 @@
-"""A worker process that lives, as the driver sees it: the rollouts that it makes, and what it tells."""
+"""A living worker process, as the driver sees it: its rollouts and its messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 OPEN_S = 600.0
 """How long a worker may take to open the environment, in seconds."""
 CLOSE_S = 30.0
-"""How long it may take to remove what it has, in seconds."""
+"""How long it may take to remove its resources, in seconds."""
 ANSWER_S = 30.0
 """How long it may take over an answer, in seconds: three times as long as it waits for something to tell."""
 SILENT_S = 90.0
@@ -56,7 +56,7 @@ class Making:
 
 
 class Live:
-    """One process, from its start to its end. name: how messages call it. tasks: what it has worked on."""
+    """One process, from its start to its end. name: its name in messages. tasks: those it has worked on."""
 
     def __init__(self, link: Link, name: str, folders: Folders, sampled: Callable[[list[int]], None]) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class Live:
         self._link = link
         self._folders = folders
         self._known: set[str] = set()
-        """Digests of folders that it has."""
+        """Digests of its folders."""
         self._sampled = sampled
         self._making: dict[int, Making] = {}
         self._calls: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class Live:
         return joined(parts, task, seat)
 
     def expect(self, task: Task) -> None:
-        """Let it begin what takes long for a task."""
+        """Let it begin the slow preparations for a task."""
         self.tasks.add(task.id)
 
         async def expect() -> None:
@@ -111,7 +111,7 @@ class Live:
         self._later(expect())
 
     async def listen(self) -> None:
-        """Take in what it tells, for ever. Raises Gone when it is lost."""
+        """Take in its messages, for ever. Raises Gone when it is lost."""
         silent_s = 0.0
         while True:
             began = time.monotonic()
@@ -131,7 +131,7 @@ class Live:
                     self._take(one)
 
     async def close(self) -> None:
-        """Let it remove what it has."""
+        """Let it remove its resources."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._link.call("close")
@@ -143,7 +143,7 @@ class Live:
         await self._link.kill()
 
     def lose(self) -> int:
-        """Give up what it makes. Returns how many rollouts these are."""
+        """Give up its rollouts. Returns how many these are."""
         for call in self._calls:
             call.cancel()
         for making in self._making.values():
@@ -164,7 +164,7 @@ class Live:
                 making.future.set_exception(attribute(error))
 
     async def _packed(self, task: Task) -> tuple[Task, dict[str, bytes]]:
-        """Return a task as it is sent, and its folders that the worker lacks."""
+        """Return a task in its form for sending, and its folders that the worker lacks."""
 
         def work() -> tuple[Task, dict[str, bytes]]:
             sent, used = self._folders.sent(task)

@@ -1,4 +1,4 @@
-"""A worker process's place on a node: whether rollouts may be made there, and that a new process follows a lost one."""
+"""A worker process's place on a node: it tells whether rollouts may be made there, and replaces a lost process."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ AGAIN_S, LONGEST_AGAIN_S = 1.0, 60.0
 class Member:
     """One place. `stay` runs beside it.
 
-    live: the process that rollouts are given to; None while there is none. active: rollouts that it makes. trouble:
-    why it can't be opened; None when it can, or when that isn't known. changed: is called when any of this changes.
+    live: the process for new rollouts; None without one. active: rollouts that it makes. trouble:
+    why it can't be opened; None when it can, or when this isn't known. changed: is called when any of this changes.
     lost: is told how many rollouts were lost.
     """
 
@@ -49,7 +49,7 @@ class Member:
     @property
     def fit(self) -> bool:
         """Tell whether it may be given rollouts, while others may be. After a failure it is given one at a time, until
-        that one succeeds: a node that fails at once would else get them all."""
+        one succeeds: a node that fails at once would else get them all."""
         return self._blamed == 0 or (self.active == 0 and time.monotonic() >= self._rests_until)
 
     @property
@@ -102,7 +102,7 @@ class Member:
     """Whether the last process was ever opened."""
 
     async def _serve(self, live: Live) -> None:
-        """Open the process, and take in what it tells until it is lost."""
+        """Open the process, and take in its messages until it is lost."""
         listening = asyncio.create_task(live.listen())  # also to what it logs while it opens
         opening = asyncio.create_task(live.open(self._opening))
         try:

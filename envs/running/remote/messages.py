@@ -1,7 +1,7 @@
-"""What goes between the driver and a worker process, and what carries it.
+"""The messages between the driver and a worker process, and their transport.
 
-Everything is one of these few dataclasses, pickled by whoever carries it. Both sides are ours and trust each other;
-what a sandbox wrote is only ever text or bytes in them.
+Everything is one of these few dataclasses, pickled by the transport. Both sides are ours and trust each other;
+a sandbox's data is only ever text or bytes in them.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ PIECE = 60_000
 """Bytes of one piece of a rollout. A call's answer of less than 100 kB goes straight to the driver; Ray would put a
 larger one into its object store."""
 KEPT_MESSAGES = 6
-"""Messages of a failed rollout's conversation that go with the failure."""
+"""Messages of a failed rollout's conversation, sent with the failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a worker process is told when it begins.
+    """The start message to a worker process.
 
     env_cls: the environment's class. engines: configurations of the inference servers. tokenizer: its folder, packed
-    (`folders.py`). name: of the run. first: which inference server it asks first, of those that are equally busy.
-    log_level: of what it tells the driver.
+    (`folders.py`). name: of the run. first: the inference server that it asks first, of equally busy ones.
+    log_level: of its log records for the driver.
     """
 
     env_cls: Any
@@ -46,8 +46,8 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A rollout that is wanted. number: by which it is spoken of. turns: those that are journalled; None where none are
-    kept. folders: that the task names and the worker lacks, packed, by digest."""
+    """An order for a rollout. number: its name in later messages. turns: the journalled ones; None if none are
+    kept. folders: those that the task names and the worker lacks, packed, by digest."""
 
     number: int
     task: Task
@@ -58,7 +58,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that a conversation has taken in, to be journalled."""
+    """A turn that a conversation has taken in, for the journal."""
 
     number: int
     body: bytes
@@ -75,7 +75,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failure of ours. progress: of the recording, see `TurnRecording.progress`; None where there was none."""
+    """An infrastructure failure. progress: of the recording, see `TurnRecording.progress`; None without a recording."""
 
     number: int
     trouble: Trouble
@@ -93,7 +93,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens that the inference servers have sampled for this worker since it last said so, in their order."""
+    """Tokens that the inference servers have sampled for this worker since its last report, in the servers' order."""
 
     tokens: Sequence[int]
 
@@ -102,9 +102,9 @@ News = Turn | Made | Failed | Said | Sampled
 
 
 class Elsewhere(Exception):
-    """Stands in the driver for what a rollout failed with in a worker. Its text is the traceback there.
+    """Stands in the driver for the exception of a rollout in a worker. Its text is the traceback there.
 
-    permanent: whether it would come again. partial: what the agent had done, without its tokens."""
+    permanent: whether it would come again. partial: the agent's work until then, without its tokens."""
 
     def __init__(self, text: str, *, permanent: bool, partial: AgentResult | None) -> None:
         super().__init__(text)
@@ -142,14 +142,14 @@ class Trouble:
 
 
 def pieces(number: int, rollout: Rollout) -> list[Made]:
-    """Return a judged rollout in pieces, without its task and its seat, which the driver has."""
+    """Return a judged rollout in pieces, without its task and its seat: the driver has these."""
     body = zlib.compress(pickle.dumps(replace(rollout, task=None, seat=Seat()), pickle.HIGHEST_PROTOCOL), 1)  # type: ignore[arg-type]
     starts = range(0, len(body), PIECE)
     return [Made(number, body[start : start + PIECE], start + PIECE >= len(body)) for start in starts]
 
 
 def joined(parts: Sequence[bytes], task: Task, seat: Seat) -> Rollout:
-    """Return the judged rollout that was sent in pieces."""
+    """Return the judged rollout from its pieces."""
     rollout: Rollout = pickle.loads(zlib.decompress(b"".join(parts)))
     return replace(rollout, task=task, seat=seat)
 
@@ -159,7 +159,7 @@ class Gone(Exception):
 
 
 class Unreachable(Exception):
-    """It can't be reached now; whether it has been told what it was to be told isn't known."""
+    """It can't be reached now; whether our last message has arrived isn't known."""
 
 
 class Link(Protocol):
@@ -175,14 +175,14 @@ class Link(Protocol):
 
 
 class Cluster(Protocol):
-    """The machines on which worker processes may be started. Used as `async with`."""
+    """The machines for worker processes. Used as `async with`."""
 
     async def __aenter__(self) -> Any: ...
 
     async def __aexit__(self, *exc: object) -> None: ...
 
     async def nodes(self) -> Sequence[str]:
-        """Return the names of those that can be used now."""
+        """Return the names of the usable machines."""
         ...
 
     async def start(self, node: str) -> Link:

@@ -1,8 +1,8 @@
-"""Worker processes as Ray actors: one each, on the node that it is meant for, ended with the driver.
+"""Worker processes as Ray actors: one each, on its intended node, ended with the driver.
 
 Only calls go through Ray, most of them small enough to go straight from process to process; its object store holds
-folders of tasks on their way. No secret is in an actor's name, options, runtime environment or constructor, which Ray's
-dashboard or its tables show.
+folders of tasks on their way. No secret is in an actor's name, options, runtime environment or constructor: Ray's
+dashboard or its tables show these.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RayCluster:
         return await self.place(node, WorkerProcess, self._options.resources)
 
     async def place(self, node: str, process: type, resources: Mapping[str, float]) -> Link:
-        """Start a process on a node, which is made of a class with asynchronous methods. Raises Gone."""
+        """Start a process on a node, made of a class with asynchronous methods. Raises Gone."""
         if (node_id := self._ids.get(node)) is None:
             raise Gone(f"{node} has left the cluster")
         link = RayLink(await asyncio.to_thread(self._actor, node_id, process, resources))

@@ -1,4 +1,4 @@
-"""What a worker process has to tell the driver, until the driver has it."""
+"""A worker process's news for the driver, kept until the driver has them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from envs.running.remote.messages import PIECE, Made, News, Said, Turn
 WAIT_S = 10.0
 """How long the driver is made to wait for something new, in seconds: an answer says that the worker lives."""
 GATHER_S = 0.2
-"""What comes within so many seconds goes together. A worker that is killed costs the turns of this time."""
+"""News within so many seconds go together. The death of a worker costs the turns of this time."""
 _SAID = 500
-"""Records of the log that wait, at most; more are counted and left out."""
+"""Waiting records of the log, at most; more are counted and left out."""
 _LINE = 8000
 """Characters of one of them, at most."""
 
 
 class Outbound:
-    """News in the order in which they came, each with a number from 1 on."""
+    """News in the order of their arrival, each with a number from 1 on."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[int, News]] = deque()
@@ -30,7 +30,7 @@ class Outbound:
         self._some = asyncio.Event()
 
     def add(self, news: News) -> None:
-        """Add what the driver is to know."""
+        """Add news for the driver."""
         if isinstance(news, Said):
             if self._said >= _SAID:
                 self._unsaid += 1
@@ -74,7 +74,7 @@ class Outbound:
 
 
 class Telling(logging.Handler):
-    """Sends what is logged, redacted, to the driver. Used from any thread."""
+    """Sends log records, redacted, to the driver. Used from any thread."""
 
     def __init__(self, outbound: Outbound, redactor: Redactor) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The driver's side of worker processes on many machines: which of them makes a rollout, and what when one is lost."""
+"""The driver's side of worker processes on many machines: the choice of a worker for a rollout, and the loss of one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from sandboxes.shielding import stop
 logger = logging.getLogger(__name__)
 
 LOOK_S = 3.0
-"""Between two looks at which nodes there are, in seconds."""
+"""Between two looks at the present nodes, in seconds."""
 MOVES = 4
-"""Workers that a rollout may lose, one after the other, before that counts as its failure: it may be what ends them."""
+"""Workers that a rollout may lose, one after the other, before this counts as its failure: it may be their killer."""
 KNOWN = 0.25
-"""By how much of its room a worker may be busier than another and still get a task that it has worked on: the image is
+"""By how much of its room a worker may be busier than another and still get one of its earlier tasks: the image is
 there."""
 REMIND_S = 30.0
-"""Between two messages that rollouts wait for a worker, in seconds."""
+"""Between two messages about rollouts in wait for a worker, in seconds."""
 
 
 class Pool:
@@ -66,7 +66,7 @@ class Pool:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        """Start the workers, and wait for the first. Raises InfraError when none can work, and that does not pass."""
+        """Start the workers, and wait for the first. Raises InfraError when none can work, permanently."""
         await once_reachable(self._cluster.__aenter__)
         self._keeping = asyncio.create_task(self._keep())
         async with AsyncExitStack() as undo:
@@ -85,7 +85,7 @@ class Pool:
         await self._cluster.__aexit__(None, None, None)
 
     async def run(self, task: Task, seat: Seat) -> Rollout:
-        """See `Worker`. A rollout whose worker is lost is made by another one, with the replies that it got."""
+        """See `Worker`. Another worker makes the rollout of a lost one, with the replies that it got."""
         for _ in range(MOVES):
             member, live = await self._place(task)
             try:
@@ -140,7 +140,7 @@ class Pool:
 
     @asynccontextmanager
     async def _waiting(self, what: str) -> AsyncIterator[None]:
-        """Say now and then what is waited for while the block runs."""
+        """Report now and then the reason of the wait while the block runs."""
 
         timer: asyncio.TimerHandle
 
@@ -164,7 +164,7 @@ class Pool:
             raise lasting[0]
 
     async def _keep(self) -> None:
-        """Keep workers on the nodes that there are, for ever."""
+        """Keep workers on the present nodes, for ever."""
         while True:
             try:
                 nodes = await self._cluster.nodes()
@@ -199,7 +199,7 @@ class Pool:
 
 
 async def opening_of(env: Environment) -> Opening:
-    """Return what workers are told of an environment."""
+    """Return the message to workers about an environment."""
 
     def tokenizer() -> bytes:
         with tempfile.TemporaryDirectory() as folder:

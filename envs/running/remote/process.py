@@ -1,7 +1,7 @@
-"""A worker process: makes the rollouts that the driver wants, several at the same time, and tells it what came of them.
+"""A worker process: makes the driver's rollouts, several at the same time, and reports their outcomes.
 
-What it has to tell is numbered and kept until the driver has said that it has it, so that neither an order nor an
-answer that is sent twice does harm.
+Its news are numbered and kept until the driver has confirmed them: so neither an order nor an
+answer does harm if it is sent twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOKENIZER = "tokenizer"
 
 
 class WorkerProcess:
-    """A worker as the driver calls it: all that it is told and asked comes by these methods, from one event loop."""
+    """A worker as the driver calls it: all messages and questions come by these methods, from one event loop."""
 
     def __init__(self) -> None:
         self._outbound = Outbound()
@@ -47,7 +47,7 @@ class WorkerProcess:
         self._open: asyncio.Task[None] | None = None
 
     async def open(self, opening: Opening) -> Trouble | None:
-        """Open the environment. Returns what is in the way, if anything is."""
+        """Open the environment. Returns the obstacle, if there is one."""
         opened: asyncio.Future[Trouble | None] = asyncio.get_running_loop().create_future()
         self._open = asyncio.create_task(self._stay_open(opening, opened))
         return await opened
@@ -67,23 +67,23 @@ class WorkerProcess:
             task.cancel()
 
     async def expect(self, task: Task, folders: dict[str, bytes]) -> None:
-        """Begin what takes long for a task: it is drawn next."""
+        """Begin the slow preparations for a task: it is drawn next."""
         await self._unpack(folders)
         self._context.copy().run(self._env.expect, received(task, self._folder))
 
     async def news(self, after: int) -> list[tuple[int, News]]:
-        """Return what is new since the news with this number, which has arrived with all before it."""
+        """Return the news since those with this number, which have arrived with all before them."""
         self._tell_sampled()
         return await self._outbound.after(after)
 
     async def close(self) -> None:
-        """End all rollouts, and remove what they need."""
+        """End all rollouts, and remove their resources."""
         self._closing.set()
         if self._open is not None:
             await self._open
 
     async def _stay_open(self, opening: Opening, opened: asyncio.Future[Trouble | None]) -> None:
-        """Keep open what rollouts need, until `close`."""
+        """Keep open the resources of rollouts, until `close`."""
         try:
             async with AsyncExitStack() as stack:
                 await self._enter(stack, opening)
@@ -167,7 +167,7 @@ class WorkerProcess:
 
 
 class SentTurns:
-    """The turns of one rollout: those that came with the order, and new ones, which go to the driver's journal."""
+    """The turns of one rollout: those in the order, and new ones, which go to the driver's journal."""
 
     def __init__(self, number: int, turns: Any, outbound: Outbound) -> None:
         self._number = number
@@ -183,4 +183,4 @@ class SentTurns:
         return self._turns
 
     async def forget_turns(self, number: int, member: int) -> None:
-        """See `Turns`; the driver decides about that."""
+        """See `Turns`; the driver decides about it."""
