@@ -21,15 +21,15 @@ from sandboxes.local.backend import reap_dead_directories
 
 
 async def setup() -> None:
-    """Install and start a Docker daemon when none answers, install crun where it can start sandboxes, and make the base
-    image when it is missing."""
+    """Install and start a Docker daemon if none answers, install crun if it can start sandboxes here, and make the base
+    image if it is missing."""
     print("a Docker daemon answers" if await ensure_daemon() is None else "started a Docker daemon")
     print(f"sandboxes are started by {await ensure_crun()}")
     print(f"image {await ensure_base_image()} is present")
 
 
 async def reap(hosts: str | None = None) -> None:
-    """Remove the containers, images and directories that dead processes of this machine have left."""
+    """Remove the containers, images and directories left by dead processes of this machine."""
     print(f"removed {await asyncio.to_thread(reap_dead_directories)} directories of dead owners")
     for host in read_hosts(hosts) if hosts else [Host("")]:
         where = f" on {host.url}" if host.url else ""
@@ -42,7 +42,7 @@ async def reap(hosts: str | None = None) -> None:
 
 
 async def images(hosts: str | None = None, remove_older: float | None = None) -> None:
-    """Show the images that were built for tasks, and remove those that no container uses where that is asked for."""
+    """Show the images built for tasks, and on request remove those without a container."""
     for host in read_hosts(hosts) if hosts else [Host("")]:
         where = f" on {host.url}" if host.url else ""
         async with connect(host.url or None, host.certificates) as client:

@@ -1,4 +1,4 @@
-"""Command lines of programs that have options of their own: short messages, the nearest name, numbers with bounds."""
+"""Command lines of programs with options of their own: short messages, the nearest name, numbers with bounds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 from sandboxes.naming import meant
 
 WRONG_USE = 2
-"""The exit status of a program that was told something that can't be right."""
+"""The exit status of a program after impossible options."""
 
 
 class Parser(argparse.ArgumentParser):
-    """Takes options by their whole names, and says what is wrong in a line for each mistake.
+    """A parser of options by their whole names, with one line of explanation for each mistake.
 
     Subcommands are made of the same class."""
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, **kwargs})
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Return the options. Ends the process with status 2 where they are wrong."""
+        """Return the options. Ends the process with status 2 if they are wrong."""
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             known = self._known(sys.argv[1:] if args is None else args)
@@ -37,12 +37,12 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and where the options are explained. Ends the process."""
+        """Print the mistake and the place with the options' explanation. Ends the process."""
         lines = f"\n{message}" if message.startswith(" ") else f" {message}"
         self.exit(WRONG_USE, f"{self.prog}:{lines}\n{self.prog} --help explains its options\n")
 
     def _known(self, args: Sequence[str]) -> list[str]:
-        """The names of the options, also of the subcommand that is used."""
+        """The names of the options, with those of the chosen subcommand."""
         names = [name for action in self._actions for name in action.option_strings]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -86,24 +86,24 @@ def not_negative(text: str) -> float:
 
 
 def named(text: str) -> str:
-    """Return a text that is not empty."""
+    """Return a text, which may not be empty."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it is empty; give a value, or leave it out")
     return text
 
 
 def folder(text: str) -> Path:
-    """Return a directory that files can be written to: it is there, or can be made."""
+    """Return a directory for writing files: it exists, or can be made."""
     return _place(text, "a directory", Path.is_dir)
 
 
 def file(text: str) -> Path:
-    """Return a file that can be written: it is there, or can be made."""
+    """Return a file for writing: it exists, or can be made."""
     return _place(text, "a file", Path.is_file)
 
 
 def there(text: str) -> Path:
-    """Return a file or a directory that is there."""
+    """Return an existing file or directory."""
     path = Path(named(text))
     with suppress(OSError):  # a name that is too long is none of a file's
         if path.exists():
@@ -120,7 +120,7 @@ def url(text: str) -> str:
 
 
 def web_address(url: str) -> str:
-    """Return a URL that HTTP can be spoken to. Raises ValueError, which says what it lacks."""
+    """Return a URL for HTTP. Raises ValueError, which names the missing part."""
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -132,7 +132,7 @@ def web_address(url: str) -> str:
 
 
 def host_port(address: str) -> str:
-    """Return an address to listen at. Raises ValueError, which says what it lacks."""
+    """Return an address to listen at. Raises ValueError, which names the missing part."""
     host, colon, number = address.rpartition(":")
     if not (colon and host and number.isdecimal() and 0 < int(number) < 2**16) or address != address.strip():
         raise ValueError("this is no address; give HOST:PORT, such as 127.0.0.1:9464")
@@ -140,8 +140,8 @@ def host_port(address: str) -> str:
 
 
 def loopback(address: str) -> str:
-    """Return an address of this machine to listen at; port 0 is a free one. Raises ValueError, which says what it
-    lacks."""
+    """Return an address of this machine to listen at; port 0 is a free one. Raises ValueError, which names the missing
+    part."""
     host, colon, number = address.rpartition(":")
     host = "127.0.0.1" if host == "localhost" else host.removeprefix("[").removesuffix("]")
     if not (colon and number.isdecimal() and int(number) < 2**16):

@@ -1,11 +1,11 @@
-"""What a sandbox is: the protocol that every backend implements, its values and its errors.
+"""Sandboxes: the protocol of every backend, its values and its errors.
 
 Three kinds of outcome are kept apart:
 
-- A command that fails, times out or prints too much is a *result* (`ExecResult`).
-- A file that is missing, a directory where a file was expected and so on is the caller's mistake
-  and raises the same `OSError` subclass that the standard library would raise.
-- Everything else is a failure of ours or of the Docker daemon and raises `SandboxError`.
+- A command with an error, a timeout or too much output gives a *result* (`ExecResult`).
+- A missing file, a directory in place of a file and so on is the caller's mistake
+  and raises the same `OSError` subclass as the standard library.
+- Everything else is an infrastructure failure, ours or the Docker daemon's, and raises `SandboxError`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class SandboxDied(SandboxError, ConnectionError):
 
 
 class SandboxEnded(SandboxDied):
-    """What ran in the sandbox has ended it or made it fall silent, and that is proven: no failure of ours, but the
-    outcome of what ran. Its files can still be downloaded.
+    """The programs in the sandbox have provably ended it or made it fall silent. This is their outcome, not an
+    infrastructure failure. Its files can still be downloaded.
 
-    limit: at which it did that, as `Sandbox.overran` tells it."""
+    limit: the limit at which they did, as `Sandbox.overran` reports it."""
 
     def __init__(self, message: str, limit: str) -> None:
         super().__init__(message)
@@ -39,8 +39,8 @@ class SandboxEnded(SandboxDied):
 
 
 class DaemonRestarted(SandboxError, ConnectionError):
-    """The Docker daemon went away while the request was under way, and the sandbox has survived that. What the
-    request did is unknown; what was running for it has been killed. The sandbox can be used on."""
+    """The Docker daemon went away during the request, and the sandbox has survived. The request's effect is unknown;
+    its processes have been killed. You can go on using the sandbox."""
 
 
 class SandboxTimeout(SandboxError, TimeoutError):
@@ -52,8 +52,8 @@ class ImageMissing(SandboxError, LookupError):
 
 
 class ImageUnbuildable(SandboxError, ValueError):
-    """The image's own Dockerfile is at fault, or needs a builder that isn't there: it fails again, however often it is
-    tried. The message says where, and the remedy."""
+    """The image's own Dockerfile is at fault, or needs a missing builder: another attempt fails again. The message
+    names the place and the remedy."""
 
 
 class StorageFull(SandboxError):
@@ -69,30 +69,30 @@ class DaemonUnavailable(SandboxError, ConnectionError):
 
 
 class DaemonRefused(SandboxError, PermissionError):
-    """There is a Docker daemon that this user may not use, now and later; the message says how that is allowed."""
+    """The Docker daemon exists, but this user may not use it, now or later; the message says how to allow it."""
 
 
 class NoSuchUser(SandboxError, LookupError):
-    """The sandbox's image has no user of the name that was given."""
+    """The sandbox's image has no user of the given name."""
 
 
 class NotSupported(SandboxError, NotImplementedError):
-    """This backend cannot do what was asked, and says so rather than do something else.
+    """The backend cannot do the request, and says so instead of doing something else.
 
-    Also a NotImplementedError, for callers that know the standard library's errors alone."""
+    Also a NotImplementedError, for callers with the standard library's errors alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
-    """What a command did.
+    """The outcome of a command.
 
     exit_code: as a shell reports it: 128 + n when signal n ended it, 124 when `timed_out`.
-    raw: stdout and stderr as one stream of bytes, in the order in which they were written. Where they are kept apart,
-        it is the order in which they came: of what is written to both within a moment, either may be first.
-    truncated: bytes were dropped from the middle of `raw`, which then says how many.
+    raw: stdout and stderr as one stream of bytes, in the order of writing. With `split=True` it is
+        the order of arrival: of bytes written to both within a moment, either may be first.
+    truncated: bytes were dropped from the middle of `raw`, and a line there counts them.
     shell_ended: in a session, the command ended the shell itself (`exit`, `exec`, a signal, its time
-        limit); the next one finds the state as it was before this one.
-    raw_stdout, raw_stderr: each by itself, where the command was run with `split=True`; each bounded as `raw` is.
+        limit); the next one finds the state from before this one.
+    raw_stdout, raw_stderr: each by itself, if the command was run with `split=True`; each bounded as `raw` is.
     """
 
     exit_code: int
@@ -106,17 +106,17 @@ class ExecResult:
 
     @property
     def output(self) -> str:
-        """Return `raw` as text; bytes that are not UTF-8 become U+FFFD."""
+        """Return `raw` as text; bytes outside UTF-8 become U+FFFD."""
         return _text(self.raw)
 
     @property
     def stdout(self) -> str:
-        """Return what went to stdout alone, as text. Raises ValueError where the streams were not kept apart."""
+        """Return stdout alone, as text. Raises ValueError if the streams were not kept apart."""
         return _text(self.raw_stdout)
 
     @property
     def stderr(self) -> str:
-        """Return what went to stderr alone, as text. Raises ValueError where the streams were not kept apart."""
+        """Return stderr alone, as text. Raises ValueError if the streams were not kept apart."""
         return _text(self.raw_stderr)
 
     @property
@@ -154,11 +154,11 @@ class OutputStream(Protocol):
     """Output of a running command. At most 128 KB of it wait to be read; then the command is held up."""
 
     async def read(self, size: int = 65536) -> bytes:
-        """Return some bytes, at most `size`; none at the end. Raises what `Process.wait` raises."""
+        """Return some bytes, at most `size`; none at the end. Raises the errors of `Process.wait`."""
         ...
 
     async def readline(self) -> bytes:
-        """Return a line with its end, or a piece of one that is longer than 128 KB; nothing at the end."""
+        """Return a line with its end, or a piece of a line longer than 128 KB; nothing at the end."""
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -167,17 +167,17 @@ class OutputStream(Protocol):
 
 
 class Process(Protocol):
-    """A command that runs, from `Sandbox.start`. With the block's end everything that it started is killed, if it has
-    not ended; what it leaves running in the background when it ends lives on."""
+    """A running command, from `Sandbox.start`. The end of the block kills a command that still runs, with everything it
+    has started. Background processes of a command that has ended live on."""
 
     @property
     def stdout(self) -> OutputStream:
-        """Return its output: of both streams in order, where they are not apart."""
+        """Return its output: of both streams in order, unless they are kept apart."""
         ...
 
     @property
     def stderr(self) -> OutputStream:
-        """Return what goes to stderr. Raises ValueError where it was started without `split`."""
+        """Return its stderr. Raises ValueError if it was started without `split`."""
         ...
 
     @property
@@ -186,20 +186,20 @@ class Process(Protocol):
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Yield the output as it comes. Raises ValueError where stdout and stderr are apart."""
+        """Yield the output as it comes. Raises ValueError if stdout and stderr are apart."""
         ...
 
     async def write(self, data: bytes) -> None:
         """Write to its standard input, or type at its terminal; waits while it is 128 KB behind. Raises BrokenPipeError
-        where it has closed that, or has ended."""
+        if it has closed its input, or has ended."""
         ...
 
     async def close_stdin(self) -> None:
-        """End its standard input, after what was written. At a terminal this types Ctrl-D."""
+        """End its standard input, after all earlier writes. At a terminal this types Ctrl-D."""
         ...
 
     async def send_signal(self, number: int) -> None:
-        """Send a signal to its process group, as a terminal's Ctrl-C does. Does nothing where it has ended."""
+        """Send a signal to its process group, as a terminal's Ctrl-C does. Does nothing if it has ended."""
         ...
 
     async def resize(self, size: PtySize) -> None:
@@ -207,19 +207,20 @@ class Process(Protocol):
         ...
 
     async def kill(self) -> None:
-        """Kill it with everything that it has started, as a time limit does; returns when that is done."""
+        """Kill it with everything it has started, as a time limit does; returns afterwards."""
         ...
 
     async def wait(self) -> ExecResult:
-        """Return what it did, when it has ended: as `exec` would, with all output within `max_output`.
+        """Return its outcome at its end: as `exec` would, with all output within `max_output`.
 
-        Output that this task has read before, or that no other one has read for a second, is read on here: it comes in
-        the result alone, and to read it raises ValueError. Raises what `exec` raises."""
+        From here on this call reads the streams that this task has read before, and those unread by any other task
+        for a second. Their output comes in the result alone, and reading it raises ValueError. Raises the errors of
+        `exec`."""
         ...
 
 
 def check_port(port: int) -> int:
-    """Return a port that can be connected to. Raises ValueError."""
+    """Return a port for a connection. Raises ValueError."""
     if not 0 < port < 2**16:
         raise ValueError(f"a port is from 1 to 65535, not {port}")
     return port
@@ -230,11 +231,11 @@ Capabilities = Literal["default", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a sandbox may use. Memory is without swap; disk counts what is written.
+    """The resources of a sandbox. Memory is without swap; disk counts written bytes.
 
-    allowed_hosts: what can be reached without `network`, by HTTP and HTTPS through a proxy that the environment
-        of commands names: "host.org", "*.host.org", "host:8080". Addresses that aren't public only where listed.
-    capabilities: of root's commands. "default" is what root needs to add users, give files away, install packages,
+    allowed_hosts: hosts within reach without `network`, by HTTP and HTTPS through a proxy; the environment
+        of commands names it: "host.org", "*.host.org", "host:8080". Non-public addresses only if listed.
+    capabilities: of root's commands. "default" lets root add users, give files away, install packages,
         start services and become another user: Docker's default but for raw packets, device nodes and the machine's
         audit log. "none" is none. Other users have none, and nobody can gain any.
     """
@@ -255,7 +256,7 @@ class Limits:
 
 
 Door = Callable[[], asyncio.Protocol]
-"""Makes what serves one connection out of a sandbox, as for `loop.create_server`."""
+"""Makes the protocol of one connection out of a sandbox, as for `loop.create_server`."""
 
 MOST_DOORS = 8
 
@@ -265,20 +266,20 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """How to make a sandbox.
+    """The description of a sandbox.
 
-    image: a name that the backend understands; the local backend ignores it.
-    workdir: absolute path in which commands start; None takes the image's own.
-    user: who runs the commands; None takes the image's own.
-    switch_users: root's commands may become other users (setuid and setgid) where they have no other capabilities.
-    doors: what programs inside reach at an address of their loopback, by name, whatever their network. Whoever is
-        inside may use them. At most `MOST_DOORS`.
-    mounts: folders of this machine that stand inside, by their absolute path there, for reading alone, without what
-        is mounted below them. Where the engine is elsewhere each is sent there once, by its name, which so has to
-        stand for its content.
-    shared: a word for whoever may have had it before, and may have it after. A sandbox whose block ends well may be
-        brought back to the state of its start and opened again for a spec with the same word, and else the same. Empty:
-        nobody has had it before, nor has it after.
+    image: a name in the backend's own terms; the local backend ignores it.
+    workdir: absolute path of commands' first directory; None takes the image's own.
+    user: runs the commands; None takes the image's own.
+    switch_users: root's commands may become other users (setuid and setgid) even without other capabilities.
+    doors: servers of ours for programs inside, by name, each at an address of their loopback, whatever their network.
+        Anybody inside may use them. At most `MOST_DOORS`.
+    mounts: folders of this machine inside the sandbox, by their absolute path there, for reading alone, without other
+        mounts below them. An engine on another machine gets each once, by its name, so the name has to stand for its
+        content.
+    shared: a word for its possible users, before and after. If its block ends well, the sandbox may be reset to the
+        state of its start and opened again, for a spec with the same word that is otherwise the same too. Empty: nobody
+        has had it before, and nobody gets it after.
     """
 
     image: str
@@ -298,22 +299,22 @@ class SandboxSpec:
 
 @runtime_checkable
 class Session(Protocol):
-    """A shell in a sandbox whose state lasts from one command to the next: directory, variables, functions,
+    """A shell in a sandbox with a lasting state between commands: directory, variables, functions,
     aliases, background jobs. Options of `set` that would end or flood it (e, u, v, x) last one command, and a trap
-    on EXIT runs at the end of the command that has set it.
+    on EXIT runs at the end of its own command.
 
-    A command that ends the shell loses only what it changed itself; in a shell other than bash the functions
-    go with it. What background jobs print while no command runs is dropped. Where the present directory is gone,
-    the next command says so and starts where the session did.
+    A command that ends the shell loses only its own changes; in a shell other than bash the functions
+    go with it. Output of background jobs between commands is dropped. If the present directory is gone,
+    the next command says so and starts in the session's first directory.
     """
 
     async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
-        """Run a command, after those that were given before. After `timeout` seconds it is killed with
-        everything that it started; servers that earlier commands left running live on."""
+        """Run a command, after all earlier ones. After `timeout` seconds it is killed with
+        everything it has started; servers from earlier commands live on."""
         ...
 
     async def close(self) -> None:
-        """End the shell and what it started. A session that isn't closed ends with its sandbox."""
+        """End the shell and its processes. An unclosed session ends with its sandbox."""
         ...
 
 
@@ -323,11 +324,11 @@ class Sandbox(Protocol):
 
     A backend's sandbox subclasses this. Required: `workdir`, `exec`, `read_file`, `write_file`, `upload`, `download`
     and `stop`. Optional: `start`, `connect`, `session` (the terminal tool needs it), `reset`, `fork` and `door`,
-    which raise NotSupported here, and `overran`, which knows of nothing here.
+    which raise NotSupported here, and `overran`, which returns None here.
     """
 
     workdir: str
-    """Absolute path in which commands start."""
+    """Absolute path of commands' first directory."""
 
     async def exec(
         self,
@@ -341,18 +342,18 @@ class Sandbox(Protocol):
         max_output: int = 1_000_000,
         split: bool = False,
     ) -> ExecResult:
-        """Run a command to its end and return what it did.
+        """Run a command to its end and return its outcome.
 
         A string runs in a fresh `/bin/sh -c`, a sequence runs without a shell. After `timeout`
-        seconds every process that the command started is killed and the partial output returned.
+        seconds every process of the command is killed and the partial output returned.
         At most `max_output` bytes come back: the first and the last half, with a line between
-        them that says how much was dropped. `env` adds to the sandbox's own.
+        them that counts the dropped bytes. `env` adds to the sandbox's own.
 
-        stdout and stderr come as one stream, in order, or with `split` each by itself as well: two pipes, between which
-        no order is kept.
+        stdout and stderr come as one stream, in order, or with `split` each by itself as well: two pipes, with no order
+        between them.
 
-        Raises SandboxEnded where what ran here has ended the sandbox; SandboxDied, SandboxTimeout, SandboxError;
-        OSError where `stdin` can't be held.
+        Raises SandboxEnded if programs in the sandbox have ended it; SandboxDied, SandboxTimeout, SandboxError;
+        OSError if `stdin` can't be held.
         """
         ...
 
@@ -371,8 +372,8 @@ class Sandbox(Protocol):
     ) -> AbstractAsyncContextManager[Process]:
         """Start a command and go on while it runs: `async with sandbox.start("make") as process`.
 
-        stdin: it has a standard input that is written to; without, it meets the end at once. pty: it has a terminal of
-        that size, by which it is written to and read. The others are as those of `exec`; there is no time limit.
+        stdin: it has a standard input for writing; without, it meets the end at once. pty: it has a terminal of
+        this size for input and output. The others are as those of `exec`; there is no time limit.
         """
         raise NotSupported(f"{type(self).__name__} can't start commands that are followed; use exec")
 
@@ -380,7 +381,7 @@ class Sandbox(Protocol):
         """Connect to a server inside, by its port on loopback or by its unix socket's path, whatever the sandbox's
         network: `async with sandbox.connect(8000) as (reader, writer)`. The end of the block closes it.
 
-        Raises ConnectionRefusedError where nobody listens, TimeoutError where nobody accepts it within `timeout`
+        Raises ConnectionRefusedError if nobody listens, TimeoutError if nobody accepts it within `timeout`
         seconds, other OSErrors, SandboxError.
         """
         raise NotSupported(f"{type(self).__name__} has no way to servers inside")
@@ -391,21 +392,21 @@ class Sandbox(Protocol):
         ...
 
     async def write_file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Create or replace a file, and its parent directories. Relative paths start at `workdir`. Where it fails, a
-        file that was there is as it was."""
+        """Create or replace a file, and its parent directories. Relative paths start at `workdir`. A failure leaves an
+        existing file unchanged."""
         ...
 
     async def upload(self, archive: bytes, path: str) -> None:
-        """Unpack a tar archive into the directory `path`, which is created when missing. Raises OSError where something
-        inside keeps it from being there."""
+        """Unpack a tar archive into the directory `path`, and make the directory if missing. Raises OSError if
+        something inside prevents it."""
         ...
 
     async def download(self, path: str, *, max_bytes: int = 256 * 2**20) -> bytes:
-        """Return the tree at `path` as a tar archive whose member names are relative to `path`.
+        """Return the tree at `path` as a tar archive with member names relative to `path`.
 
-        It is read from outside, so that no program in the sandbox can change what is seen; it also
+        It is read from outside, so no program in the sandbox can change the view; it also
         works after `stop`. Links come back as links, unfollowed.
-        Raises FileNotFoundError, OSError where links go round in a circle, or ValueError when it is
+        Raises FileNotFoundError, OSError if links go round in a circle, or ValueError if it is
         larger than `max_bytes`.
         """
         ...
@@ -417,23 +418,23 @@ class Sandbox(Protocol):
     async def session(
         self, *, cwd: str | None = None, env: Mapping[str, str] | None = None, user: str | None = None
     ) -> Session:
-        """Open a shell that keeps its state, for as long as the sandbox lives: bash where there is one, else sh."""
+        """Open a shell with a lasting state, as long as the sandbox lives: bash if the sandbox has it, else sh."""
         raise NotSupported(f"{type(self).__name__} has no sessions, which the terminal tool needs")
 
     async def reset(self) -> None:
-        """Bring back the state in which `open` gave it, whatever was done since; its processes and sessions are
+        """Bring back the state that `open` gave, whatever was done since; its processes and sessions are
         gone."""
         raise NotSupported(f"{type(self).__name__} can't be reset; open another sandbox")
 
     def door(self, name: str) -> str:
-        """Return where programs inside reach the spec's door of that name: an address of loopback, "127.0.0.1:31281".
-        Raises KeyError where the spec has none."""
+        """Return the address of the spec's door of this name for programs inside: an address of loopback,
+        "127.0.0.1:31281". Raises KeyError if the spec has none."""
         raise NotSupported(f"{type(self).__name__} has no doors, by which programs inside reach ours")
 
     async def overran(self) -> str | None:
-        """Return the limit ("memory", "processes", "executor" for a program of ours that failed at what it was made to
-        do) at which what runs here has ended the sandbox or made it fall silent; None where nothing proves that, as
-        when it was killed from outside. To be asked after SandboxDied or SandboxTimeout."""
+        """Return the limit at which the programs inside have ended the sandbox or made it fall silent: "memory",
+        "processes", or "executor" if they have made a program of ours fail. None without proof, as after a kill
+        from outside. To be asked after SandboxDied or SandboxTimeout."""
         return None
 
     def fork(self, count: int) -> AbstractAsyncContextManager[Sequence[Sandbox]]:
@@ -444,8 +445,8 @@ class Sandbox(Protocol):
 
 @runtime_checkable
 class Backend(Protocol):
-    """Makes sandboxes. Entering it checks what it is made of and reaps what dead owners left behind;
-    leaving it removes everything that it made. A backend subclasses this; all but `image_id` and `prepare` is
+    """Makes sandboxes. Entering it checks its requirements and removes the remains of dead owners;
+    leaving it removes everything it has made. A backend subclasses this; all but `image_id` and `prepare` is
     required."""
 
     async def __aenter__(self) -> Self: ...
@@ -464,10 +465,10 @@ class Backend(Protocol):
         ...
 
     async def image_id(self, name: str) -> str:
-        """Return what tells the present image of that name from another that was made under it before; the name itself
-        where nothing does. Raises ImageMissing, SandboxError."""
+        """Return an id that tells the present image of this name from an earlier one of the same name; the name itself
+        if there is no such id. Raises ImageMissing, SandboxError."""
         return name
 
     def prepare(self, spec: SandboxSpec, count: int) -> None:
-        """Take the hint that `count` sandboxes like this will be opened soon. Their image must be there."""
+        """Take the hint of `count` openings of such sandboxes soon. Their image must be there."""
         return

@@ -1,4 +1,4 @@
-"""Which hosts a sandbox without a network may reach: the entries of `Limits.allowed_hosts`."""
+"""The hosts within reach of a sandbox without a network: the entries of `Limits.allowed_hosts`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AllowList:
         return cls(tuple(names), tuple(ranges))
 
     def has(self, host: str, port: int) -> bool:
-        """Return whether a host may be reached by that name, or by that address (IPv6: with or without brackets)."""
+        """Return whether a host may be reached by this name, or by this address (IPv6: with or without brackets)."""
         if (network := _network(host.strip("[]"))) is not None:
             return network.num_addresses == 1 and self._listed(network.network_address, port)
         return any(
@@ -54,12 +54,12 @@ class AllowList:
         )
 
     def has_address(self, address: str, port: int) -> bool:
-        """Return whether an address may be connected to: a public one, or one that is listed as such, not by a name."""
+        """Return whether an address may be connected to: a public one, or one listed as an address, not by a name."""
         ip = ipaddress.ip_address(address)
         return _is_public(ip) or self._listed(ip, port)
 
     def _listed(self, ip: Address, port: int) -> bool:
-        """Return whether a range holds an address. One of the internet's (0.0.0.0/0) doesn't hold what is private."""
+        """Return whether a range holds an address. A range of the internet (0.0.0.0/0) holds no private address."""
         return any(
             ip in network and _is(port, only) and (network.num_addresses == 1 or network.is_private or _is_public(ip))
             for network, only in self.ranges

@@ -42,16 +42,16 @@ def resolve(option: str, value: str, known: Mapping[str, Any], group: str = "") 
 
 
 def later(path: str) -> Callable[[], Any]:
-    """Return a function that imports what stands at a dotted path of ours, `package.module:name`, and returns it.
+    """Return a function that imports the object at a dotted path of ours, `package.module:name`, and returns it.
 
-    For what takes seconds to import, or is an extra: a misspelt option, or a command without it, need not wait."""
+    For objects with a slow import, or from an extra: a misspelt option, or a command without it, need not wait."""
     return partial(resolve_name, path)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None where none is near.
+    """Return the known name that was probably meant, None if none is near.
 
-    Options are found without what stands before their last dot, with `-` for `_` or the other way round, and in
+    Options are found without the part before their last dot, with `-` for `_` or the other way round, and in
     capitals."""
     plain = {one.replace("-", "_").lower(): one for one in known}
     wanted = name.replace("-", "_").lower()
@@ -69,6 +69,6 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def meant(name: str, known: Iterable[str], prefix: str = "") -> str:
-    """Return "; did you mean …?" for a message, or nothing where no known name is near."""
+    """Return "; did you mean …?" for a message, or nothing if no known name is near."""
     found = nearest(name, known)
     return f"; did you mean {prefix}{found}?" if found else ""

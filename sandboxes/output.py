@@ -24,7 +24,7 @@ class BoundedOutput:
         self._dropped = 0
 
     def add(self, data: bytes, dropped: int = 0) -> None:
-        """Add what came. dropped: how much is missing in its middle, where it was kept within the same limit."""
+        """Add new output. dropped: the number of bytes missing in its middle, if it was kept within the same limit."""
         self._dropped += dropped
         room = self._head_size - len(self._head)
         if room > 0:
@@ -42,7 +42,7 @@ class BoundedOutput:
             self._dropped += excess
 
     def result(self) -> tuple[bytes, bool]:
-        """Return the bytes, with a line in the middle that counts what was dropped, and whether any was."""
+        """Return the bytes, with a line in the middle that counts the dropped ones, and whether any were dropped."""
         self._trim()
         if not self._dropped:
             return bytes(self._head + self._tail), False
@@ -50,26 +50,26 @@ class BoundedOutput:
 
 
 class Collected:
-    """A command's output: both streams together, and each by itself where they are kept apart (`split`)."""
+    """A command's output: both streams together, and each by itself if they are kept apart (`split`)."""
 
     def __init__(self, limit: int, *, split: bool) -> None:
         self._together = BoundedOutput(limit)
         self._apart = [BoundedOutput(limit) for _ in range(2)] if split else []
 
     def add(self, data: bytes, stream: int = 0) -> None:
-        """Add what came. stream: 0 for stdout, 1 for stderr."""
+        """Add new output. stream: 0 for stdout, 1 for stderr."""
         self._together.add(data)
         if self._apart:
             self._apart[stream].add(data)
 
     def add_rest(self, rest: Sequence[tuple[bytes, int]]) -> None:
-        """Add what was kept elsewhere within the same limit, and how many bytes were dropped of it: of both streams
-        together, then of each where they are apart."""
+        """Add output that was kept elsewhere within the same limit, and its number of dropped bytes: of both streams
+        together, then of each if they are apart."""
         for output, (data, dropped) in zip([self._together, *self._apart], rest, strict=False):
             output.add(data, dropped)
 
     def result(self) -> tuple[bytes, bool, bytes | None, bytes | None]:
-        """Return both together, and whether any of that was dropped; stdout and stderr where they are apart."""
+        """Return both together, and whether any bytes were dropped; stdout and stderr if they are apart."""
         raw, truncated = self._together.result()
         stdout, stderr = [output.result()[0] for output in self._apart] or (None, None)
         return raw, truncated, stdout, stderr

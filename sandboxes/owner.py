@@ -1,4 +1,4 @@
-"""Who made a sandbox: enough to tell later, from labels or a name alone, whether its maker still lives."""
+"""The maker of a sandbox: enough to find out later, from labels or a name alone, whether it still lives."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _boot_id() -> str:
 
 
 def boot_time() -> float:
-    """Return when this machine was started, in seconds since 1970; 0 where it does not say."""
+    """Return the time of this machine's start, in seconds since 1970; 0 if it does not say."""
     path = Path("/proc/stat")
     lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
     return next((float(line.split()[1]) for line in lines if line.startswith("btime ")), 0.0)
 
 
 def process_space() -> str:
-    """Return what the ids of processes mean anything in: this kernel's boot, and the process namespace in it."""
+    """Return the space in which process ids have a meaning: this kernel's boot, and the process namespace in it."""
     try:
         return f"{_boot_id()}.{Path('/proc/self/ns/pid').stat().st_ino}"
     except FileNotFoundError:
@@ -49,7 +49,7 @@ def process_space() -> str:
 class Owner:
     """One backend of one process of one boot of one host.
 
-    space: the boot and the process namespace to which `pid` and `start` belong.
+    space: the boot and the process namespace of `pid` and `start`.
     """
 
     id: str
@@ -84,8 +84,8 @@ class Owner:
         }
 
     def is_dead(self) -> bool:
-        """Return whether it is certainly gone, as /proc tells. What that can't tell of counts as alive: a process of
-        another machine, another boot or another process namespace, whatever its host is called."""
+        """Return whether it is certainly gone, by /proc. Owners beyond the sight of /proc count as alive: processes of
+        another machine, another boot or another process namespace, whatever its host's name."""
         return self.space == process_space() and self.start != process_start(self.pid)
 
     def is_alive(self) -> bool:

@@ -1,6 +1,6 @@
-"""A command that runs: its output read as it comes, its input written, the same way for every backend.
+"""A running command: its output read as it comes, its input written, the same way for every backend.
 
-Each stream may be `WINDOW` bytes ahead of what was read of it; then the command is held up, as by a pipe.
+Each stream may be `WINDOW` bytes ahead of its reader; then the command is held up, as by a pipe.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from sandboxes.base import ExecResult, OutputStream, Process, PtySize, SandboxEr
 from sandboxes.output import Collected
 
 WINDOW = 128 << 10
-"""Bytes that one side of a stream may be ahead of the other."""
+"""Bytes by which one side of a stream may be ahead of the other."""
 _PIECE = 64 << 10
 _UNREAD_S = 1.0
 """How long output may lie unread by another task before `wait` reads it."""
 _END_OF_INPUT = b"\x04"
-"""What ends the input of a program that reads lines from a terminal."""
+"""The end of input for a program with lines from a terminal."""
 
 
 class RunningProcess(Process):
-    """What backends' processes have in common. A subclass does what is abstract and says what it hears: `heard`, and in
-    the end `ended` or `failed`. What is asked of a command that has ended does nothing."""
+    """The common part of backends' processes. A subclass implements the abstract methods and reports its news:
+    `heard`, and in the end `ended` or `failed`. Requests to an ended command do nothing."""
 
     def __init__(self, *, stdin: bool, pty: PtySize | None, split: bool, max_output: int) -> None:
         if pty is not None and split:
@@ -104,13 +104,13 @@ class RunningProcess(Process):
     # What a backend says
 
     def heard(self, data: bytes, stream: int = 0) -> None:
-        """Take output that has come."""
+        """Take new output."""
         self._collected.add(data, stream)
         self._streams[stream].feed(data)
 
     def ended(self, exit_code: int, *, timed_out: bool = False, rest: Sequence[tuple[bytes, int]] = ()) -> None:
-        """Take the command's end. rest: output that was kept until then, and how much was dropped in the middle of it:
-        of both streams, then of each where they are apart."""
+        """Take the command's end. rest: output kept until then, and the number of bytes dropped in its middle:
+        of both streams, then of each if they are apart."""
         for stream, (data, _) in zip(self._streams, rest[-len(self._streams) :], strict=False):
             stream.feed(data)
         self._collected.add_rest(rest)
@@ -123,7 +123,7 @@ class RunningProcess(Process):
             stream.end()
 
     def failed(self, error: SandboxError) -> None:
-        """Take that the sandbox failed."""
+        """Take the sandbox's failure."""
         if not self._done.done():
             self._done.set_exception(error)
             self._done.exception()  # seen, also when nobody waits
@@ -159,7 +159,7 @@ class RunningProcess(Process):
 
     @abstractmethod
     async def _kill(self) -> None:
-        """Kill what the command has started."""
+        """Kill the command's processes."""
 
 
 class _Stream(OutputStream):
@@ -218,14 +218,14 @@ class _Stream(OutputStream):
         return bool(self._buffer) and not self._is_let_go
 
     def is_read(self) -> bool:
-        """Return whether another task reads it: not if what has come was left unread for a while."""
+        """Return whether another task reads it: not if available output was left unread for a while."""
         reader = self._reader
         if self._is_let_go or reader is None or reader is asyncio.current_task() or reader.done():
             return False
         return not self._buffer or asyncio.get_running_loop().time() - self._last_read < _UNREAD_S
 
     async def let_go(self) -> None:
-        """Hold no more than there is; what comes from now on is the result's alone."""
+        """Hold no more than there is; later output is the result's alone."""
         if not self._is_let_go and not self._ended:
             self._is_let_go = True
             await self._process.let_go(self._number)

@@ -1,4 +1,4 @@
-"""Which backend makes the sandboxes: one of ours by its name, anybody else's by a dotted path."""
+"""The maker of the sandboxes: one of our backends by its name, anybody else's by a dotted path."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _OPTION = "--env.sandbox"
 
 
 def docker_backend(hosts: str | None = None, **options: Any) -> Backend:
-    """Return what makes sandboxes with Docker: on one host, or on several where they are named, see `read_hosts`.
+    """Return a maker of sandboxes with Docker: on one host, or on several if they are named, see `read_hosts`.
 
-    options: of `DockerBackend`. Raises ValueError for hosts that can't be meant."""
+    options: of `DockerBackend`. Raises ValueError for impossible hosts."""
     return FleetBackend(read_hosts(hosts), **options) if hosts else DockerBackend(**options)
 
 
@@ -26,7 +26,7 @@ _OURS: dict[str, Callable[..., Backend]] = {"docker": docker_backend, "local": L
 
 
 def named_factory(name: str) -> Callable[..., Backend]:
-    """Return what makes the backend that is named. Raises ValueError, with the remedy, when there is no such one."""
+    """Return the maker of the named backend. Raises ValueError, with the remedy, for an unknown name."""
     factory: Callable[..., Backend] = resolve(_OPTION, name, _OURS, "atropos_agent.sandboxes")
     if not callable(factory):
         raise ValueError(f"{_OPTION} {name}: this is not callable; name a class, or a function that returns a backend")
@@ -36,8 +36,8 @@ def named_factory(name: str) -> Callable[..., Backend]:
 def load_backend(name: str, **options: Any) -> Backend:
     """Make the named backend: "docker", "local", an entry point, or "package.module:factory" for one of your own.
 
-    factory: a class or a function that returns a `Backend`; it is called with the options that are not None.
-    Raises ValueError, which names the option and the remedy, when there is no such backend or it lacks an option.
+    factory: a class or a function with a `Backend` as its result; it is called with all options other than None.
+    Raises ValueError, with the option's name and the remedy, for an unknown backend or a missing option.
     """
     factory = named_factory(name)
     given = {option: value for option, value in options.items() if value is not None}

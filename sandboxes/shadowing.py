@@ -1,4 +1,4 @@
-"""Find packages of the user's that hide ours: `tools` and `envs` are names that others give theirs, too."""
+"""Find packages of the user's that hide ours: `tools` and `envs` are common names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-"""Where our packages are."""
+"""The folder of our packages."""
 
 
 def check_packages(*names: str) -> None:
-    """Raise ImportError, which names the culprit and the remedy, where something else would be imported than our
+    """Raise ImportError, with the culprit and the remedy, if an import would find something else than our
     packages of these names."""
     for name in names:
         try:

@@ -1,7 +1,7 @@
-"""The loop that a session's shell runs: `docker/executor/session.c` describes how it is spoken to.
+"""The loop of a session's shell: `docker/executor/session.c` describes its protocol.
 
-It runs in bash, dash and busybox sh, uses builtins alone, so that it works when a command has unset PATH, and calls
-them by `command`, so that it works when a command has defined functions with their names.
+It runs in bash, dash and busybox sh, uses builtins alone, so it works when a command has unset PATH, and calls
+them by `command`, so it works when a command has defined functions with their names.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ done
 
 
 def session_argv(home: str, directory: str) -> list[str]:
-    """Return the command that becomes a session's shell: bash where the image has it, else sh.
+    """Return the command of a session's shell: bash if the image has it, else sh.
 
-    home: where the first command starts; directory: the session's own. Start it in a directory that is surely there.
+    home: the first command's directory; directory: the session's own. Start it in a directory that surely exists.
     """
     return ["/bin/sh", "-c", _SHELL, "sh", home, directory]

@@ -1,4 +1,4 @@
-"""Leave nothing behind: clean-up that a cancellation cannot cut short, work side by side that ends together."""
+"""Leave nothing behind: clean-up safe from cancellations, work side by side with a common end."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 AGAIN_S = 1.0
-"""After which a task that has not ended is cancelled again, in seconds."""
+"""Seconds before an unfinished task is cancelled again."""
 
 
 async def finish(work: Awaitable[T]) -> T:
-    """Await `work` to its end even when the caller is cancelled meanwhile; then pass the cancellation on, which goes
-    before an error of the work."""
+    """Await `work` to its end even when the caller is cancelled meanwhile; then pass the cancellation on. A
+    cancellation goes before an error of the work."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
@@ -33,7 +33,7 @@ async def finish(work: Awaitable[T]) -> T:
 async def ending(
     process: asyncio.subprocess.Process, by: signal.Signals = signal.SIGKILL
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """End a program that still runs when the block ends; wait until it has, however often the caller is cancelled."""
+    """End a program if it still runs at the block's end; wait for its end, however often the caller is cancelled."""
     try:
         yield process
     finally:
@@ -44,9 +44,9 @@ async def ending(
 
 
 async def stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks until they have ended, also when the caller is cancelled meanwhile; what they raise is dropped.
+    """Cancel tasks until they have ended, also when the caller is cancelled meanwhile; their errors are dropped.
 
-    Once is not always enough: what they call may have taken the cancellation for the end of a time limit of its own."""
+    Once is not always enough: a task may have taken the cancellation for the end of a time limit of its own."""
     await finish(_stop(tasks))
 
 
@@ -64,8 +64,8 @@ async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
 async def together(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """Do works side by side. Returns their results in order.
 
-    The first error, or a cancellation, ends the others; it is raised when they have ended. With `asyncio.gather` alone
-    they would go on, and open again what the caller closes.
+    The first error, or a cancellation, ends the others; it is raised after their end. With `asyncio.gather` alone
+    they would go on, and open again the things that the caller closes.
     """
     tasks: list[asyncio.Task[T]] = []
     try:

@@ -1,10 +1,10 @@
-"""Sandboxes without async, for scripts and notebooks: each call waits for what the backend does in a thread of its own.
+"""Sandboxes without async, for scripts and notebooks: each call waits for the backend's work in a thread of its own.
 
     with SyncBackend(DockerBackend()) as backend, backend.open(SandboxSpec(image)) as box:
         print(box.exec("make test").output)
 
-Methods and their options are those of `sandboxes/base.py`, and may be called from any thread. Ctrl-C cancels what a
-call waits for.
+Methods and their options are those of `sandboxes/base.py`, and may be called from any thread. Ctrl-C cancels the
+work behind a call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE = 65536
 
 
 class _Work(Generic[T]):
-    """A coroutine that runs in another thread's event loop."""
+    """A coroutine in another thread's event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> None:
         self.outcome: Future[T] = Future()
@@ -51,7 +51,7 @@ class _Work(Generic[T]):
             self._task.cancel()
 
     def until(self, future: Future[F]) -> F:
-        """Return a future's result. What interrupts this thread meanwhile cancels the work, and waits for that."""
+        """Return a future's result. An interruption of this thread cancels the work, and waits for its end."""
         try:
             return future.result()
         except BaseException:
@@ -139,7 +139,7 @@ def _set(future: asyncio.Future[BaseException | None], error: BaseException | No
 
 
 class _Face(Generic[T]):
-    """The face of something async. `inner` is what it is of."""
+    """The face of something async, `inner`."""
 
     def __init__(self, inner: T, thread: _Thread) -> None:
         self.inner = inner
@@ -147,7 +147,7 @@ class _Face(Generic[T]):
 
 
 def _waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Face[Any], P], T]:
-    """Return an async method's face, which waits for it."""
+    """Return an async method's face; a call of it waits for the result."""
 
     @functools.wraps(method)
     def call(self: _Face[Any], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -160,7 +160,7 @@ def _waits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Cal
 def _holds(
     method: Callable[Concatenate[Any, P], AbstractAsyncContextManager[T]], face: Callable[[T, _Thread], F]
 ) -> Callable[Concatenate[_Face[Any], P], AbstractContextManager[F]]:
-    """Return the face of a method that gives an async context: one for `with`, which gives a face of what is in it."""
+    """Return the face of a method with an async context: one for `with`, which gives a face of the context's value."""
 
     @functools.wraps(method)
     @contextmanager
@@ -172,7 +172,7 @@ def _holds(
 
 
 class SyncSession(_Face[Session]):
-    """A shell that keeps its state."""
+    """A shell with a lasting state."""
 
     run = _waits(Session.run)
     close = _waits(Session.close)
@@ -190,7 +190,7 @@ class SyncStream(_Face[OutputStream]):
 
 
 class SyncProcess(_Face[Process]):
-    """A command that runs."""
+    """A running command."""
 
     write = _waits(Process.write)
     close_stdin = _waits(Process.close_stdin)
@@ -224,7 +224,7 @@ class SyncConnection(_Face[Streams]):
         return self._thread.run(lambda: self.inner[0].read(size))
 
     def readline(self) -> bytes:
-        """Return a line with its end; nothing at the end. Raises ValueError where it is longer than 64 KB."""
+        """Return a line with its end; nothing at the end. Raises ValueError if it is longer than 64 KB."""
         return self._thread.run(self.inner[0].readline)
 
     def write(self, data: bytes) -> None:
@@ -237,7 +237,7 @@ class SyncConnection(_Face[Streams]):
         self._thread.run(send)
 
     def write_eof(self) -> None:
-        """Say that no more will be sent."""
+        """Report the end of the data to the server."""
 
         async def end() -> None:
             self.inner[1].write_eof()
@@ -264,7 +264,7 @@ class SyncSandbox(_Face[Sandbox]):
         return self.inner.workdir
 
     def door(self, name: str) -> str:
-        """Return where programs inside reach the spec's door of that name."""
+        """Return the address of the spec's door of this name for programs inside."""
         return self.inner.door(name)
 
     @functools.wraps(Sandbox.session)
@@ -279,7 +279,7 @@ class SyncSandbox(_Face[Sandbox]):
 
 
 class SyncBackend(_Face[Backend]):
-    """A backend that isn't entered yet, used as `with SyncBackend(backend) as backend`."""
+    """A backend before its entry, used as `with SyncBackend(backend) as backend`."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend, _Thread())

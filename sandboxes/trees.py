@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 _DEEPEST = 3_500
-"""Bytes of a directory's path in a sandbox: a name below it and where that is on its machine are within the kernel's
+"""Bytes of a directory's path in a sandbox: a name below it, with its path on the machine, stays within the kernel's
 4,096."""
 
 
@@ -48,7 +48,7 @@ def pack(path: Path, *, max_bytes: int | None = None, only: set[str] | None = No
 
 
 def check_archive(archive: bytes) -> None:
-    """Raise ValueError for what is no tar archive to be unpacked into a directory: a name in it leads out of that."""
+    """Raise ValueError unless this is a tar archive for a directory: no name in it may lead out of the directory."""
     try:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             for member in tar:
@@ -59,16 +59,16 @@ def check_archive(archive: bytes) -> None:
 
 
 def check_depth(target: str, path: str) -> None:
-    """Raise OSError for a directory in a tree that is so deep that what is in it may have too long a path."""
+    """Raise OSError for a directory so deep in a tree that its contents may have too long a path."""
     if len(os.fsencode(f"{target}/{path}")) > _DEEPEST:
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), f"{target}/{path}")
 
 
 def rebase(archive: bytes, of: str) -> bytes:
-    """Return an archive of the Docker daemon's (every name below one top name) with names relative to that top.
+    """Return an archive of the Docker daemon's (every name below one top name) with names relative to this top.
 
     The top directory itself is dropped; a single file keeps its name.
-    of: where it is. Raises OSError where it is deeper than the Docker daemon looks: it leaves out what is there.
+    of: its path. Raises OSError if it is deeper than the Docker daemon looks: the daemon leaves deeper files out.
     """
     source = tarfile.open(fileobj=io.BytesIO(archive))  # noqa: SIM115  closed by the `with` below
     buffer = io.BytesIO()

@@ -1,4 +1,4 @@
-"""A sandbox around another one, for backends that watch or change what another backend's sandboxes do."""
+"""A sandbox around another one, for backends that watch or change the actions of another backend's sandboxes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sandboxes.base import ExecResult, Process, Sandbox, Session, Streams
 
 
 class WrappedSession(Session):
-    """Passes everything on to the session `inner`. A subclass overrides what it changes."""
+    """Passes everything on to the session `inner`. A subclass overrides single methods."""
 
     def __init__(self, inner: Session) -> None:
         self.inner = inner
@@ -23,7 +23,7 @@ class WrappedSession(Session):
 
 
 class WrappedSandbox(Sandbox):
-    """Passes everything on to the sandbox `inner`. A subclass overrides what it changes.
+    """Passes everything on to the sandbox `inner`. A subclass overrides single methods.
 
     Commands come by `exec`, by `start` and by the `run` of a session. Forks are the inner sandbox's, not wrapped."""
 
