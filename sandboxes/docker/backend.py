@@ -39,18 +39,18 @@ logger = logging.getLogger(__name__)
 class DockerBackend(Backend):
     """Containers of one Docker daemon.
 
-    url: the Docker daemon's address (unix://, tcp://, ssh://); None takes what the Docker command line would take.
+    url: the Docker daemon's address (unix://, tcp://, ssh://); None takes the address of the Docker command line.
     certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS.
     max_starts: how many containers are created and started, or removed, at a time.
-    base_image: replaces the image in the last `FROM` of Dockerfiles that `ensure_image` builds.
+    base_image: replaces the image in the last `FROM` of Dockerfiles for `ensure_image`.
     start_timeout_s: how long one container may take from create to its executor's greeting.
     pool: how many containers may stand ready.
-    runtime: what runs the containers: None for the Docker daemon's default, "runsc" for gVisor where it is installed.
-    images_mb: what all images of the Docker daemon may take together; ours that are unused go when it is exceeded.
-    shortcut: commands go past the Docker daemon where this process is root on its machine, which makes them quicker.
-    starter: what starts containers: "docker" for the Docker daemon, "crun" for crun past it, at a tenth of the price;
-        None for crun where that is possible, and else the Docker daemon.
-    makes_base: our own base image is made where it is needed and can't be pulled, which takes a minute or two.
+    runtime: the runtime of the containers: None for the Docker daemon's default, "runsc" for gVisor if it is installed.
+    images_mb: the limit for all images of the Docker daemon together; beyond it our unused ones are removed.
+    shortcut: commands go past the Docker daemon, and so are quicker, if this process is root on its machine.
+    starter: the starter of containers: "docker" for the Docker daemon, "crun" for crun past it, at a tenth of the
+        price; None for crun if possible, and else the Docker daemon.
+    makes_base: a missing base image of ours is made if it can't be pulled. This takes a minute or two.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class DockerBackend(Backend):
 
     @property
     def owner(self) -> Owner:
-        """Return the owner, whose id is the value of the containers' label `atropos-agent.owner`."""
+        """Return the owner; its id is the value of the containers' label `atropos-agent.owner`."""
         return self._owner
 
     @property
@@ -138,7 +138,7 @@ class DockerBackend(Backend):
     async def _chosen(
         self, stack: AsyncExitStack, daemon: Launcher, client: DaemonClient, info: Mapping[str, Any]
     ) -> Starter:
-        """Return what starts containers. Raises SandboxError where crun is asked for and can't."""
+        """Return the starter of containers. Raises SandboxError if crun is asked for and impossible."""
         if self._starter == "docker":
             return daemon
         crun = find_crun(client, info, self._runtime)
@@ -183,7 +183,7 @@ class DockerBackend(Backend):
             return str((await self._running.client.images.inspect(name))["Id"])
 
     async def image_mb(self, name: str) -> float:
-        """Return what a present image takes, in MiB. Raises ImageMissing."""
+        """Return the size of a present image, in MiB. Raises ImageMissing."""
         async with daemon_errors(f"measure image {name}"):
             found = await self._running.client.images.inspect(name)
         return float(found["Size"]) / 2**20

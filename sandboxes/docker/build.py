@@ -1,4 +1,4 @@
-"""Images: one that is present, one that can be pulled, or one built from a directory with a Dockerfile."""
+"""Images: a present one, a pulled one, or one built from a directory with a Dockerfile."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _OURS = "atropos-task"
 _FILES = "files"
 _PROGRESS_S = 5.0
 LOOKS_S = 2.0
-"""Between looks for an image that is being made, in seconds."""
+"""Seconds between looks for an image in the making."""
 _CANNOT_PULL = re.compile(r"pull access denied|manifest|registry|dial tcp|lookup .* on|TLS|request canceled")
 _WRONG = re.compile(
     r"COPY failed: |failed to (?:compute|calculate)[^\n]*not found|failed to create LLB definition|unknown flag|"
     r"parse error",
     re.IGNORECASE,
 )
-"""What builders say of a Dockerfile that fails again. A command in it may fail for want of a network."""
+"""Builders' messages for a Dockerfile with a permanent mistake. A command in it may fail for want of a network."""
 _FROM = re.compile(r"^(\s*FROM\s+(?:--\S+\s+)*)(\S+)", re.IGNORECASE | re.MULTILINE)
 
 
@@ -45,9 +45,9 @@ class ImageStore:
     """Provides each image once, however many ask for it at the same time.
 
     base_image: takes the place of the image in the last `FROM` of every Dockerfile, for machines that
-    cannot pull what it names.
-    budget_mb: what all images of the Docker daemon together may take before ours that are unused are removed.
-    makers: make the images of these names, where they are not there and can't be pulled.
+    cannot pull this image.
+    budget_mb: the limit for all images of the Docker daemon together; beyond it our unused ones are removed.
+    makers: make the images of these names, if they are missing and can't be pulled.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class ImageStore:
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def _with_room(self, make: Callable[[], Awaitable[None]]) -> None:
-        """Make an image; when the storage is full, once more after ours that nobody uses are gone."""
+        """Make an image; if the storage is full, once more after the removal of our unused ones."""
         try:
             await make()
         except StorageFull:
@@ -122,8 +122,8 @@ class ImageStore:
                 logger.warning("images that nobody uses stay for now: %s", error)
 
     async def _remove_unused(self, budget: int) -> int:
-        """Remove images that we built, the oldest first, until all images together take at most `budget`
-        bytes. What this process or a container uses stays. Returns how many were removed."""
+        """Remove images of our own builds, the oldest first, until all images together take at most `budget`
+        bytes. Images in use by this process or a container stay. Returns the number of removed images."""
         # One at a time: the Docker daemon refuses to measure its storage twice at once.
         async with self._measuring, daemon_errors("measure the images"):
             usage = await self._client._query_json("system/df")
@@ -161,7 +161,7 @@ class ImageStore:
             await self._make(name)
 
     async def _make(self, name: str) -> None:
-        """Make an image, which may take minutes: until it is there, whoever brought it."""
+        """Make an image, which may take minutes: until it is there, from here or from anybody else."""
         making = asyncio.ensure_future(self._makers[name]())
         try:
             while not (await asyncio.wait({making}, timeout=LOOKS_S))[0]:
@@ -200,7 +200,7 @@ class ImageStore:
         progress.ended()
 
     async def _classic(self, archive: bytes, tag: str) -> AsyncIterator[str]:
-        """Build by the Docker daemon's classic builder, and yield what it prints. Raises DockerError."""
+        """Build by the Docker daemon's classic builder, and yield its output. Raises DockerError."""
         build = self._client.images.build(
             fileobj=io.BytesIO(archive), encoding="identity", tag=tag, rm=True, forcerm=True, stream=True
         )
@@ -209,7 +209,7 @@ class ImageStore:
 
 
 def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) -> SandboxError | None:
-    """Return what it means that a build failed; None where the Docker daemon failed beside it."""
+    """Return the error behind a failed build; None if the Docker daemon failed beside it."""
     said = str(error.message)
     if "no space left" in text.lower():
         return StorageFull(text)
@@ -223,7 +223,7 @@ def _failure(error: aiodocker.DockerError, text: str, dockerfile: Dockerfile) ->
 
 
 class _Progress:
-    """A line in the log now and then for what takes long."""
+    """A line in the log now and then for long work."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -251,7 +251,8 @@ def remedy(name: str) -> str:
 def pack_context(context: Path, base_image: str | None, image: str | None = None) -> tuple[bytes, str]:
     """Return the build context as a tar archive, and a digest of its names, modes, links and contents.
 
-    image: into whose working directory the files are copied where there is no Dockerfile; None where that is a mistake.
+    image: gets the files in its working directory if there is no Dockerfile; None if a missing Dockerfile is a
+    mistake.
     """
     text = _dockerfile(context, image)
     if not (context / "Dockerfile").is_file():
@@ -283,7 +284,7 @@ def _text(archive: bytes) -> str:
 
 
 def _dockerfile(context: Path, image: str | None) -> str:
-    """Return a context's Dockerfile, or one that copies its files into the working directory of `image`."""
+    """Return a context's Dockerfile, or one for a copy of its files into the working directory of `image`."""
     dockerfile = context / "Dockerfile"
     if dockerfile.is_file():
         try:
@@ -296,7 +297,7 @@ def _dockerfile(context: Path, image: str | None) -> str:
 
 
 def _not_ignored(context: Path) -> set[str] | None:
-    """Return the paths that `.dockerignore` leaves in the context; None for all."""
+    """Return the paths in the context after `.dockerignore`; None for all."""
     ignore = context / ".dockerignore"
     if not ignore.is_file():
         return None
@@ -314,7 +315,7 @@ def with_base(dockerfile: str, base_image: str) -> str:
 
 
 def _with(archive: bytes, name: str, text: str, below: str = "") -> bytes:
-    """Return an archive with another file of that name, and all else below a folder."""
+    """Return an archive with another file of this name, and all else below a folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(archive)) as source, tarfile.open(fileobj=buffer, mode="w") as target:
         for member in source:

@@ -1,4 +1,4 @@
-"""Build images by the Docker daemon's own BuildKit, and tell which Dockerfiles it takes.
+"""Build images by the Docker daemon's own BuildKit, and find the Dockerfiles for it.
 
 The build goes by the daemon's API with the context in the request, as for the classic builder, and without a session.
 So a build can't ask its client for keys (`RUN --mount=type=secret`, `type=ssh`), and images are pulled before it.
@@ -24,7 +24,7 @@ from sandboxes.docker.dockerfile import BUILDKIT, Dockerfile, Need, Version, wit
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """What a Docker daemon builds images with. version: the daemon's; None for Podman, whose one builder does all."""
+    """A Docker daemon's builder of images. version: the daemon's; None for Podman, whose one builder does all."""
 
     version: Version | None
 
@@ -39,7 +39,7 @@ class Builder:
         return cls((int(found[1]), int(found[2])) if found else BUILDKIT)
 
     def lacks(self, dockerfile: Dockerfile) -> str | None:
-        """Return why a Dockerfile can't be built here, and the remedy; None where it can."""
+        """Return why a Dockerfile can't be built here, and the remedy; None if it can."""
         if self.version is None or self._by_frontend(dockerfile):
             return None
         missing = self._missing(dockerfile)
@@ -56,22 +56,22 @@ class Builder:
         return self.version is not None and bool(dockerfile.needs)
 
     def sent(self, text: str, dockerfile: Dockerfile) -> str:
-        """Return the Dockerfile as it is given to BuildKit: without a frontend from elsewhere where none is needed."""
+        """Return the Dockerfile in its form for BuildKit: without a frontend from elsewhere, if it needs none."""
         if dockerfile.syntax is None or dockerfile.foreign or self._missing(dockerfile):
             return text
         return without_syntax(text, dockerfile.syntax[0])
 
     def _missing(self, dockerfile: Dockerfile) -> list[Need]:
-        """Return what the daemon's own frontend can't read."""
+        """Return the needs beyond the daemon's own frontend."""
         return [need for need in dockerfile.needs if self.version is not None and need.since > self.version]
 
     def _by_frontend(self, dockerfile: Dockerfile) -> bool:
-        """Tell whether a frontend that the Dockerfile names can read it here."""
+        """Tell whether a frontend named in the Dockerfile can read it here."""
         return dockerfile.syntax is not None and self.version is not None and self.version >= BUILDKIT
 
 
 async def build(client: DaemonClient, archive: bytes, tag: str) -> AsyncIterator[str]:
-    """Build an image, and yield what is being done and printed. Raises DockerStreamError where the build fails."""
+    """Build an image, and yield its steps and output. Raises DockerStreamError if the build fails."""
     shown: set[str] = set()
     async with client._query(
         "build",
@@ -105,7 +105,7 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 def _trace(message: bytes) -> Iterator[tuple[bool, str]]:
-    """Yield the steps' names, and what they print, of a `StatusResponse`; with each whether it is a name."""
+    """Yield the steps' names, and their output, of a `StatusResponse`; with each whether it is a name."""
     for number, value in _fields(message):
         inner = dict(_fields(value)) if number in (1, 3) and isinstance(value, bytes) else {}
         text = inner.get(3 if number == 1 else 4)

@@ -21,16 +21,16 @@ _CHUNK = 1 << 18
 _ANSWER_S = 30.0
 """How long after a command's own time limit, or after a file request's last byte, an answer may take."""
 _TAKE_BACK_S, _SILENT_S = 10.0, 1.0
-"""How long a request may take to be taken back; and one that has just been silent for so long."""
+"""How long a request may take to be taken back, and how long if it has just been silent."""
 _SPLIT, _FOLLOW, _INPUT, _TERMINAL = 1, 2, 4, 8
 """How a command runs."""
 _NOBODY = 2**32 - 1
-"""A request number that is never used."""
+"""An unused request number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a command or a file operation is done as."""
+    """The user and groups of a command or a file operation."""
 
     uid: int = 0
     gid: int = 0
@@ -44,13 +44,13 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Output that lacks `dropped` bytes after the first half of what was allowed."""
+    """Output without `dropped` bytes after the first half of the allowed size."""
 
     data: bytes
     dropped: int = 0
 
     def whole(self, max_output: int) -> bytes:
-        """Return it, with a line in the middle that counts what was dropped."""
+        """Return it, with a line in the middle that counts the dropped bytes."""
         if not self.dropped:
             return self.data
         head = max_output // 2
@@ -59,7 +59,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a command ended, and its output; `stdout` and `stderr` where they were kept apart."""
+    """How a command ended, and its output; `stdout` and `stderr` if they were kept apart."""
 
     exit_code: int
     timed_out: bool
@@ -70,13 +70,13 @@ class Ended:
 
 
 class Channel:
-    """The requests that the executor understands. doors: what serves connections, by port; `open_door` adds to it."""
+    """The executor's requests. doors: servers of connections, by port; `open_door` adds to it."""
 
     def __init__(self, connection: Connection, doors: dict[int, Door] | None = None) -> None:
         self._connection = connection
         self._doors = {} if doors is None else doors
         self.has_run = False
-        """Whether a command was given to it, so that something may run inside."""
+        """Whether it was sent a command, so something may run inside."""
         self._moving = asyncio.Event()
         """Whether requests are made, not `held_back`."""
         self._moving.set()
@@ -100,8 +100,8 @@ class Channel:
         max_output: int,
         split: bool = False,
     ) -> Ended:
-        """Run a command. split: stdout and stderr are kept apart. Raises the OSError that holding its standard input
-        gave."""
+        """Run a command. split: stdout and stderr are kept apart. Raises the OSError of a failure to hold its standard
+        input."""
         request = _command(argv, cwd, env, identity, timeout, max_output, _SPLIT if split else 0)
         self.has_run = True
         kind, payload, call = await self._request(stdin, (b"E", request), timeout + _ANSWER_S)
@@ -123,7 +123,7 @@ class Channel:
         split: bool,
         blame: AbstractAsyncContextManager[None],
     ) -> DockerProcess:
-        """Start a command that is followed. blame: around waiting for its end."""
+        """Start a followed command. blame: around waiting for its end."""
         how = _FOLLOW | _SPLIT * split | _INPUT * stdin | _TERMINAL * (pty is not None)
         request = _fitting(_command(argv, cwd, env, identity, timeout, max_output, how, pty))
         await self._moving.wait()
@@ -165,7 +165,8 @@ class Channel:
             self._connection.forget(call)
 
     async def open_door(self, port: int, door: Door) -> None:
-        """Have connections to a port of the sandbox's loopback served. Raises SandboxError where it is taken."""
+        """Have a door serve connections to a port of the sandbox's loopback. Raises SandboxError if the port is
+        taken."""
         self._doors[port] = door
         _, payload, _ = await self._request(b"", (b"P", struct.pack("<I", port)), _ANSWER_S)
         try:
@@ -175,7 +176,7 @@ class Channel:
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
-        """Let what is asked for during the block wait for its end. One block at a time."""
+        """Let requests during the block wait for its end. One block at a time."""
         self._moving.clear()
         try:
             yield
@@ -199,7 +200,7 @@ class Channel:
         _raise_errno(payload, "the processes")
 
     async def kill_everything(self, why: str) -> None:
-        """Kill every process in the sandbox; the commands that are under way say why."""
+        """Kill every process in the sandbox; the running commands report why."""
         await self._connection.send(0, b"Q", why.encode() + b"\0", self._connection.era)
 
     @property
@@ -207,15 +208,15 @@ class Channel:
         return self._connection.busy
 
     def succeeded(self, name: str, why: str = "it was reset") -> Channel:
-        """Return another on the same stream, for a life that begins anew: this one is over, with its sessions and
+        """Return another on the same stream, for a new life of the sandbox: this one is over, with its sessions and
         doors."""
         connection, self._connection = self._connection, Connection.ended(name, why)
         self._doors.clear()
         return Channel(connection, self._doors)
 
     async def begin_anew(self, *, new_devices: bool) -> None:
-        """End every process, command, session and port. new_devices: /dev is another one than before. Raises OSError or
-        SandboxError where that can't be."""
+        """End every process, command, session and port. new_devices: /dev has been replaced. Raises OSError or
+        SandboxError if this is impossible."""
         _, payload, _ = await self._request(b"", (b"N", bytes([new_devices])), _ANSWER_S)
         _raise_errno(payload, "a new beginning")
         # What they have said was of the earlier life.
@@ -226,7 +227,7 @@ class Channel:
         await self._connection.send(_NOBODY, b"K", b"", self._connection.era)
 
     async def read(self, path: str, max_bytes: int, identity: Identity) -> bytes:
-        """Return a file's content. Raises the OSError that the open or read gave; ValueError when it is too large."""
+        """Return a file's content. Raises the OSError of the open or read; ValueError if it is too large."""
         request = identity.packed() + struct.pack("<Q", max_bytes) + _path(path)
         _, payload, call = await self._request(b"", (b"R", request), _ANSWER_S)
         if struct.unpack("<I", payload)[0] == _EFBIG:
@@ -235,7 +236,7 @@ class Channel:
         return bytes(call.data)
 
     async def write(self, path: str, data: bytes, mode: int, identity: Identity) -> None:
-        """Write a file. Raises the OSError that creating or writing gave; then an old one is as it was."""
+        """Write a file. Raises the OSError of creating or writing; then an old one is unchanged."""
         request = identity.packed() + struct.pack("<I", mode) + _path(path)
         _, payload, _ = await self._request(data, (b"C", b""), _ANSWER_S, first=(b"W", request))
         _raise_errno(payload, path)
@@ -254,7 +255,8 @@ class Channel:
     async def _asked(
         self, data: bytes, last: tuple[bytes, bytes], timeout_s: float, first: tuple[bytes, bytes] | None = None
     ) -> tuple[bytes, bytes, Call]:
-        """Send `first`, the data and `last`; return the answer's type and payload, and the call with what came before.
+        """Send `first`, the data and `last`; return the answer's type and payload, and the call with the data before
+        it.
 
         A cancelled request is taken back in the sandbox before the cancellation goes on.
         """
@@ -291,7 +293,7 @@ class Channel:
 
 
 _EFBIG = 27
-"""Linux's number, whatever this side runs on; so are the others that the executor sends."""
+"""Linux's number, whatever this side's system; so are the executor's other numbers."""
 
 
 def _milliseconds(timeout: float) -> int:

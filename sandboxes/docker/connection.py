@@ -39,23 +39,23 @@ Runs = Callable[[], Awaitable[bool]]
 
 @dataclass(slots=True)
 class Call:
-    """A request that waits for its answer, and the data that came before it."""
+    """A request before its answer, and the data received so far."""
 
     number: int
     answer: asyncio.Future[tuple[bytes, bytes]]
     data: bytearray = field(default_factory=bytearray)
     apart: dict[bytes, bytearray] = field(default_factory=dict)
-    """What of a command's output went to stdout, "o", and what to stderr, "e", where they are kept apart."""
+    """A command's output to stdout, "o", and to stderr, "e", if they are kept apart."""
     heard: Callable[[bytes, bytes], None] | None = None
-    """Takes the frames of a command that is followed, kind and payload."""
+    """Takes the frames of a followed command, kind and payload."""
 
 
 class Connection:
     """A stream with many requests at once. `attach`, start the container, `greet`; in the end `close`.
 
     attach: opens the container's stream.
-    runs: whether the container runs; raises when the Docker daemon does not say.
-    tunnels: what becomes of connections that are made inside.
+    runs: whether the container runs; raises if the Docker daemon does not say.
+    tunnels: the handler of connections made inside.
     """
 
     def __init__(self, name: str, attach: Attach, runs: Runs, tunnels: Tunnels | None = None) -> None:
@@ -69,14 +69,14 @@ class Connection:
         self._stream: Stream | None = None
         self._reader: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """Set while the stream is there, and when it is known that it will never be again."""
+        """Set while the stream is there, and once it is lost for good."""
         self._dead: str | None = None
         self.era = 0
-        """Counts the streams: a request belongs to the one on which it began."""
+        """Counts the streams: a request belongs to the stream of its beginning."""
 
     @classmethod
     def ended(cls, name: str, why: str) -> Self:
-        """Return one that is over, in the place of one whose requests mean nothing any more."""
+        """Return an ended one, in place of a connection with obsolete requests."""
 
         async def refuse() -> Any:
             raise SandboxDied(f"sandbox {name} is gone: {why}")
@@ -112,7 +112,7 @@ class Connection:
         await self.send(0, b"T", self._token, self.era)
 
     async def shorten(self, pid: int, timeout_s: float) -> bool:
-        """Go on past the Docker daemon, over a socket of the executor's, if this process can reach that: as root on the
+        """Go on past the Docker daemon, over a socket of the executor's, if this process can reach it: as root on the
         executor's machine, where its process has this id. Nothing else may be under way. Returns whether it did."""
         place = f"/dev/shm/.{os.urandom(8).hex()}"
         offer = self.call()
@@ -142,7 +142,7 @@ class Connection:
         self._reader = asyncio.create_task(self._read_on(), name=f"sandbox {self._name}")
 
     async def _stop_reading(self) -> None:
-        """Stop, and close the stream; one that does not close in time is left alone."""
+        """Stop, and close the stream; if it does not close in time it is left alone."""
         if self._reader is not None:
             self._reader.cancel()
             await asyncio.wait({self._reader}, timeout=_CLOSING_S)
@@ -172,7 +172,7 @@ class Connection:
             timer.cancel()
 
     async def ready(self) -> int:
-        """Return the era in which a request can begin now; waits while the daemon is away. Raises SandboxDied."""
+        """Return the era for a new request; waits while the daemon is away. Raises SandboxDied."""
         await self._settled.wait()
         self._raise_if_dead()
         return self.era
@@ -197,7 +197,7 @@ class Connection:
         raise DaemonRestarted(f"the Docker daemon of sandbox {self._name} was away for a moment")
 
     async def open_tunnel(self, payload: bytes, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
-        """Connect to a server inside, and have the connection served. Returns what does. Raises OSError where it is
+        """Connect to a server inside, and have the connection served. Returns the serving task. Raises OSError if it is
         refused, SandboxDied, DaemonRestarted."""
         era = await self.ready()
         if self._tunnels is None:
@@ -205,7 +205,7 @@ class Connection:
         return await self._tunnels.open(payload, functools.partial(self.send, era=era), serve)
 
     def end_tunnels(self, error: SandboxError) -> None:
-        """End the connections out of the sandbox and into it. error: what those say that are only being made."""
+        """End the connections out of the sandbox and into it. error: raised by connections still in the making."""
         if self._tunnels is not None:
             self._tunnels.end(error)
 
@@ -239,9 +239,9 @@ class Connection:
                 return
 
     async def _attach_again(self, old: Stream) -> bytearray:
-        """Find out what has become of the sandbox. Returns what its executor has said on a new stream.
+        """Find out what has become of the sandbox. Returns its executor's words on a new stream.
 
-        Raises SandboxError when it is gone, or not to be reached for a minute.
+        Raises SandboxError if it is gone, or out of reach for a minute.
         """
         await _closed(old)
         async with asyncio.timeout(_RETURN_S) as patience:
@@ -270,7 +270,7 @@ class Connection:
         return buffer
 
     async def _resume(self, stream: Stream) -> bytearray:
-        """Have both sides drop what was half said; return what came after the executor's token."""
+        """Have both sides drop incomplete frames; return the bytes after the executor's token."""
         await stream.write(self._token)
         heard = bytearray()
         while data := await stream.read():

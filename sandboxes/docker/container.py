@@ -1,4 +1,5 @@
-"""One Docker container as a sandbox: commands and small files by its executor, trees by who has started it."""
+"""One Docker container as a sandbox: commands and small files by its executor, trees by the starter of the
+container."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ _OWN_UID = 60417
 
 
 class _Blame(AbstractAsyncContextManager[None]):
-    """Around what needs the sandbox, again and again: raises SandboxEnded where that has died of what ran in it, and
-    SandboxDied where files of its image are gone, so that nothing can be believed that was done without them."""
+    """Around each use of the sandbox: raises SandboxEnded if its own programs have ended it, and
+    SandboxDied if files of its image are gone, since no result without them can be believed."""
 
     def __init__(self, sandbox: DockerSandbox) -> None:
         self._sandbox = sandbox
@@ -62,7 +63,7 @@ class _Blame(AbstractAsyncContextManager[None]):
 
 
 class DockerSession(Session):
-    """A shell in a container that lives from command to command. Made by `DockerSandbox.session`."""
+    """A shell in a container with a life across commands. Made by `DockerSandbox.session`."""
 
     def __init__(self, channel: Channel, number: int, blame: _Blame) -> None:
         self._channel = channel
@@ -86,7 +87,7 @@ class DockerSession(Session):
 
 
 class Care(Protocol):
-    """What a sandbox needs of its backend beyond its own machine."""
+    """The services of a backend for its sandboxes, beyond their own machines."""
 
     async def exchange(self, machine: Machine, spec: SandboxSpec) -> Machine: ...
 
@@ -121,7 +122,7 @@ class DockerSandbox(Sandbox):
 
     @property
     def machine(self) -> Machine:
-        """Return the machine that it is made of now; `reset` takes another."""
+        """Return its present machine; `reset` takes another."""
         return self._machine
 
     async def exec(
@@ -222,7 +223,7 @@ class DockerSandbox(Sandbox):
             await self._channel.write(self._absolute(path), data, mode, await self._identity(None))
 
     async def upload(self, archive: bytes, path: str) -> None:
-        """Unpack a tar archive; its members keep the owners that it gives them."""
+        """Unpack a tar archive; its members keep the archive's owners."""
         target = self._absolute(path)
         async with self._blame:
             await self._channel.make_directory(target, await self._identity(None))
@@ -285,7 +286,7 @@ class DockerSandbox(Sandbox):
         return Identity(uid, gid, tuple(dict.fromkeys([gid, *extra]))[:64], entry[5] if entry else "/")
 
     async def _table(self, path: str, fields: int) -> Sequence[Sequence[str]]:
-        """Return the lines of a file that have so many fields; none where something else is in its place."""
+        """Return the lines of a file with this many fields; none if something else is in its place."""
         try:
             text = await self._channel.read(path, 1 << 20, Identity())
         except SandboxError:

@@ -1,4 +1,4 @@
-"""The Docker daemon: reaching it, the errors it gives, and starting one where there is none."""
+"""The Docker daemon: reaching it, its errors, and starting a missing one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LOCK = Path("/run/atropos-dockerd.lock")
 _STARTUP_S = 60.0
 _APT_TRIES, _APT_PAUSE_S = 24, 5.0
 PATIENCE_S = 60.0
-"""How long a Docker daemon that is there may take over its first answer, as when it starts with many containers."""
+"""How long a present Docker daemon may take over its first answer, as at its start with many containers."""
 _REMIND_S = 5.0
 _SCHEMES = ("unix", "tcp", "http", "https", "ssh")
 _REMEDY = (
@@ -55,15 +55,15 @@ class DaemonSilent(DaemonUnavailable):
 
 
 _HEADER = 64 << 10
-"""Bytes that a header may have: with a tree an engine tells where a link leads, up to 4 KB twice and encoded."""
+"""The most bytes of a header: with a tree an engine sends a link's target, up to 4 KB twice and encoded."""
 
 
 class DaemonClient(aiodocker.Docker):
-    """A client of one Docker daemon. `connect` makes the first one, so that none goes past its tunnel.
+    """A client of one Docker daemon. `connect` makes the first one, so none goes past its tunnel.
 
-    address: where it connects to; None for what the Docker command line would take.
-    here: whether the Docker daemon may be on this machine, so that its directories are worth a look.
-    tls: how both sides know each other; None where nothing is encrypted, or as DOCKER_TLS_VERIFY says.
+    address: the address of its connections; None for the address of the Docker command line.
+    here: whether the Docker daemon may be on this machine, with its directories within sight.
+    tls: how both sides know each other; None for no encryption, or as DOCKER_TLS_VERIFY says.
     """
 
     def __init__(
@@ -87,13 +87,14 @@ class DaemonClient(aiodocker.Docker):
 
 @asynccontextmanager
 async def connect(url: str | None = None, certificates: Path | None = None) -> AsyncIterator[DaemonClient]:
-    """Open a client of a Docker daemon that answers. This is the only way to one; ssh:// goes through a tunnel.
+    """Open a client of a Docker daemon after its first answer. This is the only way to one; ssh:// goes through a
+    tunnel.
 
-    url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else what the Docker command line would take.
-    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS that is verified both ways.
-    One that is there and slow is waited for, `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy,
-    DaemonSilent for one that does not answer, DaemonRefused for one that this user may not use, SandboxError for what
-    is no address: the last two stay so.
+    url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else the address of the Docker command line.
+    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS verified both ways.
+    A slow daemon gets `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy,
+    DaemonSilent for one without an answer, DaemonRefused for one closed to this user, SandboxError for an invalid
+    address: the last two are permanent.
     """
     _check_address(url or os.environ.get("DOCKER_HOST"))
     async with AsyncExitStack() as stack:
@@ -125,8 +126,8 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
 
 
 def _remedy_of_refusal(client: DaemonClient) -> str | None:
-    """Return what lets this user use a Docker daemon whose socket is not theirs to write to; None where it is, or where
-    there is none."""
+    """Return how to give this user write access to the Docker daemon's socket; None if the user has it, or if there
+    is no socket."""
     socket = Path(client.connector.path if isinstance(client.connector, aiohttp.UnixConnector) else "")
     if not socket.is_socket() or os.access(socket, os.R_OK | os.W_OK):
         return None
@@ -145,14 +146,14 @@ def sees_folder(path: Path) -> bool:
 
 
 def _tls(certificates: Path) -> ssl.SSLContext:
-    """Return what verifies the Docker daemon and shows it who we are. Raises OSError, of which ssl's errors are."""
+    """Return the TLS context: it verifies the Docker daemon and identifies us. Raises OSError, also as ssl's errors."""
     tls = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=str(certificates / "ca.pem"))
     tls.load_cert_chain(str(certificates / "cert.pem"), str(certificates / "key.pem"))
     return tls
 
 
 async def _patiently(question: Coroutine[Any, Any, object], where: str) -> None:
-    """Await the answer to a question, and say what is waited for. Raises TimeoutError, and what the question does."""
+    """Await the answer to a question, and log the waiting. Raises TimeoutError, and the question's errors."""
     asked, began = asyncio.ensure_future(question), time.monotonic()
     try:
         while not (await asyncio.wait({asked}, timeout=min(_REMIND_S, PATIENCE_S)))[0]:
@@ -176,7 +177,7 @@ def _check_address(address: str | None) -> None:
 
 
 def _address(url: str | None) -> str | None:
-    """Return what is to be connected to; None where aiodocker finds it itself, with the certificates of a context."""
+    """Return the address for a connection; None if aiodocker finds it itself, with the certificates of a context."""
     address = url or os.environ.get("DOCKER_HOST")
     if address:
         return address
@@ -186,7 +187,7 @@ def _address(url: str | None) -> str | None:
 
 @asynccontextmanager
 async def daemon_errors(doing: str) -> AsyncIterator[None]:
-    """Turn the client's exceptions into ours; `doing` says what was tried."""
+    """Turn the client's exceptions into ours; `doing` names the attempt."""
     try:
         yield
     except SandboxError:  # ours already; some are standard errors too, which are looked for below
@@ -216,10 +217,10 @@ async def daemon_errors(doing: str) -> AsyncIterator[None]:
 
 
 async def ensure_daemon() -> int | None:
-    """Install and start a Docker daemon when none answers and we may.
+    """Install and start a Docker daemon if none answers and we may.
 
-    Returns the process id of the Docker daemon that this call started, for `stop_daemon`; None when one answered.
-    It goes on running when this process ends. Raises DaemonUnavailable when there is nothing to be done.
+    Returns the process id of a Docker daemon started by this call, for `stop_daemon`; None if one answered.
+    It goes on running when this process ends. Raises DaemonUnavailable if nothing can be done.
     """
     try:
         async with connect():
@@ -263,7 +264,7 @@ async def _start_daemon() -> int | None:
 
 
 async def stop_daemon(pid: int | None) -> None:
-    """Stop the Docker daemon that `ensure_daemon` started in this process, with its containers. Nothing for None."""
+    """Stop the Docker daemon of an `ensure_daemon` in this process, with its containers. Nothing for None."""
     if pid is None or _ended(pid):
         return
     os.kill(pid, signal.SIGTERM)
@@ -278,7 +279,7 @@ async def stop_daemon(pid: int | None) -> None:
 def _spawn(program: str, log: Path) -> int:
     """Start a program in a session of its own. Python's process objects would kill it or warn at exit.
 
-    Not `service docker start`: that fails where the hard limit on open files cannot be raised.
+    Not `service docker start`: it fails if the hard limit on open files cannot be raised.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     files = [
@@ -297,7 +298,7 @@ def _ended(pid: int) -> bool:
 
 
 async def install(*packages: str) -> None:
-    """Install Debian packages. Raises DaemonUnavailable when that is not possible here."""
+    """Install Debian packages. Raises DaemonUnavailable if this is impossible here."""
     if not shutil.which("apt-get") or os.geteuid() != 0:
         raise DaemonUnavailable(f"{', '.join(packages)} missing, and only root with apt-get can install it. {_REMEDY}")
     logger.info("Installing %s", ", ".join(packages))

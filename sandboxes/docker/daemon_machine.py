@@ -1,4 +1,4 @@
-"""A container that the Docker daemon has started, and all that the daemon does for it."""
+"""A container started by the Docker daemon, and all the daemon's work for it."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ from sandboxes.trees import check_archive, rebase
 logger = logging.getLogger(__name__)
 
 _STATE_S = 10.0
-"""How long the Docker daemon may take to say what became of a container."""
+"""How long the Docker daemon may take to report a container's state."""
 _ENDING_S = 2.0
-"""How much later the Docker daemon hears that a container has ended."""
+"""By how much the Docker daemon hears later of a container's end."""
 _STOP_S = 60.0
 _TREE_S = 600.0
 """How long the Docker daemon may take over a tree."""
 _COPY_S = 600.0
 _WHITEOUT, _DELETED = "/.wh.", 2
-"""How names begin by which an image's layer says what is gone, and the kind of a change that is a deletion."""
+"""How names of deleted files begin in an image's layer, and the kind of a change for a deletion."""
 _READS = 6
-"""How often a tree is read that changes meanwhile."""
+"""How often a tree is read while it changes."""
 _FREEZES = 10
-"""How often freezing is tried, which fails now and then where processes wait for the disk."""
+"""How often freezing is tried; it fails now and then while processes wait for the disk."""
 _ENDS = {70: "memory", 2: "processes"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
-"""How the executor ends where it can get no memory, gVisor where it can get no threads, and the executor where it fails
-otherwise. Nobody outside ends them so."""
+"""Exit statuses of the executor without memory, of gVisor without threads, and of the executor in its other failures.
+Nobody outside ends them so."""
 _SAID = {
     "too many (links|levels of symbolic links)": errno.ELOOP,
     "not a directory": errno.ENOTDIR,
@@ -55,15 +55,15 @@ _SAID = {
     "copier: put.*file exists": errno.EEXIST,
     "(processing tar file|copier: put).*operation not permitted": errno.EPERM,
 }
-"""What the Docker daemon says of a path in a container, in lower case."""
+"""The Docker daemon's messages about a path in a container, in lower case."""
 _FULL = 0.97
-"""The share of its memory from which on a container is at its limit."""
+"""The share of its memory at which a container counts as at its limit."""
 
 
 class DaemonMachine(Machine):
     """A container of the Docker daemon's.
 
-    labels: of the images that are made of it.
+    labels: of the images made of it.
     """
 
     def __init__(
@@ -87,7 +87,8 @@ class DaemonMachine(Machine):
         self._client = client
         self._labels = labels
         self._files = asyncio.Lock()
-        """Held by what moves or copies files: the end of one lets go what another needs to stand still."""
+        """Held while files are moved or copied: the end of one such work lets processes go, but another still needs
+        them to stand still."""
 
     async def held(self) -> Held:
         try:
@@ -129,8 +130,8 @@ class DaemonMachine(Machine):
 
     @asynccontextmanager
     async def _standing_still(self) -> AsyncIterator[None]:
-        """Let nothing in the container move for the block. The Docker daemon opens what it has looked at before: at a
-        pipe that took its place meanwhile it would wait for ever, with all who want this container."""
+        """Let nothing in the container move for the block. The Docker daemon looks at a file, then opens it: if a
+        pipe took its place meanwhile, the daemon would wait for ever, with all users of this container."""
         async with self._files:
             with self.channel.held_back():
                 if not self.channel.has_run:
@@ -156,7 +157,7 @@ class DaemonMachine(Machine):
                 await self.channel.stand_still()  # answered when nothing is left
 
     async def _pause(self) -> bool:
-        """Pause the container, if it runs and its engine can do that. Returns whether its engine can."""
+        """Pause the container, if it runs and its engine can pause. Returns whether its engine can."""
         for _ in range(_FREEZES):
             try:
                 await finish(self.container.pause())
@@ -171,7 +172,7 @@ class DaemonMachine(Machine):
         return False
 
     async def _fetch(self, target: str, max_bytes: int) -> bytes:
-        """Return the Docker daemon's archive of `target`, read in pieces so that a huge one costs no memory."""
+        """Return the Docker daemon's archive of `target`, read in pieces, so a huge one costs no memory."""
         data = bytearray()
         request = self.container.docker._query(f"containers/{self.container.id}/archive", params={"path": target})
         try:
@@ -235,7 +236,7 @@ class DaemonMachine(Machine):
             await self._client._query_json("commit", method="POST", params=params, data=config)
 
     async def _refuse_whiteouts(self) -> None:
-        """Raise SandboxError for names by which an image says that files are gone: they would be, in the copy."""
+        """Raise SandboxError for names with an image's mark of deleted files: in the copy those files would be gone."""
         changes = await self._client._query_json(f"containers/{self.container.id}/changes")
         for change in changes or ():
             if _WHITEOUT in change["Path"] and change["Kind"] != _DELETED:
@@ -243,7 +244,7 @@ class DaemonMachine(Machine):
 
 
 def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
-    """Raise the OSError that the Docker daemon's answer about a path stands for, if it stands for one."""
+    """Raise the OSError behind the Docker daemon's answer about a path, if there is one."""
     said = str(error.message).lower()
     if error.status == 404 and "no such container" not in said:
         raise FileNotFoundError(errno.ENOENT, "no such file or directory in the sandbox", target) from error
@@ -253,12 +254,12 @@ def _raise_callers_mistake(error: aiodocker.DockerError, target: str) -> None:
 
 
 def ended_at(state: Mapping[str, Any]) -> str | None:
-    """Return the limit at which a container has ended, by what the Docker daemon says of it; None for none."""
+    """Return the limit at which a container has ended, by the Docker daemon's report; None for none."""
     return "memory" if state["OOMKilled"] else _ENDS.get(state["ExitCode"])
 
 
 def full(stats: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return which of its limits a running container is at, by the Docker daemon's statistics; None for none."""
+    """Return the limit that a running container is at, by the Docker daemon's statistics; None for none."""
     now = stats[0] if stats else {}
     memory, pids = now.get("memory_stats") or {}, now.get("pids_stats") or {}
     pages = memory.get("stats") or {}

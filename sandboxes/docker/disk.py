@@ -1,10 +1,10 @@
-"""Keeps what sandboxes write within their limits on Docker daemons whose storage has no quotas (overlay2 over ext4).
+"""Keeps sandboxes' writes within their limits on Docker daemons with a storage without quotas (overlay2 over ext4).
 
-Asking the Docker daemon how much one container has written walks its files, so that is done only when there is reason
-to: no sandbox can have grown by more than the whole storage has filled up since it was last looked at, and how
-full the storage is costs one system call. Where that can't be seen from here, every sandbox is asked in turn.
+The Docker daemon walks a container's files to measure its writes, so it is asked only for a reason. No sandbox can have
+grown by more than the whole storage has filled up since its last measurement, and the storage's fill costs one system
+call. If the fill can't be seen from here, every sandbox is measured in turn.
 
-A file costs an inode, too, of which a storage has so many for its bytes: they are counted like bytes.
+A file costs an inode, too, and a storage has a fixed number of them for its bytes: they are counted like bytes.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _BLIND_TICK_S = 1.0
 _AT_LEAST_EVERY_S = 15.0
 _ALL_EVERY_S = 1.0
 _APART_S = 0.25
-"""Between two looks that have no other reason than time, so that many sandboxes cost no more than some."""
+"""Seconds between two looks without another reason than time, so many sandboxes cost no more than some."""
 _SLACK = 16 * 2**20
-"""Bytes that a sandbox over its limit may write (to clean up, say) before it is looked at again."""
+"""Bytes that a sandbox over its limit may write (to clean up, say) before its next measurement."""
 _FULL = 4 * 2**20
-"""Bytes of free storage below which what sandboxes write may have failed."""
+"""Bytes of free storage below which sandboxes' writes may have failed."""
 _OWN = 64 * 2**20
-"""Bytes from which on a sandbox counts as the one that has filled the storage."""
+"""Bytes at which a sandbox counts as the one that has filled the storage."""
 _FILES = 65_536
-"""What every sandbox may have."""
+"""Files for every sandbox, at least."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found when a machine was last looked at: bytes written (more where its inodes have less room left), and
-    the storage's fill since. added: when it came."""
+    """A machine's last measurement: bytes written (more if its inodes have less room left), and
+    the storage's lowest fill since. added: the time of the machine's arrival."""
 
     written: int
     lowest_fill: int
@@ -59,9 +59,9 @@ class _Seen:
 
 
 class DiskWatch:
-    """A watch, used as `async with`. Kills everything in a machine that has written more than its limit.
+    """A watch, used as `async with`. Kills everything in a machine after writes beyond its limit.
 
-    storage: the Docker daemon's directory on this machine; None when it can't be seen from here.
+    storage: the Docker daemon's directory on this machine; None if it can't be seen from here.
     """
 
     def __init__(self, storage: Path | None) -> None:
@@ -70,9 +70,9 @@ class DiskWatch:
         self._machines: dict[Machine, _Seen] = {}
         # Of all machines together, so that a look at the storage costs the same however many they are.
         self._floor = self._low = sys.maxsize
-        """The lowest fill that any of them has seen; the lowest since they were last gone through."""
+        """The lowest fill that any of them has seen; the lowest since all were last gone through."""
         self._left = sys.maxsize
-        """The least that one of them may write before it has to be looked at."""
+        """The fewest bytes that one of them may write before its next measurement."""
         self._gone_through = 0.0
         self._full_at = -math.inf
         """When the storage was last seen to be full."""
@@ -103,14 +103,14 @@ class DiskWatch:
         return self._storage is None
 
     def check_room(self) -> None:
-        """Raise StorageFull where there is no room for what a new machine would write."""
+        """Raise StorageFull if there is no room for a new machine's files."""
         self._note_room()
         if self._full_at >= time.monotonic() - _TICK_S:
             raise StorageFull(f"the Docker daemon's storage at {self._storage} is full; make room there")
 
     def check(self, machine: Machine) -> None:
-        """Raise StorageFull where the storage was full while a machine was there that has not filled it itself: what it
-        tried to write failed by no fault of its own."""
+        """Raise StorageFull if the storage was full during a machine's life and others had filled it: the machine's
+        writes failed by no fault of its own."""
         seen = self._machines.get(machine)
         self._note_room()
         if seen is not None and self._full_at >= seen.added and seen.written < _OWN:
@@ -130,7 +130,7 @@ class DiskWatch:
         return self._last_fill
 
     def _space(self) -> os.statvfs_result | None:
-        """Return the storage's figures; None when it can't be seen, which may pass: it must not end the watch."""
+        """Return the storage's figures; None if it can't be seen. This may pass, so it must not end the watch."""
         with contextlib.suppress(OSError):
             return None if self._storage is None else os.statvfs(self._storage)
         return None
@@ -146,7 +146,7 @@ class DiskWatch:
                 await self._go_through(fill, now)
 
     async def _go_through(self, fill: int, now: float) -> None:
-        """Look at the machines that may have reached their limits."""
+        """Measure the machines possibly at their limits."""
         low, self._low, self._gone_through = self._low, sys.maxsize, now
         every_s = max(_AT_LEAST_EVERY_S, _APART_S * len(self._machines))
         for machine, seen in list(self._machines.items()):
@@ -187,14 +187,14 @@ class DiskWatch:
         return max(_FILES, limit // self._per_file) if self._per_file else sys.maxsize
 
     def _written(self, found: Held, limit: int) -> int:
-        """Return the bytes that a machine has written; more, where its inodes have less room left."""
+        """Return a machine's written bytes; more, if its inodes have less room left."""
         if not self._per_file:
             return found.bytes
         return max(found.bytes, limit - (self._most_files(limit) - found.files) * self._per_file)
 
 
 def _bytes_per_file(storage: Path | None) -> int:
-    """Return for how many bytes a storage has an inode; 0 where it makes them as it needs them, or can't be seen."""
+    """Return the number of a storage's bytes for each inode; 0 if it makes inodes as needed, or can't be seen."""
     if storage is None:
         return 0
     space = os.statvfs(storage)

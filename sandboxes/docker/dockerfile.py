@@ -1,7 +1,7 @@
-"""Read a Dockerfile as far as it decides who can build it: what it needs of BuildKit, from which images it begins.
+"""Read a Dockerfile as far as it decides on its builder: its needs of BuildKit, and the images of its stages.
 
-Source: https://docs.docker.com/reference/dockerfile, and the parser of moby/buildkit. Words are not split as a shell
-does it, and variables are filled from the `ARG`s before the first `FROM` alone.
+Source: https://docs.docker.com/reference/dockerfile, and the parser of moby/buildkit. Words are not split as in a
+shell, and variables are filled from the `ARG`s before the first `FROM` alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ BUILDKIT: Version = (18, 9)
 """The first Docker daemon with BuildKit."""
 _HERE_DOCUMENT: Version = (23, 0)
 _CLASSIC = {"COPY": {"from", "chown"}, "ADD": {"chown"}, "FROM": {"platform"}, "RUN": set[str]()}
-"""Options that Docker's classic builder knows, of instructions that have options of BuildKit's."""
+"""Options that Docker's classic builder knows, of instructions with options of BuildKit's."""
 _SINCE: Mapping[str, Version] = {"mount": (20, 10), "chmod": (20, 10), "checksum": (25, 0)}
-"""Docker daemons that know an option without a frontend from elsewhere; else 23.0."""
+"""First Docker daemons with an option without a frontend from elsewhere; else 23.0."""
 
 _DIRECTIVE = re.compile(r"#\s*(syntax|escape|check)\s*=\s*(\S.*?)\s*", re.IGNORECASE)
 _OFFICIAL = re.compile(r"(?:docker\.io/)?docker/dockerfile(?:-upstream)?(?:[:@].*)?")
@@ -33,12 +33,12 @@ _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:\\.|[^"\\])*")+""", re.DOTAL
 _HERE = re.compile(r"\d*<<(-?)([\"']?)([A-Za-z_][\w.-]*)\2")
 _PLATFORM = r"(?:BUILD|TARGET)(?:PLATFORM|OS|ARCH|VARIANT)"
 _OF_PLATFORM = {"FROM": re.compile(rf"\$\{{?{_PLATFORM}\b"), "ARG": re.compile(rf"(?:^|\s){_PLATFORM}(?:\s|$)")}
-"""Variables that BuildKit fills and the classic builder does not know, where they are used or declared."""
+"""Uses or declarations of variables that BuildKit fills and the classic builder does not know."""
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^}]*))?\})")
 
 
 class DockerfileError(ValueError):
-    """No builder can read the Dockerfile; the message says in which line, and why."""
+    """No builder can read the Dockerfile; the message gives the line, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What only BuildKit builds. since: the first Docker daemon that does."""
+    """A need of BuildKit. since: the first Docker daemon with it."""
 
     line: int
     what: str
@@ -63,7 +63,7 @@ class Need:
 
     @property
     def said(self) -> str:
-        """Return what it is, and what it takes."""
+        """Return its name and its requirement."""
         return f"line {self.line}: {self.what} needs BuildKit of Docker {self.since[0]}.{self.since[1]} or later"
 
 
@@ -78,7 +78,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """syntax: the line and image of a frontend that reads it in the daemon's place; None where none is named."""
+    """syntax: the line and image of a frontend in place of the daemon's; None if none is named."""
 
     syntax: tuple[int, str] | None
     instructions: Sequence[Instruction]
@@ -104,12 +104,12 @@ class Dockerfile:
 
     @property
     def foreign(self) -> bool:
-        """Tell whether a frontend reads it that is not Docker's own, so that nothing is known of it."""
+        """Tell whether its frontend is not Docker's own, so nothing is known of its instructions."""
         return self.syntax is not None and not _OFFICIAL.fullmatch(self.syntax[1])
 
     @property
     def needs(self) -> list[Need]:
-        """Return what only BuildKit builds."""
+        """Return the needs of BuildKit."""
         if self.foreign and self.syntax is not None:
             return [Need(self.syntax[0], f"# syntax={self.syntax[1]}", BUILDKIT)]
         return [need for one in self.instructions for need in _needs(one)]
@@ -130,7 +130,7 @@ class Dockerfile:
 
     @property
     def images(self) -> list[str]:
-        """Return the images that it takes from elsewhere, as far as their names are known."""
+        """Return its images from elsewhere, as far as their names are known."""
         known, own = self._arguments(), {stage.name for stage in self.stages}
         own |= {str(number) for number in range(len(self.stages))} | {"", "scratch"}
         copied = [one.options["from"] for one in self.instructions if "from" in one.options]
@@ -141,12 +141,12 @@ class Dockerfile:
 
     @property
     def pulled(self) -> list[str]:
-        """Return the images that must be there before it is built, its frontend's too."""
+        """Return the images needed before the build, its frontend's too."""
         return [*([] if self.foreign else self.images), *([self.syntax[1]] if self.syntax else [])]
 
     def workdir_of(self, base_image: str | None = None) -> str | None:
-        """Return the image whose working directory is that of the image made here; None where it has one of its own, or
-        nothing is known. base_image: in place of the one that the last stage begins from."""
+        """Return the image with the same working directory as the image made here; None if this one has its own, or
+        nothing is known. base_image: in place of the last stage's image."""
         stages = self.stages
         if stages and base_image is not None:
             stages[-1] = replace(stages[-1], base=base_image)
@@ -161,7 +161,7 @@ class Dockerfile:
         return None
 
     def _arguments(self) -> dict[str, str]:
-        """Return the variables that have a value before the first stage."""
+        """Return the variables with a value before the first stage."""
         found: dict[str, str] = {}
         for one in self.instructions:
             if one.keyword == "FROM":
@@ -174,7 +174,7 @@ class Dockerfile:
 
 
 def without_syntax(text: str, line: int) -> str:
-    """Return a Dockerfile whose frontend is the daemon's own; the other lines keep their numbers."""
+    """Return a Dockerfile for the daemon's own frontend; the other lines keep their numbers."""
     lines = text.split("\n")
     lines[line - 1] = "#"
     return "\n".join(lines)
@@ -252,7 +252,7 @@ def _needs(one: Instruction) -> Iterator[Need]:
 
 
 def _filled(text: str, known: Mapping[str, str]) -> str:
-    """Return a text with the variables filled in that are known, or that have a default in it."""
+    """Return a text with its variables filled in, if they are known or have a default in it."""
 
     def one(found: re.Match[str]) -> str:
         return known.get(found[1] or found[2]) or found[3] or found[0]

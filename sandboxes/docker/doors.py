@@ -1,4 +1,4 @@
-"""Doors of a sandbox: a connection that is made inside, served by a protocol of asyncio's in this process."""
+"""Doors of a sandbox: a connection made inside, served by a protocol of asyncio's in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sandboxes.docker.tunnel import Tunnel
 _FIRST_PORT = 31281
 _PIECE = 64 << 10
 _STALL_S = 300.0
-"""How long a client may take nothing of what it is sent; then it is cut off."""
+"""How long a client may take no data; then it is cut off."""
 _CLOSING_S = 30.0
-"""The same of a connection that is closed already."""
+"""The same for a connection that is closed already."""
 
 
 def door_ports(spec: SandboxSpec) -> dict[str, int]:
@@ -25,8 +25,8 @@ def door_ports(spec: SandboxSpec) -> dict[str, int]:
 async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
     """Have a door's protocol serve a connection, until it closes it or its client is gone.
 
-    first: what the protocol is given before what comes through the tunnel. Raises OSError for a client that takes
-    nothing any more, and what the tunnel and the protocol raise.
+    first: data for the protocol before the tunnel's. Raises OSError for a client that takes
+    nothing any more, and the errors of the tunnel and the protocol.
     """
     protocol = door()
     transport = _Transport(tunnel, protocol)
@@ -53,7 +53,7 @@ async def pass_through(tunnel: Tunnel, door: Door, first: bytes = b"") -> None:
 
 
 class _Transport(asyncio.Transport):
-    """A tunnel as a protocol sees its connection; what it is given is bounded by the protocol's own pauses."""
+    """A tunnel in the form of a protocol's transport; the protocol's own pauses bound its incoming data."""
 
     def __init__(self, tunnel: Tunnel, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class _Transport(asyncio.Transport):
         self._reads.set()
         self._closing = self._paused = False
         self._eof: bool | None = None
-        """Whether the client has yet to be told that no more is written; None where more may be."""
+        """Whether the end of the data has yet to be reported to the client; None if more data may come."""
         self._high, self._low = _PIECE, _PIECE // 4
 
     async def send_all(self) -> None:
-        """Pass on what the protocol writes, until it closes the connection."""
+        """Pass on the protocol's data, until it closes the connection."""
         while self._out or not self._closing:
             if self._eof and not self._out:
                 self._eof = False
@@ -88,7 +88,7 @@ class _Transport(asyncio.Transport):
                 self._protocol.resume_writing()
 
     async def receive(self, first: bytes) -> None:
-        """Give the protocol what the client sends."""
+        """Give the protocol the client's data."""
         try:
             data = first or await self._tunnel.read()
             while data:

@@ -1,4 +1,4 @@
-"""What an engine is and can't do: Docker or Podman, with root or without."""
+"""An engine's features and gaps: Docker or Podman, with root or without."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from sandboxes.docker.daemon import DaemonClient, daemon_errors, sees_folder
 
 _LIMITS = {"MemoryLimit": "memory", "SwapLimit": "swap", "PidsLimit": "processes", "CpuCfsQuota": "cpu"}
 _RAISED = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-"""What Podman raises to 1,048,576 in each container, whatever it has itself."""
+"""Podman raises these to 1,048,576 in each container, whatever it has itself."""
 _PROCESSES = 32_768
-"""What Podman has itself, at most."""
+"""Podman's own limit, at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """info: what it says of itself. storage: its directory, where that is on this machine.
-    lacking: what it says that it can't limit.
-    quotas: its storage may be able to limit what a container writes.
-    raises: the limits that it would set higher than this machine may allow, and what they are here."""
+    """info: its own description. storage: its directory, if on this machine.
+    lacking: the resources that it says it can't limit.
+    quotas: its storage may be able to limit a container's writes.
+    raises: the limits that it would set higher than this machine may allow, and their values here."""
 
     architecture: str
     info: Mapping[str, Any]
@@ -47,8 +47,8 @@ class Engine:
         return cls(version["Arch"], info, storage if seen else None, lacking, quotas, raises)
 
     def fitted(self, host: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a container's host configuration without what this engine would refuse; what it only can't do it
-        ignores."""
+        """Return a container's host configuration without the parts that this engine would refuse. Other parts
+        beyond its abilities it ignores."""
         fitted = {name: value for name, value in host.items() if name != "NanoCpus" or "cpu" not in self.lacking}
         if self.raises:
             fitted["Ulimits"] = [{"Name": name, "Soft": most, "Hard": most} for name, most in self.raises]
@@ -61,7 +61,7 @@ def _limit(what: int) -> int:
 
 
 def unlimited(info: Mapping[str, Any]) -> list[str]:
-    """Return what the Docker daemon says that it can't limit; rootless ones may take such limits and ignore them."""
+    """Return the limits that the Docker daemon says it lacks; rootless ones may take such limits and ignore them."""
     return [what for field, what in _LIMITS.items() if info.get(field) is False]
 
 

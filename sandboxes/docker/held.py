@@ -1,7 +1,7 @@
-"""What a container holds of this machine's disk: blocks and inodes, also of volumes and of files without a name.
+"""A container's share of this machine's disk: blocks and inodes, also of volumes and of files without a name.
 
-Only root can look there. What the kernel shows nobody, it does not see either: a deleted file of which no process has
-more than a descriptor that lies in a socket.
+Only root can look there. One kind of file stays unseen, as the kernel shows it to nobody: a deleted file, if processes
+have no more of it than a descriptor in a socket.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from sandboxes.shielding import ending, together
 
 _LOOK_S = 60.0
 _MOST_OPEN = 100_000
-"""Open files, programs and mappings that are looked at, of all processes in a container."""
+"""The most open files, programs and mappings that are looked at, of all processes in a container."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _KCMP = {"x86_64": 312, "aarch64": 272}
 _FILES = 2
-"""kcmp(KCMP_FILES): whether two threads have one table of files. Where the kernel can't tell, each is looked at."""
+"""kcmp(KCMP_FILES): whether two threads share a table of files. If the kernel can't tell, each is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where on this machine a container is.
+    """A container's places on this machine.
 
-    folders: what it has written, and its volumes. process: the id of its first one.
+    folders: its written files, and its volumes. process: the id of its first one.
     """
 
     folders: tuple[Path, ...]
@@ -38,8 +38,8 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """bytes: in blocks. files: inodes, at least. whole: False where there is more than could be looked at, so
-    that nobody knows how much."""
+    """bytes: in blocks. files: inodes, at least. whole: False if there is too much to look at, so the total
+    is unknown."""
 
     bytes: int
     files: int
@@ -47,7 +47,7 @@ class Held:
 
 
 async def held(places: Places) -> Held:
-    """Count what a container holds. Raises OSError where that can't be told."""
+    """Count a container's blocks and inodes. Raises OSError if they can't be counted."""
     try:
         size, files = await together(_du(unit, places) for unit in ("--block-size=1", "--inodes"))
     except TimeoutError:
@@ -57,7 +57,7 @@ async def held(places: Places) -> Held:
 
 
 async def _du(unit: str, places: Places) -> int:
-    """Return the sum that `du` gives, which walks trees of any depth. What goes meanwhile is none of its errors."""
+    """Return the sum of `du`, which walks trees of any depth. Files that go meanwhile are none of its errors."""
     pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *("du", "-sxc", unit, "--", *map(str, places.folders)), stdout=pipe, stderr=null
@@ -71,7 +71,7 @@ async def _du(unit: str, places: Places) -> int:
 
 
 def _nameless(places: Places) -> tuple[list[int], bool]:
-    """Return the sizes in blocks of deleted files that processes hold open or mapped, and whether that is all."""
+    """Return the sizes in blocks of deleted files that processes hold open or mapped, and whether these are all."""
     root = Path(f"/proc/{places.process}/root")
     try:
         devices = {path.stat().st_dev for path in (root, *places.folders)}
@@ -103,8 +103,8 @@ def _open_files(first: int) -> Iterator[str]:
 
 
 def _apart(process: int) -> list[int]:
-    """Return the threads of a process that have files of their own: mostly its first. That one may have ended before
-    the others, or have given one a table of files for itself."""
+    """Return the threads of a process with files of their own: mostly its first. The first may have ended before
+    the others, or one of them may have taken a table of files for itself."""
     try:
         threads = sorted(int(task.name) for task in Path(f"/proc/{process}/task").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Makes the base image on machines that can pull none: a small Debian with python3, pytest and git."""
+"""Makes the base image on machines without a registry: a small Debian with python3, pytest and git."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 async def ensure_base_image(name: str = BASE_IMAGE) -> str:
-    """Return the base image's name, once it is there. Makes it when missing, which takes a minute or two.
+    """Return the base image's name, once it is there. Makes a missing one in a minute or two.
 
-    From Debian's own image where that can be pulled, else by debootstrap, which needs root and a Debian
+    From Debian's own image if it can be pulled, else by debootstrap, which needs root and a Debian
     mirror. Raises DaemonUnavailable, or ImageMissing with the reason.
     """
     async with connect() as client:
@@ -101,13 +101,13 @@ async def _debootstrap_into(client: DaemonClient, name: str) -> None:
 
 
 async def _mirror() -> list[str]:
-    """Return where this machine itself gets the same Debian from; empty for debootstrap's own choice."""
+    """Return this machine's own source of the same Debian; empty for debootstrap's own choice."""
     found = await asyncio.to_thread(find_mirror, Path("/etc/apt"))
     return [] if found is None else [found]
 
 
 def find_mirror(apt: Path) -> str | None:
-    """Return the address in apt's source lists, in either of their formats, that serves the suite; None without one."""
+    """Return the suite's address in apt's source lists, in either of their formats; None without one."""
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if not path.is_file():
             continue

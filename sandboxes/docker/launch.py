@@ -1,4 +1,4 @@
-"""From a description to a running container whose executor has greeted, and its removal."""
+"""From a description to a running container with a greeting from its executor, and its removal."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 LEASE_S = 900
-"""An executor that has heard nothing for so long ends: its owner's machine is gone."""
+"""Seconds of silence after which an executor ends: its owner's machine is gone."""
 
 _EXECUTOR = ".atropos-executor"
 _CAPABILITIES = {
@@ -75,21 +75,23 @@ _CAPABILITIES = {
     "SYS_CHROOT": 18,
     "SETFCAP": 31,
 }
-"""What root's commands have, and their bits in the kernel's sets: Docker's default but for three. By NET_RAW packet
-sockets take memory that no limit counts, and packets are forged in a network with other sandboxes; by MKNOD a device
-could stand where somebody outside is about to open a file; AUDIT_WRITE writes to the machine's own log."""
+"""Capabilities of root's commands, and their bits in the kernel's sets: Docker's default but for three. By NET_RAW
+packet sockets take memory beyond all limits, and packets are forged in a network with other sandboxes; by MKNOD a
+device could take the place of a file just before somebody outside opens it; AUDIT_WRITE writes to the machine's
+own log."""
 _EXECUTOR_CAPABILITIES = ("KILL", "SETGID", "SETPCAP", "SETUID")
-"""What process 1 needs, to run commands as another user and to kill them."""
+"""Capabilities of process 1, to run commands as another user and to kill them."""
 _SWITCH_USERS = ("SETGID", "SETUID")
 _READ_ONLY = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/1"]
-"""Docker's own, and process 1: who may write to any file could have the memory killer take it first."""
+"""Docker's own, and process 1: else a user with write access to all files could have the memory killer take it
+first."""
 _GVISOR_THREADS = 32
-"""What a process costs in the host's count of them under gVisor, whose own threads count too (up to 16 each were seen);
+"""A process's price in the host's count of them under gVisor, with gVisor's own threads (up to 16 each were seen);
 beyond it gVisor ends."""
 _REMOVAL_S = 120.0
 """How long a removal may take, with its turn; then leaving the backend tries again, or a later start."""
 _HOLDING = Limits(cpus=0.1, memory_mb=32, pids=16)
-"""Of a container that does nothing."""
+"""Limits of a container that does nothing."""
 _SHM = 64 * 2**20
 _IMAGES_KNOWN = 1000
 _RETRIES_S = (0.5, 2.0, 5.0)
@@ -97,9 +99,9 @@ _NO_QUOTA = ("storage-opt", "storage opt", "pquota", "quota")
 
 
 class Launcher(Starter):
-    """Starts and removes containers, a few at a time, so that the Docker daemon keeps answering.
+    """Starts and removes containers, a few at a time, so the Docker daemon keeps answering.
 
-    shortcut: past the Docker daemon where this process is root on its machine (see `Connection.shorten`).
+    shortcut: past the Docker daemon if this process is root on its machine (see `Connection.shorten`).
     """
 
     def __init__(
@@ -132,7 +134,7 @@ class Launcher(Starter):
         return self._slots.taken
 
     async def launch(self, kind: Kind) -> DaemonMachine:
-        """Start a container, again while the Docker daemon is in trouble that may pass.
+        """Start a container; retries while the Docker daemon has temporary trouble.
 
         Raises ImageMissing, SandboxTimeout, DaemonUnavailable, SandboxError; then nothing is left.
         """
@@ -168,7 +170,7 @@ class Launcher(Starter):
     async def hold(self, image: str, name: str) -> None:
         """Start a container that keeps the image with this id, by doing nothing. Raises SandboxError.
 
-        It has to run: one that does not is what `docker system prune` removes first, with its image then."""
+        It has to run: `docker system prune` removes stopped ones first, with their images then."""
         kind = Kind(image, _HOLDING, switch_users=False)
         config = container_config(kind, self._owner.labels(), runtime=self._runtime)
         # Its stream never ends, nor does its lease: it goes with its owner, whose containers are removed.
@@ -181,11 +183,11 @@ class Launcher(Starter):
             await container.start()
 
     async def close(self) -> None:
-        """Wait for starts that are under way; no new one begins, and nothing is removed one by one."""
+        """Wait for all running starts; no new one begins, and nothing is removed one by one."""
         await self._slots.close()
 
     async def _image(self, found: str) -> Mapping[str, Any]:
-        """Return the configuration of the image with this id, which is asked for once: it never changes."""
+        """Return the configuration of the image with this id. It never changes, so the Docker daemon is asked once."""
         if found not in self._images:
             if len(self._images) >= _IMAGES_KNOWN:
                 self._images.clear()
@@ -210,7 +212,7 @@ class Launcher(Starter):
         return container
 
     async def _place_executor(self, container: aiodocker.containers.DockerContainer) -> Mapping[str, Any]:
-        """Put the executor into a container that does not run yet. Returns its image's configuration."""
+        """Put the executor into a container before its start. Returns its image's configuration."""
         shown = await container.show()
         if not (self._shortcut and await self._write_executor(shown)):
             archive = _executor_archive(self.executor)
@@ -218,7 +220,7 @@ class Launcher(Starter):
         return await self._image(shown["Image"])
 
     async def _write_executor(self, shown: Mapping[str, Any]) -> bool:
-        """Write the executor into the container's layer, which spares a process. Returns whether that layer is on this
+        """Write the executor into the container's layer, which spares a process. Returns whether this layer is on this
         machine."""
         layer = shown.get("GraphDriver", {}).get("Data") or {}
         path = Path(layer.get("UpperDir") or "/nowhere", _EXECUTOR)
@@ -276,14 +278,14 @@ class Launcher(Starter):
 
 
 class _Attachable(aiodocker.containers.DockerContainer):
-    """A container of ours, which has no terminal; to attach, aiodocker would ask whether it has."""
+    """A container of ours without a terminal; to attach, aiodocker would ask whether it has one."""
 
     async def show(self, **_: Any) -> dict[str, Any]:
         return {"Config": {"Tty": False}}
 
 
 def retrying() -> AsyncRetrying:
-    """Return what tries a start again while the Docker daemon is in trouble that may pass."""
+    """Return the retries of a start during temporary trouble of the Docker daemon."""
     return AsyncRetrying(
         retry=retry_if_exception_type((DaemonError, DaemonUnavailable)),
         wait=wait_chain(*map(wait_fixed, _RETRIES_S)),
@@ -334,7 +336,7 @@ def _capabilities_argument(kind: Kind) -> list[str]:
 
 
 def _host_config(kind: Kind, runtime: str | None, quota: bool, network: str) -> dict[str, Any]:
-    """Return what of that description is the host's: isolation and limits."""
+    """Return the host's part of this description: isolation and limits."""
     limits = kind.limits
     host: dict[str, Any] = {
         "NetworkMode": network if limits.network else "none",
@@ -359,7 +361,7 @@ def _host_config(kind: Kind, runtime: str | None, quota: bool, network: str) -> 
 
 
 def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
-    """Return where on this machine a container is that was just asked for; None where that can't be seen."""
+    """Return the places on this machine of a container just inspected; None if they can't be seen."""
     layer = Path(((shown["GraphDriver"] or {}).get("Data") or {}).get("UpperDir") or "/nowhere")
     volumes = [Path(mount["Source"]) for mount in shown["Mounts"] if mount["Type"] == "volume" and mount["RW"]]
     # With a network, files of the Docker daemon's folder for the container stand in /etc, for root to write.
@@ -370,7 +372,7 @@ def _places(shown: aiodocker.containers.DockerContainer) -> Places | None:
 
 
 def tunnels_of(limits: Limits, doors: Mapping[int, Door]) -> Tunnels:
-    """Serve connections out of a sandbox: through its doors, and to the hosts that it may reach."""
+    """Serve connections out of a sandbox: through its doors, and to its allowed hosts."""
     allowed = AllowList.of(limits.allowed_hosts)
     names = ThreadPoolExecutor(LOOKUPS, "sandbox names")
 
@@ -394,7 +396,7 @@ def _executor(architecture: str) -> bytes:
 
 
 def _executor_archive(program: bytes) -> bytes:
-    """Return a tar archive that puts the executor into the root directory."""
+    """Return a tar archive with the executor, for the root directory."""
     info = tarfile.TarInfo(_EXECUTOR)
     info.mode, info.size = 0o755, len(program)
     buffer = io.BytesIO()

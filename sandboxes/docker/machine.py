@@ -1,4 +1,4 @@
-"""What a Docker sandbox is made of: a started container, whoever has started it."""
+"""The machine under a Docker sandbox: a started container, whatever its starter."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sandboxes.shielding import finish
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What makes a container: two of one kind can stand in for each other.
+    """The properties of a container: two of one kind can stand in for each other.
 
-    point: the files that it begins with, of a sandbox that is forked; None for the image's.
-    mounts: where folders of this machine stand in it, for reading alone, and which.
-    shared: who may have it after others, as in `SandboxSpec`.
+    point: the first files of a forked sandbox; None for the image's.
+    mounts: folders of this machine for reading alone: each one's place in it, and the folder.
+    shared: a word for its later users, as in `SandboxSpec`.
     """
 
     image: str
@@ -34,17 +34,17 @@ class Kind:
 
     @classmethod
     def of(cls, spec: SandboxSpec) -> Kind:
-        """Return the kind of a spec. Raises ValueError when the hosts that it allows are none."""
+        """Return the kind of a spec. Raises ValueError if its allowed hosts are invalid."""
         AllowList.of(spec.limits.allowed_hosts)
         mounts = tuple((target, str(folder)) for target, folder in spec.mounts.items())
         return cls(spec.image, spec.limits, spec.switch_users, mounts=mounts, shared=spec.shared)
 
 
 class Machine(ABC):
-    """A running container. A subclass is made by the launcher that has started it."""
+    """A running container. A launcher makes an instance of its own subclass."""
 
     bounded = False
-    """The storage itself limits what is written."""
+    """The storage itself limits its writes."""
     spoiled = False
     """It was over a limit, or silent: nobody else is to have it."""
 
@@ -63,7 +63,7 @@ class Machine(ABC):
         self.image = image
         """The image's configuration as the Docker daemon tells it: Env, WorkingDir, User."""
         self.places = places
-        """Where it is on this machine; None where that can't be seen."""
+        """Its places on this machine; None if they can't be seen."""
         self._stack = stack
 
     async def release(self) -> None:
@@ -71,11 +71,11 @@ class Machine(ABC):
         await self.discard()
 
     async def discard(self) -> None:
-        """Close the stream and remove the container. Never raises; what could not be removed is logged."""
+        """Close the stream and remove the container. Never raises; a failed removal is logged."""
         await finish(self._stack.aclose())
 
     def whole(self) -> bool:
-        """Return whether the files that it was started with are all there. Costs no more than a few system calls."""
+        """Return whether all files of its start are there. Costs no more than a few system calls."""
         return True
 
     async def answers(self, timeout_s: float = 2.0) -> bool:
@@ -92,14 +92,14 @@ class Machine(ABC):
         return True
 
     async def held(self) -> Held:
-        """Return what its files take. Raises SandboxError or OSError where that can't be told."""
+        """Return its files' use of the disk. Raises SandboxError or OSError if it is unknown."""
         if self.places is None:
             raise FileNotFoundError(f"{self.name} can't be looked at from here")
         return await held(self.places)
 
     @abstractmethod
     async def unpack(self, archive: bytes, target: str) -> None:
-        """Unpack a tar archive into a directory that is there. Raises OSError for a path that leads nowhere."""
+        """Unpack a tar archive into an existing directory. Raises OSError for a path to nowhere."""
 
     @abstractmethod
     async def pack(self, target: str, max_bytes: int) -> bytes:
@@ -107,23 +107,24 @@ class Machine(ABC):
 
     @abstractmethod
     async def kill(self) -> None:
-        """Kill everything in it, and return when that is done. One that has ended is left as it is."""
+        """Kill everything in it, and return afterwards. An ended one is left alone."""
 
     @abstractmethod
     async def overran(self) -> str | None:
-        """Return the limit at which it has ended or is silent, as `Sandbox.overran` tells."""
+        """Return the limit at which it has ended or is silent, as `Sandbox.overran` does."""
 
     @abstractmethod
     def branching(self) -> AbstractAsyncContextManager[Kind]:
-        """Keep its files as they are now, for the block. Yields the kind of machines that begin with them."""
+        """Keep its files in their present state, for the block. Yields the kind of machines with these files at
+        their start."""
 
     async def rest(self) -> bool:
-        """End all that runs in it, so that it can still be kept; returns False where it has to be killed for that. What
-        is asked of its channel of before raises SandboxDied."""
+        """End everything in it, so it can still be kept; returns False if it has to be killed for this. Later
+        requests to its old channel raise SandboxDied."""
         return False
 
     async def renew(self) -> bool:
-        """Bring back the state in which it was started; returns False where another machine has to take its place."""
+        """Bring back the state of its start; returns False if another machine has to take its place."""
         return False
 
 
@@ -141,5 +142,5 @@ class Starter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Wait for starts that are under way; no new one begins."""
+        """Wait for all running starts; no new one begins."""
         ...

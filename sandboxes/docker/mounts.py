@@ -1,4 +1,4 @@
-"""Folders of this machine in containers, for reading alone: mounted where the Docker daemon is here, else sent there
+"""Folders of this machine in containers, for reading alone: mounted if the Docker daemon is here, else sent there
 once as volumes."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DONE = "/.complete"
 
 
 class Mounts:
-    """What a Docker daemon is told of folders. Those that it must be sent are sent once."""
+    """Describes folders to a Docker daemon. A daemon elsewhere gets each folder once."""
 
     def __init__(self, client: DaemonClient, labels: Mapping[str, str]) -> None:
         self._client = client
@@ -35,8 +35,8 @@ class Mounts:
     async def described(self, mounts: Sequence[tuple[str, str]], image: str) -> list[dict[str, Any]]:
         """Return the Docker daemon's description of mounts.
 
-        mounts: where a folder is to stand in the container, and the folder here, whose name stands for its content.
-        image: present there. Raises SandboxError where a folder can't be sent, ValueError where it is none."""
+        mounts: a folder's place in the container, and the folder here; its name stands for its content.
+        image: present there. Raises SandboxError if a folder can't be sent, ValueError if it is no folder."""
         for _, folder in mounts:
             if not await asyncio.to_thread(Path(folder).is_dir):
                 raise ValueError(f"{folder} is no folder of this machine, so that no sandbox can have it")
@@ -54,7 +54,7 @@ class Mounts:
         return name
 
     async def _send(self, folder: Path, volume: str, image: str) -> None:
-        """Fill a volume by way of a container that is never started."""
+        """Fill a volume by way of a container, without starting it."""
         helper = f"{volume}-{uuid.uuid4().hex[:8]}"
         config: dict[str, Any] = {
             "Image": image,

@@ -1,4 +1,4 @@
-"""The network of sandboxes that may have one: on it they reach the internet, and not each other."""
+"""The network of sandboxes with network access: on it they reach the internet, and not each other."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ logger = logging.getLogger(__name__)
 
 _NAME = "atropos-apart"
 _BRIDGE = "atropos0"
-"""The interface on the Docker daemon's machine, so that a rule of its firewall can name it."""
+"""The interface on the Docker daemon's machine, for a rule of its firewall."""
 
 
 async def network_apart(client: DaemonClient, runtime: str | None) -> str:
-    """Return the id of the network, which is made where there is none; "bridge" where the engine makes no such network.
+    """Return the id of the network, and make a missing one; "bridge" if the engine makes no such network.
 
-    It stays, for all sandboxes of all owners. Raises what aiodocker raises.
+    It stays, for all sandboxes of all owners. Raises aiodocker's errors.
     """
     if runtime == "runsc":
         return "bridge"  # gVisor has no way to the name server that the engine runs in other networks

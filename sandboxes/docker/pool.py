@@ -1,4 +1,4 @@
-"""Containers that are started before they are asked for."""
+"""Containers started ahead of their use."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _REFILLERS = 2
 
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
-    """How much may stand ready.
+    """How many containers may stand ready.
 
-    each: of every kind that was asked for lately; 0 for no pool, but for what `prepare` names.
+    each: of every kind in recent use; 0 for no pool, but for the sandboxes that `prepare` names.
     total: of all kinds together.
-    used: of all kinds together, of those that somebody has had (`SandboxSpec.shared`); 0 for none. They are taken where
+    used: of all kinds together, of used ones (`SandboxSpec.shared`); 0 for none. They are taken if
         the pool has none, and stay for a minute.
-    free_memory_mb, free_disk_mb: none is added while the machine has less than that; they are looked up on this
+    free_memory_mb, free_disk_mb: none is added while the machine has less free; they are looked up on this
         machine, so for a Docker daemon elsewhere only the counts hold.
     """
 
@@ -68,7 +68,7 @@ class WarmPool:
         self._changed.set()
 
     async def take(self, kind: Kind) -> Machine | None:
-        """Return one that stands ready and answers, or None. Its place is filled again."""
+        """Return one if it stands ready and answers, or None. Its place is filled again."""
         if self._limits.each and kind not in self._wanted and kind.point is None:
             self._wanted[kind] = self._limits.each
         if kind not in self._wanted:
@@ -115,7 +115,7 @@ class WarmPool:
             self._idle.setdefault(kind, deque()).append(machine)
 
     def _next(self) -> Kind | None:
-        """Return the most recently wanted kind of which too few are ready."""
+        """Return the most recently wanted kind with too few ready."""
         ahead = 0
         for kind, count in reversed(self._wanted.items()):
             have = self.ready(kind) + self._starting[kind]
@@ -125,7 +125,7 @@ class WarmPool:
         return None
 
     async def _make_room(self) -> None:
-        """Drop what was asked for longest ago, so that the total keeps its bound."""
+        """Drop containers of the kind asked for longest ago, so the total keeps its bound."""
         while sum(map(len, self._idle.values())) + self._starting.total() > self._limits.total and any(
             self._idle.values()
         ):
@@ -135,7 +135,8 @@ class WarmPool:
 
 
 def has_room(limits: PoolLimits, storage: Path | None) -> bool:
-    """Return whether the machine has left what it has to. storage: the Docker daemon's directory, if it is here."""
+    """Return whether the machine has the required free resources. storage: the Docker daemon's directory, if it is
+    here."""
     if _available_memory_mb() < limits.free_memory_mb:
         return False
     if storage is None:
@@ -145,7 +146,7 @@ def has_room(limits: PoolLimits, storage: Path | None) -> bool:
 
 
 def _available_memory_mb() -> float:
-    """Return what this machine can give away without swapping; infinite where it does not say."""
+    """Return this machine's available memory without swapping, in MiB; infinite if it does not say."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="ascii")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Connections into a sandbox: to a server that listens inside, as streams of asyncio's."""
+"""Connections into a sandbox: to a server inside, as streams of asyncio's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandboxes.docker.doors import pass_through
 from sandboxes.docker.tunnel import Tunnel
 
 _FLUSH_S = 30.0
-"""How long a server may take over the last of what it was sent, after the connection was closed here."""
+"""How long a server may take over the last of its data, after the connection was closed here."""
 _AGAIN_S = 0.05
 
 

@@ -1,4 +1,4 @@
-"""A command that runs in a container and is followed; `executor/follow.c` is the other end."""
+"""A running, followed command in a container; `executor/follow.c` is the other end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GONE = (SandboxDied, DaemonRestarted, SandboxTimeout)
 
 
 class DockerProcess(RunningProcess):
-    """A command that is followed. `begin` starts it; in the end `close`."""
+    """A followed command. `begin` starts it; in the end `close`."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class DockerProcess(RunningProcess):
         self._more.set()
 
     async def _ask(self, kind: bytes, payload: bytes = b"") -> None:
-        """Send a frame; one to a command that has ended means nothing there. Raises what it has failed with."""
+        """Send a frame; after the command's end it means nothing there. Raises the command's failure."""
         try:
             await self._connection.send(self._call.number, kind, payload, self._era)
         except _GONE:

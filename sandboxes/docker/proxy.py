@@ -29,12 +29,12 @@ _CONNECT_S = 20.0
 _TOKEN = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIRST = re.compile(_TOKEN.pattern + rb" [!-~]+ HTTP/1\.[01]")
 _FIELD = re.compile(_TOKEN.pattern + rb":[^\r\n\0]*")
-"""What a line is made of (RFC 9112). Whatever ends a line for somebody ends one for us, or is refused."""
+"""The parts of a line (RFC 9112). An end of a line in anybody's reading is one for us, or is refused."""
 _DROPPED = (b"host", b"connection", b"keep-alive", b"proxy-connection", b"proxy-authorization")
 
 
 class Refused(Exception):
-    """A request that is answered with this status and text."""
+    """A refused request, answered with this status and text."""
 
     def __init__(self, status: str, text: str) -> None:
         super().__init__(text)
@@ -45,15 +45,15 @@ class Refused(Exception):
 
 
 LOOKUPS = 4
-"""Names of one sandbox's that are looked up at once."""
+"""Simultaneous look-ups of names for one sandbox."""
 
 
 async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door], names: Executor) -> None:
     """Serve one connection: CONNECT, or one request for an http:// address.
 
-    doors: by their ports; some clients ask a proxy even for what is on their own loopback.
-    names: where names are looked up, one sandbox's alone: a name server that is silent holds a thread, and those that
-        the event loop has by itself are for everybody's work."""
+    doors: by their ports; some clients ask a proxy even for servers on their own loopback.
+    names: an executor for look-ups of names, one sandbox's alone: a silent name server holds a thread, and the event
+        loop's own threads are for everybody's work."""
     try:
         async with asyncio.timeout(_HEAD_S):
             head = await tunnel.read_until(b"\r\n\r\n")
@@ -77,7 +77,7 @@ async def serve(tunnel: Tunnel, allowed: AllowList, doors: Mapping[int, Door], n
 
 
 def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:
-    """Return host, port, what is sent there first, and what is answered first. Raises Refused."""
+    """Return host, port, the first bytes to the host, and the first bytes of the answer. Raises Refused."""
     first, *fields = head[:-4].split(b"\r\n")
     if not _FIRST.fullmatch(first) or not all(_FIELD.fullmatch(field) for field in fields):
         raise Refused("400 Bad Request", "sandbox: not a request to a proxy")
@@ -104,7 +104,7 @@ def _understand(head: bytes) -> tuple[str, int, bytes, bytes]:
 async def _connect(
     host: str, port: int, allowed: AllowList, names: Executor
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to a host that is looked up once: what was checked is what is connected to. Raises Refused."""
+    """Connect to a host after one look-up: the connection goes to the checked address. Raises Refused."""
     if not allowed.has(host, port):
         raise Refused("403 Forbidden", f"sandbox: {host}:{port} is not among the hosts that may be reached from here")
     try:
@@ -125,7 +125,7 @@ async def _connect(
 
 
 async def _pass(tunnel: Tunnel, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass on what comes, both ways, until the other side ends."""
+    """Pass on data, both ways, until the other side ends."""
 
     async def send() -> None:
         while data := await tunnel.read():

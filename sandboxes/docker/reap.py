@@ -1,4 +1,4 @@
-"""Removing what sandboxes leave: this process's at its end, and a dead process's whenever one of ours starts."""
+"""Removing the remains of sandboxes: this process's at its end, and a dead process's at each start of one of ours."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 60.0
 _PAUSES_S = (0.05, 0.2, 0.5, 2.0, None)
 _ABANDONED_S = 3600.0
-"""A container that has not been running for so long has no owner: its executor ends with its owner."""
+"""Seconds after its end when a container has no owner any more: its executor ends with its owner."""
 
 
 async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> None:
-    """Remove a container with its anonymous volumes; one that is gone or going is as good as removed."""
+    """Remove a container with its anonymous volumes; a missing or vanishing one is as good as removed."""
     async with daemon_errors(f"remove container {name}"), asyncio.timeout(_ANSWER_S):
         for pause in _PAUSES_S:
             try:
@@ -41,13 +41,13 @@ async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> No
 
 
 def is_ending(error: aiodocker.DockerError) -> bool:
-    """Return whether an engine says that a container is about to end, when it is told to stop or remove it: Podman of
-    one that it stops already, Docker of one with a process that is killed and waits for the disk."""
+    """Return whether an engine answers a stop or removal with a container's coming end: Podman while it stops the
+    container already, Docker while a killed process in it waits for the disk."""
     return any(words in str(error.message) for words in ("state improper", "did not receive an exit event"))
 
 
 async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -> None:
-    """Remove an image; without `force` one that a container uses stays."""
+    """Remove an image; without `force` an image in use by a container stays."""
     async with daemon_errors(f"remove image {name}"), asyncio.timeout(_ANSWER_S):
         try:
             await client.images.delete(name, force=force)
@@ -57,7 +57,7 @@ async def remove_image(client: DaemonClient, name: str, *, force: bool = True) -
 
 
 async def remove_owned(client: DaemonClient, owner_id: str) -> None:
-    """Remove everything that carries this owner's label. Raises SandboxError when the Docker daemon does not do it."""
+    """Remove everything with this owner's label. Raises SandboxError if the Docker daemon does not do it."""
     label = f"{PREFIX}owner={owner_id}"
     await asyncio.gather(*[remove(client, c.id) for c in await _containers(client, label)])
     for image in await _images(client, label):
@@ -65,10 +65,10 @@ async def remove_owned(client: DaemonClient, owner_id: str) -> None:
 
 
 async def reap_dead_owners(client: DaemonClient) -> int:
-    """Remove the containers and images of owners that are gone. Returns how many; what can't be removed is logged.
+    """Remove the containers and images of dead owners. Returns how many; failed removals are logged.
 
-    Of an owner of whose process nothing can be known from here, what is surely of no use any more: containers that do
-    not run, and images of which no container is left, where they are old or older than the machine's boot.
+    If nothing can be known here of an owner's process, only its surely useless things go: containers that do
+    not run, and images without containers, if they are old or older than the machine's boot.
     """
     useless = time.time() - _ABANDONED_S
     doomed: list[str] = []
@@ -93,7 +93,8 @@ async def reap_dead_owners(client: DaemonClient) -> int:
 
 
 async def _is_removed(removal: Awaitable[None]) -> bool:
-    """Return whether it was: a process that waits for the disk, say, keeps its container, but nobody from starting."""
+    """Return whether it succeeded. A container may stay because of a process in wait for the disk, say; others can
+    start all the same."""
     try:
         await removal
     except DaemonUnavailable:
@@ -105,7 +106,7 @@ async def _is_removed(removal: Awaitable[None]) -> bool:
 
 
 async def _ended(container: Any) -> float:
-    """Return when a container ended, in seconds since 1970, or was made where it never ran."""
+    """Return the time of a container's end, in seconds since 1970, or of its creation if it never ran."""
     created = float(container["Created"])  # `show` makes a text of it
     try:
         async with daemon_errors("look when a container ended"), asyncio.timeout(_ANSWER_S):

@@ -28,7 +28,7 @@ _ROOM_S = 5.0
 
 
 class Running:
-    """The sandboxes of a backend that was entered, and what they are made with; leaving it removes them all."""
+    """The sandboxes of an entered backend, and the tools for making them; leaving it removes them all."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Running:
             await self._release(sandbox.machine)
 
     async def check_room(self, machine: Machine) -> None:
-        """Raise StorageFull where the storage of a Docker daemon elsewhere has no room for a machine's next MiB."""
+        """Raise StorageFull if the storage of a Docker daemon elsewhere has no room for a machine's next MiB."""
         if not self.disk.blind or machine.bounded:
             return
         try:
@@ -106,7 +106,7 @@ class Running:
 
     @asynccontextmanager
     async def fork(self, machine: Machine, spec: SandboxSpec, count: int) -> AsyncIterator[Sequence[Sandbox]]:
-        """Open `count` sandboxes that begin with the machine's files."""
+        """Open `count` sandboxes with the machine's files at their start."""
         self.disk.check_room()  # before anything is done to the machine
         async with machine.branching() as kind, AsyncExitStack() as stack:
             opening = [self._open(kind, spec) for _ in range(count)]

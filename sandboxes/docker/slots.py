@@ -9,9 +9,9 @@ from sandboxes.base import SandboxDied
 
 
 class Slots:
-    """Lets so many starts go on at once. Use it as `async with`: SandboxDied is raised once it is closed.
+    """Lets a fixed number of starts go on at once. Use it as `async with`: it raises SandboxDied after `close`.
 
-    closed: whether no more begin. turn: what removals, which go on then, wait for.
+    closed: whether no more begin. turn: the semaphore for removals, which go on even then.
     """
 
     def __init__(self, most: int) -> None:
@@ -35,7 +35,7 @@ class Slots:
         return self.turn.locked()
 
     async def close(self) -> None:
-        """Wait for starts that are under way; no new one begins."""
+        """Wait for all running starts; no new one begins."""
         for _ in range(self._most):
             await self.turn.acquire()
         self.closed = True

@@ -27,8 +27,8 @@ _OPTIONS = [
 async def ssh_tunnel(url: str) -> AsyncIterator[str]:
     """Open a tunnel for `ssh://[user@]host[:port][/path/of/the/daemon's/socket]`, and close it in the end.
 
-    Yields the address of the socket here, "unix://…". Keys, known hosts and options are those of the `ssh` that is
-    first on the PATH. Raises DaemonUnavailable with what ssh said.
+    Yields the address of the socket here, "unix://…". Keys, known hosts and options are those of the first
+    `ssh` on the PATH. Raises DaemonUnavailable with ssh's message.
     """
     if not shutil.which("ssh"):
         raise DaemonUnavailable(f"{url} needs an ssh client on this machine")

@@ -1,4 +1,4 @@
-"""The images that were built for tasks, of this run and of past ones: shown, and removed."""
+"""The images built for tasks, of this run and of past ones: shown, and removed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sandboxes.docker.daemon import DaemonClient, daemon_errors
 from sandboxes.docker.reap import remove_image
 
 _OURS = "atropos-task:"
-"""How their names begin, which `sandboxes.docker.build` gives."""
+"""The beginning of their names, from `sandboxes.docker.build`."""
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An image. mb: what would be free without it, in MiB. days: its age. containers: how many use it."""
+    """An image. mb: the space freed by its removal, in MiB. days: its age. containers: how many use it."""
 
     name: str
     mb: float
@@ -25,7 +25,7 @@ class Stored:
 
 
 async def stored(client: DaemonClient) -> Sequence[Stored]:
-    """Return the images that were built for tasks, the oldest first. Raises SandboxError."""
+    """Return the images built for tasks, the oldest first. Raises SandboxError."""
     async with daemon_errors("measure the images"):
         usage = await client._query_json("system/df")
     found = []
@@ -39,7 +39,7 @@ async def stored(client: DaemonClient) -> Sequence[Stored]:
 
 
 async def remove_stored(client: DaemonClient, images: Sequence[Stored], *, days: float) -> Sequence[Stored]:
-    """Remove those that no container uses and that are older than so many days. Returns them. Raises SandboxError."""
+    """Remove those without containers and older than this many days. Returns them. Raises SandboxError."""
     going = [image for image in images if not image.containers and image.days >= days]
     for image in going:
         await remove_image(client, image.name, force=False)

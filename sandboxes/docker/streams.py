@@ -14,18 +14,18 @@ logger = logging.getLogger(__name__)
 
 _CHUNK = 1 << 16
 _TAKEN_S = 10.0
-"""How long the other side may take over what it is sent, a frame at a time."""
+"""How long the other side may take over its data, a frame at a time."""
 
 
 class Stream(Protocol):
     """Bytes both ways. Its methods raise an OSError, or one of aiohttp's or aiodocker's errors, when it is broken."""
 
     async def read(self) -> bytes:
-        """Return what has come, at least a byte; nothing at the end."""
+        """Return the received bytes, at least one; nothing at the end."""
         ...
 
     async def pass_on(self, take: Callable[[bytes], None]) -> None:
-        """Give all that comes to `take`, until the end."""
+        """Give all received bytes to `take`, until the end."""
         ...
 
     async def write(self, data: bytes) -> None:
@@ -38,13 +38,13 @@ class Stream(Protocol):
 
 
 class AttachedStream:
-    """A stream by way of the Docker daemon, wherever that is."""
+    """A stream by way of the Docker daemon, near or far."""
 
     def __init__(self, stream: aiodocker.stream.Stream) -> None:
         self._stream = stream
 
     async def read(self) -> bytes:
-        """Return what has come, at least a byte; nothing at the end."""
+        """Return the received bytes, at least one; nothing at the end."""
         while (message := await self._stream.read_out()) is not None:
             if message.stream == 1 and message.data:
                 return message.data
@@ -69,8 +69,8 @@ class AttachedStream:
 class SocketStream(asyncio.BufferedProtocol):
     """A connection to a unix socket.
 
-    What comes is passed on within the event loop's own callback: to wake a task for it would cost as much as all the
-    rest of a short command."""
+    Received bytes are passed on within the event loop's own callback: to wake a task for them would cost as much as all
+    the rest of a short command."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport
@@ -93,11 +93,11 @@ class SocketStream(asyncio.BufferedProtocol):
 
     @classmethod
     async def over(cls, connected: socket.socket) -> Self:
-        """Take a socket that is connected."""
+        """Take a connected socket."""
         return (await asyncio.get_running_loop().create_unix_connection(cls, sock=connected))[1]
 
     async def read(self) -> bytes:
-        """Return the first that comes, at least a byte; nothing if it ends before. Not after `pass_on`."""
+        """Return the first received bytes, at least one; nothing if it ends before. Not after `pass_on`."""
         await self._news.wait()
         data = bytes(self._early)
         self._early.clear()

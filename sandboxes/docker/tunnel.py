@@ -18,13 +18,13 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 TUNNEL = 1 << 31
-"""In the number of a frame that belongs to a tunnel."""
+"""The bit for tunnels in the number of a frame."""
 _OPENED_HERE = 1 << 30
-"""In that of one that was opened here."""
+"""The bit for tunnels opened here."""
 _AT_ONCE = 64
 """Connections into a sandbox."""
 _WINDOW = 128 << 10
-"""Bytes that each side may be ahead of what the other has passed on."""
+"""Bytes by which each side may be ahead of the other's progress."""
 _HEAD = 32 << 10
 _PIECE = 64 << 10
 
@@ -33,7 +33,7 @@ Send = Callable[[int, bytes, bytes], Awaitable[None]]
 
 
 class Tunnel:
-    """One connection; what its client in the sandbox sends is read here, and the other way round.
+    """One connection; the data of its client in the sandbox is read here, and the other way round.
 
     reset: whether its client has broken it off."""
 
@@ -47,13 +47,13 @@ class Tunnel:
         self._more = asyncio.Event()
 
     async def read_until(self, end: bytes) -> bytes:
-        """Return what comes up to `end`. Raises asyncio.IncompleteReadError, or LimitOverrunError after 32 KB."""
+        """Return the data up to `end`. Raises asyncio.IncompleteReadError, or LimitOverrunError after 32 KB."""
         data = await self._incoming.readuntil(end)
         self._taken += len(data)
         return data
 
     async def read(self) -> bytes:
-        """Return some bytes, none at the end. Asking again says that the last ones have been dealt with."""
+        """Return some bytes, none at the end. Another call reports the last ones as dealt with."""
         if self._taken:
             await self._send(self._number, b"G", struct.pack("<I", self._taken))
         data = await self._incoming.read(_PIECE)
@@ -71,18 +71,18 @@ class Tunnel:
             await self._send(self._number, b"D", piece)
 
     async def write_eof(self) -> None:
-        """Say that no more will be written."""
+        """Report the end of the data to the client."""
         await self._send(self._number, b"Z", b"")
 
     async def flushed(self) -> None:
-        """Wait until the client's end has all that was written."""
+        """Wait until the client's end has all written data."""
         while not self.passed_on:
             self._more.clear()
             await self._more.wait()
 
     @property
     def passed_on(self) -> bool:
-        """Return whether the client's end has all that was written."""
+        """Return whether the client's end has all written data."""
         return self._credit == _WINDOW
 
     def heard(self, kind: bytes, payload: bytes) -> None:
@@ -98,10 +98,10 @@ class Tunnel:
 
 
 Serve = Callable[[Tunnel, int], Awaitable[None]]
-"""What is done with a connection to a port of the sandbox's loopback; its end closes the connection."""
+"""Serves a connection to a port of the sandbox's loopback; its end closes the connection."""
 
 Opened = int | asyncio.Task[None]
-"""The number of an error, or what serves the connection."""
+"""The number of an error, or the task of the connection."""
 
 
 class Tunnels:
@@ -132,8 +132,8 @@ class Tunnels:
                 task.cancel()
 
     async def open(self, payload: bytes, send: Send, serve: Callable[[Tunnel], Awaitable[None]]) -> asyncio.Task[None]:
-        """Have a connection made inside, and serve it. payload: where to, as the executor's frame J has it. Waits while
-        there are as many as there may be. Returns what serves it. Raises OSError, SandboxError."""
+        """Have a connection made inside, and serve it. payload: its destination, in the form of the executor's frame
+        J. Waits at the limit of connections. Returns the serving task. Raises OSError, SandboxError."""
         life = self._life
         await self._free.acquire()
         if life != self._life:
@@ -160,7 +160,7 @@ class Tunnels:
         return result
 
     def end(self, error: Exception) -> None:
-        """End them all. error: what those say that are only being opened."""
+        """End them all. error: raised by those still being opened."""
         self._life += 1
         for _, task in self._open.values():
             task.cancel()
