@@ -1,1 +1,1 @@
-"""Containers that are started past the Docker daemon, by crun, from the daemon's images and with its isolation."""
+"""Containers started past the Docker daemon, by crun, from the daemon's images and with its isolation."""

@@ -1,9 +1,9 @@
-"""Giving a living sandbox the state of its start: nothing stays of what it was but process 1, out of reach from inside.
+"""Giving a living sandbox the state of its start: of its earlier life only process 1 stays, out of reach from inside.
 
-By then process 1 has ended all others and has closed what leads to it (`executor/anew.c`). What of theirs outlives
-processes goes here: files, and all mounts that can be written to, by putting a new root under process 1; segments,
-queues and semaphores of System V's and POSIX's; addresses of connections. What has no way to be removed (a connection
-that the kernel keeps for a minute) is looked for, and a sandbox that has it is not reset.
+By then process 1 has ended all others and has closed all ways to it (`executor/anew.c`). The rest outlives
+processes and goes here: files, and all writable mounts, by putting a new root under process 1; segments,
+queues and semaphores of System V's and POSIX's; addresses of connections. Some things can't be removed (the kernel
+keeps a connection for a minute): a sandbox with such a thing is not reset.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from sandboxes.docker.crun.layers import let_go, remove_tree
 from sandboxes.docker.crun.mounts import TOP, mount_devices
 
 _CLEAN_S = 1.0
-"""How long what has been ended may take to be gone."""
+"""How long ended processes may take to be gone."""
 _TICK_S = 0.001
 
 
 def can_start_over(box: Box) -> bool:
-    """Return whether all that is mounted in it can be made anew."""
+    """Return whether all its mounts can be made again."""
     return not box.bound and box.fresh is not None and box.devices is not None
 
 
 async def start_over(box: Box, listening: int) -> None:
     """Bring back all but process 1, which is alone. Not to be cancelled.
 
-    Raises SandboxError or OSError where that can't be, or can't be known: then the sandbox is of no more use.
+    Raises SandboxError or OSError if the reset fails, or its success is unknown: then the sandbox is of no more use.
 
     listening: how many sockets process 1 has in the sandbox's network.
     """
@@ -59,7 +59,7 @@ async def _until_alone(box: Box, listening: int) -> None:
 
 
 def _start_over(box: Box) -> str | None:
-    """Replace all that can be written to. Returns the limit at which the sandbox is even so. In the stage's thread."""
+    """Replace everything writable. Returns the limit that the sandbox is at even so. In the stage's thread."""
     connected = _has_connected(box.container.first)
     tree = box.start_over()
     try:
@@ -78,7 +78,8 @@ def _start_over(box: Box) -> str | None:
 
 
 def _left(box: Box, listening: int) -> str:
-    """Return what is there beside process 1, which `listening` sockets are of. Raises SandboxError for what stays."""
+    """Return the kind of things left beside process 1 and its `listening` sockets. Raises SandboxError for lasting
+    ones."""
     first = box.container.first
     if box.cgroup.processes() != [first]:
         return "processes"
@@ -99,7 +100,7 @@ def _has_connected(first: int) -> bool:
 
 
 def _remove_shared() -> None:
-    """Remove what of System V's is in the namespace that the thread is in. Raises OSError."""
+    """Remove System V's objects in the thread's namespace. Raises OSError."""
     for kind in ("shm", "sem", "msg"):
         lines = Path(f"/proc/sysvipc/{kind}").read_text(encoding="ascii").splitlines()[1:]
         for line in lines:
@@ -107,7 +108,7 @@ def _remove_shared() -> None:
 
 
 def _put_new_root(box: Box, tree: int) -> None:
-    """Put a root that nobody sees yet under process 1, with /dev made anew."""
+    """Put a still invisible root under process 1, with a new /dev."""
     kernel.move_mount(tree, "/")
     os.fchdir(tree)
     mount_devices(box.fresh or (), box.devices or ())
@@ -120,7 +121,7 @@ def _put_new_root(box: Box, tree: int) -> None:
 
 
 async def _clear(root: int, upper: Path) -> None:
-    """Remove what was written, and only then let go of the old root: of what is there the kernel writes all to the
+    """Remove the written files, and only then let go of the old root: the kernel writes all its present files to the
     disk."""
     await asyncio.to_thread(remove_tree, upper)
     with contextlib.suppress(OSError):

@@ -31,11 +31,11 @@ _TICK_S = 0.005
 
 
 class Box:
-    """A sandbox as this machine has it. `start` it, and in the end `bury` it.
+    """A sandbox in this machine's terms. `start` it, and in the end `bury` it.
 
-    stack: the layers below the one that it writes to.
+    stack: the layers below its writable one.
     root: a descriptor of its root directory, until it is buried.
-    written: layers of its own that forks have frozen.
+    written: layers of its own, frozen by forks.
     """
 
     def __init__(
@@ -46,16 +46,16 @@ class Box:
         self.name = name
         self.cgroup = cgroup
         self.tops = tops(template)
-        """What is mounted in its root directory."""
+        """The mounts in its root directory."""
         self.bound = bound
         """Folders of this machine are mounted in it as well, anywhere."""
         self.fresh = fresh_mounts(template)
-        """What is mounted anew when it is reset, and in it what else is there; None where that can't be done."""
+        """The mounts to make again at a reset, and the other things in them; None if this is impossible."""
         self.devices: tuple[Device, ...] | None = None
         self.number = name.rpartition("-")[2]
         self.folder = home.path / self.number
         self.point = Point(())
-        """The files with which it began."""
+        """Its first files."""
         self.stack: Stack = ()
         self.written: list[Layer] = []
         self.upper = self.folder
@@ -99,8 +99,8 @@ class Box:
         return kernel.open_tree(str(place))
 
     def stack_up(self) -> int:
-        """Make what was written a layer, and begin a new one above it. Returns a descriptor of the new root, which is
-        nowhere to be seen yet. In the stage's thread."""
+        """Make its written files a layer, and begin a new one above it. Returns a descriptor of the new root, which is
+        still invisible. In the stage's thread."""
         layer, seen = self.home.layer(self.home.new_name(), kept=False), self.upper.stat()
         self.upper.rename(layer.path)
         hold((layer,))
@@ -111,8 +111,8 @@ class Box:
         return tree
 
     def start_over(self) -> int:
-        """Begin anew with the files of its start. Returns a descriptor of the new root, which is nowhere to be seen
-        yet. In the stage's thread."""
+        """Begin again with the files of its start. Returns a descriptor of the new root, which is still invisible.
+        In the stage's thread."""
         point = self.point
         # The program of process 1 is there for its start alone.
         self.stack, self.written = tuple(layer for layer in point.stack if layer is not self.home.executor), []
@@ -133,7 +133,7 @@ class Box:
             kernel.unmount(str(self.folder / "root"))
 
     async def began(self) -> None:
-        """Learn the first process's id, when that has spoken: nothing else runs there yet."""
+        """Learn the first process's id, after its first words: nothing else runs there yet."""
         self.container.began(*self.cgroup.processes())
         self._weigh()
         await self.stage.do(self._settle)
@@ -148,11 +148,11 @@ class Box:
                 kernel.mount("none", "/sys/fs/cgroup", None, flags)
 
     def filter(self) -> bytes:
-        """Return the program that crun has made of the seccomp profile."""
+        """Return crun's program of the seccomp profile."""
         return (self.home.state / self.name / "seccomp.bpf").read_bytes()
 
     def log(self) -> str:
-        """Return what crun has complained of."""
+        """Return crun's complaints."""
         with contextlib.suppress(FileNotFoundError):
             return (self.folder / "log").read_text(encoding="utf-8", errors="replace").strip()[-1000:]
         return ""
@@ -162,7 +162,7 @@ class Box:
         return self.home.log.has_taken(self.container.first)
 
     async def bury(self) -> None:
-        """End it and remove all of it. Raises OSError for what can't be removed."""
+        """End it and remove all of it. Raises OSError for a failed removal."""
         clean = self._container is None or await self._container.close(_END_S)
         await self.stage.do(self.unmount)
         await asyncio.gather(*self._clearing)

@@ -1,7 +1,7 @@
-"""What an owner's death leaves on the disk and among control groups, and its removal.
+"""An owner's remains on the disk and among control groups, and their removal.
 
-Everything of an owner is in one folder, whose lock it holds as long as it lives. Beside it waits a process for that
-lock: should the owner be killed, that one clears up, and else whoever starts next.
+Everything of an owner is in one folder, and the owner holds its lock for life. Beside it a process waits for this
+lock: if the owner is killed, this process clears up, and otherwise the next owner at its start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TICK_S = 0.01
 
 
 def reap_dead_folders(storage: Path) -> int:
-    """Remove what owners have left that are dead. Returns how many there were."""
+    """Remove the remains of dead owners. Returns how many owners there were."""
     ground, buried = storage / GROUND, 0
     folders = sorted(ground.iterdir()) if ground.is_dir() else []
     for folder in folders:
@@ -58,7 +58,7 @@ def _bury_if_dead(folder: Path) -> bool:
 
 
 def bury(folder: Path) -> None:
-    """End and remove all that is left of a dead owner, whose lock the caller holds."""
+    """End and remove all remains of a dead owner; the caller holds its lock."""
     until = time.monotonic() + _LONG_S
     while _end(folder) and time.monotonic() < until:
         time.sleep(_TICK_S)
@@ -66,7 +66,7 @@ def bury(folder: Path) -> None:
 
 
 def _end(folder: Path) -> bool:
-    """Kill what runs and remove control groups. Returns whether there was anything."""
+    """Kill running processes and remove control groups. Returns whether there was anything."""
     found = False
     for pid in _runtimes(folder):
         found = True
@@ -79,7 +79,7 @@ def _end(folder: Path) -> bool:
 
 
 def _runtimes(folder: Path) -> Iterator[int]:
-    """Yield the processes of crun's that work for this owner, those included that are about to become a sandbox."""
+    """Yield the processes of crun's for this owner, with those about to become a sandbox."""
     root = os.fsencode(folder / STATE)
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -102,7 +102,7 @@ def _cgroups(folder: Path) -> list[Cgroup]:
 
 
 async def _remove_holds(owner_id: str) -> None:
-    """Remove the containers that have held an owner's images. Raises SandboxError when the Docker daemon does not."""
+    """Remove the containers for holding an owner's images. Raises SandboxError if the Docker daemon does not."""
     async with connect() as client:
         await remove_owned(client, owner_id)
 

@@ -18,17 +18,17 @@ _COUNTS = (
     ("cpuacct", "cpuacct.usage"),
 )
 _FULL = 0.97
-"""The share of its memory from which on a sandbox is at its limit."""
+"""The share of its memory at which a sandbox counts as at its limit."""
 
 
 _WEIGHTS = {False: ("cpu.shares", 1024, 262_144), True: ("cpu.weight", 100, 10_000)}
-"""By version: the file, what one process counts for, and the most that can be had."""
+"""By version: the file, the weight of one process, and the highest possible weight."""
 
 
 def weigh(parent: str, unified: bool, tree: Path = TREE) -> None:
-    """Give the control group of all sandboxes, of all runs, the weight of as many processes as it has sandboxes.
+    """Give the control group of all sandboxes, of all runs, the weight of one process for each of its sandboxes.
 
-    Else they would share that of one, and get a tenth of the processors beside other load.
+    Else they would share the weight of one, and get a tenth of the processors beside other load.
     """
     file, one, most = _WEIGHTS[unified]
     folder = tree / parent if unified else tree / "cpu" / parent
@@ -55,7 +55,7 @@ class Cgroup:
         return self.tree / self.path if self.unified else self.tree / controller / self.path
 
     def folders(self) -> list[Path]:
-        """Return it in each hierarchy that has it."""
+        """Return its folder in each of its hierarchies."""
         if self.unified:
             return [self.tree / self.path]
         return [folder / self.path for folder in self.tree.iterdir() if not folder.is_symlink()]
@@ -68,8 +68,8 @@ class Cgroup:
             return []
 
     def freeze(self) -> bool:
-        """Stop all its processes, until `thaw`. Returns whether all stand still: one that waits in the kernel for
-        another may not, but goes no further than to the end of its system call."""
+        """Stop all its processes, until `thaw`. Returns whether all stand still: one in wait for another in the kernel
+        may not, but goes no further than to the end of its system call."""
         until = time.monotonic() + _FREEZE_S
         self._switch("1", "FROZEN")
         while not self._is_frozen():
@@ -93,7 +93,7 @@ class Cgroup:
         return (folder / "freezer.state").read_text(encoding="ascii").strip() == "FROZEN"
 
     def full(self) -> str | None:
-        """Return which limit it is at; None for none."""
+        """Return the limit that it is at; None for none."""
         try:
             memory, limit = (
                 ("memory.current", "memory.max") if self.unified else ("memory.usage_in_bytes", "memory.limit_in_bytes")
@@ -108,7 +108,7 @@ class Cgroup:
             return None
 
     def was_full(self) -> bool:
-        """Return whether processes were killed or refused at a limit, ever: no reset makes it forget that."""
+        """Return whether processes were killed or refused at a limit, ever: a reset does not clear this."""
         killed = ("memory", "memory.events" if self.unified else "memory.oom_control", "oom_kill")
         refused = ("pids", "pids.events", "max")
         try:
@@ -129,7 +129,7 @@ class Cgroup:
         return sum(found.get(f"total_{name}", found.get(name, 0)) for name in ("active_file", "inactive_file"))
 
     def forget(self) -> None:
-        """Begin its counts of use again, as far as the kernel lets that be done: in version 1."""
+        """Begin its counts of use again, as far as the kernel allows: in version 1."""
         if self.unified:
             return
         for controller, file in _COUNTS:

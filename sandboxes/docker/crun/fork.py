@@ -1,9 +1,9 @@
-"""Freezing what a living sandbox has written, so that others can begin with it.
+"""Freezing the written files of a living sandbox, as the first files of others.
 
-What it has written so far becomes a layer that nobody changes any more, and it goes on with a new folder above that: in
-its place a new root is put under its processes. The kernel sees to it that none of them can write to the old one. Where
-one would notice (it runs in a directory or has a file open; an idle shell of a session finds its place again by itself)
-what was written is copied instead.
+Its files so far become an unchangeable layer, and it goes on with a new folder above this layer: in
+its place a new root is put under its processes. The kernel ensures that none of them can write to the old one. If
+a process would notice (it runs in a directory or has a file open; an idle shell of a session finds its place again by
+itself) the written files are copied instead.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ async def freeze(box: Box) -> Point:
 
 
 def _without_copy(box: Box) -> Stack | None:
-    """Return layers that hold the sandbox's files as they are; None where they have to be copied, and nothing in it
-    moves until then. In the stage's thread."""
+    """Return layers with the sandbox's present files; None if they have to be copied, and then nothing in it
+    moves until the copy. In the stage's thread."""
     if not _has_content(box.upper):
         return box.stack
     still = False
@@ -80,7 +80,7 @@ def _nobody_notices(box: Box) -> bool:
 
 
 def _is_shell(pid: int, shared: set[str]) -> bool:
-    """Return whether a process has the pipes of a session's loop, whose other ends the executor holds."""
+    """Return whether a process has the pipes of a session's loop; the executor holds their other ends."""
     streams = _streams(pid)
     return streams.get("3", "") in shared and streams.get("4", "") in shared
 
@@ -106,7 +106,7 @@ def _holds(pid: int, device: int) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Return whether a process has threads that run; its first one may have ended before the others."""
+    """Return whether a process has running threads; its first one may have ended before the others."""
     fields = _stat(pid)
     return fields[0] != "Z" or int(fields[17]) > 1
 
@@ -122,7 +122,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _writes_end(box: Box) -> bool:
-    """Make what the processes see read-only for ever. Returns False where one of them has a file open to write."""
+    """Make the processes' files read-only for ever. Returns False if one of them has a file open to write."""
     with box.stage.visiting(box.container.first):
         try:
             kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.READ_ONLY | MOUNT_FLAGS)
@@ -134,7 +134,7 @@ def _writes_end(box: Box) -> bool:
 
 
 def _put_new_root(box: Box) -> None:
-    """Make what was written a layer, and put a new root above that under the processes."""
+    """Make the written files a layer, and put a new root above it under the processes."""
     try:
         tree = box.stack_up()
         with box.stage.visiting(box.container.first):

@@ -1,4 +1,4 @@
-"""The folder of one backend's sandboxes, and the process that clears it up should its owner be killed."""
+"""The folder of one backend's sandboxes, and the process that clears it up after a killed owner."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sandboxes.shielding import finish
 EXECUTOR = ".atropos-executor"
 HOSTNAME = "sandbox"
 _WATCH = f"""flock "$0/{LOCK}" sh -c '[ ! -e "$0" ] || exec "$@"' "$0" "$@" &"""
-"""Where the owner has left in order, there is no folder any more when the lock is free."""
+"""After an orderly end of the owner, its folder is gone by the time the lock is free."""
 _HOSTS = f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.0.1\t{HOSTNAME}\n"
 
 
 class Home:
-    """Where an owner's sandboxes are; used as `async with`, and then removed.
+    """The folder of an owner's sandboxes; used as `async with`, and then removed.
 
-    storage: the Docker daemon's directory. parent: the control group in which theirs are. address: of the daemon; None
-    for the one that is found without.
+    storage: the Docker daemon's directory. parent: the control group above theirs. address: of the daemon; None
+    for the default one.
     """
 
     def __init__(self, storage: Path, owner: str, parent: str, executor: bytes, address: str | None = None) -> None:
@@ -38,9 +38,9 @@ class Home:
         self.parent = parent
         self.state = self.path / STATE
         self.executor = self.layer("executor")
-        """The program of process 1, above all that a fork has changed."""
+        """The program of process 1, above all changes of a fork."""
         self.etc = self.layer("etc")
-        """What the Docker daemon makes above an image: names of hosts, places for mounts."""
+        """The Docker daemon's own files above an image: names of hosts, places for mounts."""
         self.log = KernelLog()
         self._program = executor
         self._numbers = itertools.count(1)
@@ -59,7 +59,7 @@ class Home:
         await asyncio.to_thread(self._leave)
 
     def new_name(self) -> str:
-        """Return a name that nobody has used."""
+        """Return an unused name."""
         return str(next(self._numbers))
 
     def layer(self, name: str, *, kept: bool = True) -> Layer:
@@ -81,9 +81,9 @@ class Home:
         _write(self.etc.path / ".dockerenv", b"", 0o755)
 
     def _watch(self) -> None:
-        """Start what waits for the lock, that is, for the end of this process, and then buries what is left.
+        """Start a process that waits for the lock, so for the end of this process, and then buries the remains.
 
-        It is nobody's child: what ends a process with all its children, as Ray does, does not find it.
+        It is nobody's child: a program that ends a process with all its children, as Ray does, does not find it.
         """
         burial = [sys.executable, "-m", "sandboxes.docker.crun.burial", str(self.path)]
         where = os.pathsep.join({str(Path(place).parent) for place in sandboxes.__path__})
@@ -104,7 +104,7 @@ class Home:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that everybody may read, whatever this process's umask is."""
+    """Make a folder that everybody may read, despite this process's umask."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o755)
 

@@ -1,4 +1,4 @@
-"""Images that sandboxes are made of past the Docker daemon, which must not remove them meanwhile."""
+"""Images of sandboxes past the Docker daemon, which must not remove them meanwhile."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sandboxes.owner import Owner
 _KNOWN_S = 10.0
 """How long a name stands for the same image without being looked up again."""
 _HELD = 16
-"""Images of which no sandbox is left are held as long as they are no more than these."""
+"""The most images held without a sandbox of them."""
 
 
 @dataclass(slots=True)
 class Image:
-    """An image of the Docker daemon's. users: sandboxes that are made of it."""
+    """An image of the Docker daemon's. users: its sandboxes."""
 
     id: str
     config: Mapping[str, Any]
@@ -34,10 +34,10 @@ class Image:
 
 
 class Images:
-    """Looks images up, and holds each with a container that runs and does nothing. One that is lost all the same, as by
-    `docker rm -f`, is held again as soon as it is looked up.
+    """Looks images up, and holds each with a container that runs and does nothing. If a hold is lost all the same, as
+    by `docker rm -f`, the next look-up of its image holds it again.
 
-    daemon: what starts that. storage: the Docker daemon's directory.
+    daemon: starts these containers. storage: the Docker daemon's directory.
     """
 
     def __init__(self, client: DaemonClient, owner: Owner, daemon: Launcher, storage: Path) -> None:
@@ -91,7 +91,7 @@ class Images:
         return image
 
     async def _is_held(self, found: str) -> bool:
-        """Return whether the container runs that holds the image with this id."""
+        """Return whether the holding container of the image with this id runs."""
         try:
             async with daemon_errors(f"look whether image {found} is held"):
                 shown = await self._client.containers.container(self._hold(found)).show()

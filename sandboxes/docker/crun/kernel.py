@@ -1,4 +1,4 @@
-"""System calls on mounts and paths that Python has no names for. Each raises OSError where the kernel refuses."""
+"""System calls on mounts and paths without a name in Python. Each raises OSError if the kernel refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import struct
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _OPEN_TREE, _MOVE_MOUNT, _FSCONFIG, _FSPICK, _OPENAT2 = 428, 429, 431, 433, 437
-"""Numbers of calls that are younger than the numbering they share among architectures."""
+"""Numbers of newer calls, the same on all architectures."""
 _AT_FDCWD, _AT_EMPTY_PATH = -100, 0x1000
 _CLONE_TREE, _FROM_FD = 1, 4
 _PICK_EMPTY_PATH, _RECONFIGURE = 8, 7
@@ -18,9 +18,9 @@ _IN_ROOT = 0x10
 _TRIES = 1000
 
 O_PATH = getattr(os, "O_PATH", 0)
-"""Where there is none (macOS) the Docker daemon starts sandboxes; importing works."""
+"""Without it (macOS) the Docker daemon starts sandboxes; importing works."""
 NEW_MOUNTS, NEW_IPC, NEW_NET = 0x20000, 0x8000000, 0x40000000
-"""CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWNET; a thread that asks for the first has root, directory, mounts of its own."""
+"""CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWNET; with the first a thread has root, directory, mounts of its own."""
 READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, MOVE, RECURSIVE, SLAVE = (
     *(1, 2, 4, 8, 0x20, 0x1000),
     *(0x2000, 0x4000, 0x80000),
@@ -61,18 +61,18 @@ def unmount(target: str) -> None:
 
 
 def open_tree(path: str) -> int:
-    """Return a descriptor of a copy of the mount at `path` that is nowhere to be seen."""
+    """Return a descriptor of an invisible copy of the mount at `path`."""
     flags = _CLONE_TREE | os.O_CLOEXEC
     return _checked(_LIBC.syscall(_OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags), path)
 
 
 def move_mount(tree: int, target: str) -> None:
-    """Mount what `open_tree` returned."""
+    """Mount the result of `open_tree`."""
     _checked(_LIBC.syscall(_MOVE_MOUNT, tree, b"", _AT_FDCWD, os.fsencode(target), _FROM_FD), target)
 
 
 def forget_names(root: int) -> None:
-    """Have the kernel let go of a file system's names that nobody uses. root: a descriptor of its root directory."""
+    """Have the kernel let go of a file system's unused names. root: a descriptor of its root directory."""
     picked = _checked(_LIBC.syscall(_FSPICK, root, b"", _PICK_EMPTY_PATH | 1))
     try:
         _checked(_LIBC.syscall(_FSCONFIG, picked, _RECONFIGURE, None, None, 0))  # that comes with any change of it
@@ -89,7 +89,7 @@ class _How(ctypes.Structure):
 
 
 def open_in(root: int, path: str | bytes, flags: int, mode: int = 0) -> int:
-    """Open a path as a process does whose root is the directory `root`: no link in it leads out, whoever changes it
+    """Open a path like a process with the root directory `root`: no link in it leads out, whoever changes it
     meanwhile."""
     how = _How(flags | os.O_CLOEXEC, mode, _IN_ROOT)
     for _ in range(_TRIES):  # a `..` is refused where anybody on the machine renames something at the same moment
@@ -100,15 +100,14 @@ def open_in(root: int, path: str | bytes, flags: int, mode: int = 0) -> int:
 
 
 def remove_shared(kind: str, number: int) -> None:
-    """Remove a "shm", "sem" or "msg" of System V's by its number, in the namespace that the thread is in."""
+    """Remove a "shm", "sem" or "msg" of System V's by its number, in the thread's namespace."""
     remove = 0
     arguments = {"shm": (number, remove, None), "sem": (number, 0, remove), "msg": (number, remove, None)}
     _checked(getattr(_LIBC, f"{kind}ctl")(*arguments[kind]))
 
 
 def forget_connections() -> None:
-    """Remove what the kernel remembers of TCP's connections that are over, by their addresses, in the network that the
-    thread is in."""
+    """Remove the kernel's memory of past TCP connections, by their addresses, in the thread's network."""
     name = struct.pack("=HH", 4 + len(_METRICS), _FAMILY_NAME) + _METRICS
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_GENERIC) as netlink:
         told = _ask(netlink, _CONTROL, _REQUEST, _GET_FAMILY, name)

@@ -1,4 +1,4 @@
-"""What the kernel's log tells of a sandbox's end: that the memory killer has taken its process 1."""
+"""The kernel log's report of a sandbox's end: the memory killer has taken its process 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _RECORD = 8192
 
 
 class KernelLog:
-    """The kernel's log from now on; where it can't be read it tells nothing. To be used in one thread."""
+    """The kernel's log from now on; an unreadable one reports nothing. To be used in one thread."""
 
     def __init__(self) -> None:
         self._taken: set[int] = set()

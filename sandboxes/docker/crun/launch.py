@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 class CrunStarter(Starter):
     """Starts sandboxes with crun, but those with a network, which the Docker daemon sets up.
 
-    daemon: what starts the first one of each kind of limits, whose isolation the others get.
+    daemon: starts the first one of each kind of limits; the others get its isolation.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class CrunStarter(Starter):
         await self._daemon.close()
 
     async def _template(self, kind: Kind) -> Template:
-        """Return the isolation of a kind. The first who asks has a container started for it."""
+        """Return the isolation of a kind. The first call has a container started for it."""
         key = (kind.limits, kind.switch_users)
         if key not in self._templates or _failed(self._templates[key]):
             self._templates[key] = asyncio.create_task(self._read_template(kind), name="sandbox template")
@@ -141,7 +141,7 @@ class CrunStarter(Starter):
             await machine.discard()
 
     async def _keep_filter(self, kind: Kind, template: Template, box: Box) -> None:
-        """Have the next ones use the program that crun has compiled of the seccomp profile."""
+        """Have the next ones use crun's compiled program of the seccomp profile."""
         program = await asyncio.to_thread(box.filter)
         done: asyncio.Future[Template] = asyncio.get_running_loop().create_future()
         done.set_result(with_filter(template, program))
@@ -204,10 +204,10 @@ async def crun_starter(
     required: bool,
     spares: Spares,
 ) -> AsyncIterator[CrunStarter]:
-    """Open what starts sandboxes with the program `crun`.
+    """Open a starter of sandboxes with the program `crun`.
 
-    required: nothing else will do; without it the Docker daemon starts them where crun can't start the first one.
-    Raises OSError where this process may not do what that takes.
+    required: nothing else will do; without it the Docker daemon starts them if crun can't start the first one.
+    Raises OSError if this process lacks the permissions.
     """
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(Stage())
@@ -228,7 +228,7 @@ async def crun_starter(
 
 
 async def _never() -> bool:
-    """Return whether a sandbox still runs whose stream has ended: its stream is its life."""
+    """Return whether a sandbox still runs after the end of its stream: its stream is its life."""
     return False
 
 

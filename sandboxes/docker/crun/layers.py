@@ -1,4 +1,4 @@
-"""Files of sandboxes as layers of overlay mounts: the images' own, ours, and what sandboxes have written."""
+"""Files of sandboxes as layers of overlay mounts: the images' own, ours, and sandboxes' written files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sandboxes.docker.crun import kernel
 
 MOUNT_FLAGS = kernel.NO_DEV
 _OPTIONS = "index=off,redirect_dir=off,metacopy=off"
-"""As the Docker daemon mounts: a layer is what lies in its folder, and nothing points elsewhere."""
+"""As the Docker daemon mounts: a layer is the contents of its folder, and nothing points elsewhere."""
 _PAGE = 4095
-"""Bytes of options that a mount takes."""
+"""The most bytes of a mount's options."""
 _LEVELS = 30
 
 
 @dataclass(eq=False, slots=True)
 class Layer:
-    """A folder of files that do not change any more.
+    """A folder of unchanging files.
 
-    name: a short path from the Docker daemon's directory, since all of a mount have to fit into a page.
-    users: how many sandboxes and forks need it; with the last one it goes, but for an image's or the backend's own,
-        which is `kept`.
+    name: a short path from the Docker daemon's directory, since all paths of a mount have to fit into a page.
+    users: how many sandboxes and forks need it; with the last one it goes, but for an image's or the backend's own
+        layers, which are `kept`.
     """
 
     path: Path
@@ -38,7 +38,7 @@ class Layer:
 
 
 Stack = tuple[Layer, ...]
-"""What a sandbox sees of others' files, the uppermost first."""
+"""A sandbox's view of others' files, the uppermost first."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -57,7 +57,7 @@ def hold(stack: Stack) -> None:
 
 
 async def let_go(stack: Stack) -> None:
-    """Remove what nobody needs any more."""
+    """Remove layers without users."""
     for layer in stack:
         layer.users -= 1
         if not layer.kept and layer.users == 0:
@@ -65,8 +65,8 @@ async def let_go(stack: Stack) -> None:
 
 
 def is_whole(storage: Path, stack: Stack) -> bool:
-    """Return whether all layers are there still. Of a layer that it removes the Docker daemon takes away the short path
-    first, so one that is there now was whole until now. storage: the Docker daemon's directory."""
+    """Return whether all layers are still there. The Docker daemon removes a layer's short path first,
+    so a layer with its path was whole until now. storage: the Docker daemon's directory."""
     try:
         return all((storage / layer.name).exists() for layer in stack)
     except OSError:
@@ -74,8 +74,8 @@ def is_whole(storage: Path, stack: Stack) -> bool:
 
 
 def image_layers(driver: Mapping[str, Any]) -> Stack:
-    """Return the layers of an image, as the Docker daemon tells of its storage. Raises SandboxError where they are not
-    here."""
+    """Return the layers of an image, by the Docker daemon's description of its storage. Raises SandboxError if they
+    are not here."""
     data = driver.get("Data") or {}
     folders = [data.get("UpperDir") or "", *(data.get("LowerDir") or "").split(":")]
     layers = []
@@ -101,7 +101,7 @@ def mount_overlay(target: Path, upper: Path, work: Path, stack: Sequence[Layer])
 
 
 def copy_layer(source: Path, target: Path) -> None:
-    """Copy what a sandbox has written, with all that a layer is made of. Raises OSError."""
+    """Copy a sandbox's written files, with everything that makes up a layer. Raises OSError."""
     command = ["cp", "-a", "--reflink=auto", "--", str(source), str(target)]
     done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
@@ -109,7 +109,8 @@ def copy_layer(source: Path, target: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, however deep, as far as that can be. Each level takes a descriptor: from some on `rm` does it."""
+    """Remove a tree, however deep, as far as possible. Each level takes a descriptor: beyond some level `rm` does
+    it."""
     try:
         parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

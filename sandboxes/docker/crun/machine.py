@@ -1,4 +1,4 @@
-"""A container that crun has started: its trees, its end, and copies of its files, all without the Docker daemon."""
+"""A container started by crun: its trees, its end, and copies of its files, all without the Docker daemon."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _RENEW_S = 3.0
 _ENDING_S = 2.0
 _KILLED = 128 + signal.SIGKILL
 _ENDS = {70: "memory"} | dict.fromkeys((71, 132, 134, 135, 136, 139), "executor")
-"""How the executor ends where it can get no memory, and where it fails otherwise. Nobody outside ends it so."""
+"""Exit statuses of the executor without memory, and in its other failures. Nobody outside ends it so."""
 
 
 class Keeper(Protocol):

@@ -1,4 +1,4 @@
-"""The mounts in /dev of a sandbox, made anew: what runs there can write to them, though they are none of its files."""
+"""The mounts in /dev of a sandbox, made again: programs inside can write to them, though they are none of its files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sandboxes.docker.crun import kernel
 TOP = "dev"
 _WRITABLE = {"tmpfs", "devpts", "mqueue"}
 _STATELESS = {"proc", "sysfs", "cgroup", "cgroup2"}
-"""Who runs inside can leave nothing in them: they belong to the kernel, or are mounted for reading alone."""
+"""Programs inside can leave nothing in them: they belong to the kernel, or are mounted for reading alone."""
 _FLAGS = {
     "ro": kernel.READ_ONLY,
     "nosuid": kernel.NO_SUID,
@@ -41,7 +41,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A node or a link in /dev. link: where it leads, if it is one."""
+    """A node or a link in /dev. link: its target, if it is one."""
 
     name: str
     mode: int
@@ -50,7 +50,7 @@ class Device:
 
 
 def fresh_mounts(template: Mapping[str, Any]) -> tuple[Mount, ...] | None:
-    """Return what a description mounts in /dev, in order; None where it mounts something that can't be made anew."""
+    """Return a description's mounts in /dev, in order; None if it has a mount that can't be made again."""
     found = []
     for mount in template["mounts"]:
         target = mount["destination"].strip("/")
@@ -66,7 +66,7 @@ def fresh_mounts(template: Mapping[str, Any]) -> tuple[Mount, ...] | None:
 
 
 def look_at_devices(folder: Path, mounts: Sequence[Mount]) -> tuple[Device, ...] | None:
-    """Return what is in /dev beside mounts, before anything has run; None for what can't be made anew."""
+    """Return the entries of /dev beside mounts, before any command has run; None if one can't be made again."""
     found, mounted = [], {mount.target.rpartition("/")[2] for mount in mounts}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -80,7 +80,7 @@ def look_at_devices(folder: Path, mounts: Sequence[Mount]) -> tuple[Device, ...]
 
 
 def mount_devices(mounts: Iterable[Mount], devices: Iterable[Device]) -> None:
-    """Make /dev below the present directory, a root that nobody sees yet. Raises OSError."""
+    """Make /dev below the present directory, a still invisible root. Raises OSError."""
     for mount in mounts:
         if mount.target != TOP:
             Path(mount.target).mkdir(mode=0o755)
@@ -97,7 +97,7 @@ def mount_devices(mounts: Iterable[Mount], devices: Iterable[Device]) -> None:
 
 
 def _remove_queues(folder: Path) -> None:
-    """The namespace has one file system of queues, however often it is mounted: what was in it is still there."""
+    """The namespace has one file system of queues, however often it is mounted: its old queues are still there."""
     for queue in folder.iterdir():
         queue.unlink()
     os.chown(folder, 0, 0)

@@ -20,16 +20,17 @@ STARTERS = ("docker", "crun")
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why the Docker daemon has to start sandboxes; a half sentence. missing: the package that is all it takes."""
+    """Why the Docker daemon has to start sandboxes; a half sentence. missing: the only missing package."""
 
     why: str
     missing: str = ""
 
 
 def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None = None) -> Path | Obstacle:
-    """Return where crun is, if it can do here what the Docker daemon does. info: what the Docker daemon says of itself.
+    """Return the path of crun, if it can replace the Docker daemon here. info: the Docker daemon's description of
+    itself.
 
-    runtime: the one that was asked for, which crun would not be.
+    runtime: the requested one, which crun would not be.
     """
     storage = Path(info["DockerRootDir"])
     options = {option.partition(",")[0].removeprefix("name=") for option in info.get("SecurityOptions") or ()}
@@ -55,7 +56,8 @@ def find_crun(client: DaemonClient, info: Mapping[str, Any], runtime: str | None
 
 
 async def ensure_crun() -> str:
-    """Install crun where nothing else is missing, and say in a few words what starts sandboxes. Raises SandboxError."""
+    """Install crun if nothing else is missing, and name the starter of sandboxes in a few words. Raises
+    SandboxError."""
     async with connect() as client:
         info = await client.system.info()
         found = find_crun(client, info)
@@ -69,7 +71,7 @@ async def ensure_crun() -> str:
 
 
 def _is_new() -> bool:
-    """Return whether this is a Linux that resolves paths within a root, the youngest thing that is needed of it."""
+    """Return whether this is a Linux with path resolution within a root, the newest of our needs."""
     if not sys.platform.startswith("linux"):
         return False
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)

@@ -11,13 +11,14 @@ import socket
 from pathlib import Path
 
 _DEFAULT = (signal.SIGPIPE, signal.SIGXFSZ)
-"""Signals that Python ignores, which a program would inherit."""
+"""Signals ignored by Python; a program would inherit this."""
 _SEALS = 0xF
 """F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE."""
 
 
 class Container:
-    """A process of crun's in the foreground, which waits for the container and then removes what it has made for it.
+    """A process of crun's in the foreground. It waits for the container's end and then removes everything it has made
+    for it.
 
     To be used in the event loop but for `spawn`.
     """
@@ -60,7 +61,7 @@ class Container:
         return await asyncio.wait_for(asyncio.shield(self._ended), timeout_s)
 
     async def close(self, timeout_s: float) -> bool:
-        """Kill it, and crun where it does not see to that. Returns whether crun has removed what it had made."""
+        """Kill it, and crun if it does not end by itself. Returns whether crun has removed everything it had made."""
         self.kill()
         try:
             code = await self.ended(timeout_s)
@@ -76,7 +77,7 @@ class Container:
 
 
 def sealed(program: Path) -> int:
-    """Return a descriptor of a copy of a program in memory, which nobody can change, to be run as /proc/self/fd/N.
+    """Return a descriptor of an unchangeable copy of a program in memory, to be run as /proc/self/fd/N.
 
     crun wants to run from such a copy, and else makes one each time and starts itself again. Raises OSError.
     """
@@ -92,7 +93,7 @@ def sealed(program: Path) -> int:
 
 
 def spawn(crun: Path, state: Path, bundle: Path, name: str, stream: socket.socket) -> int:
-    """Start crun with a bundle. stream: what the container's first process reads and writes. Returns crun's id."""
+    """Start crun with a bundle. stream: input and output of the container's first process. Returns crun's id."""
     command = [
         *(str(crun), f"--root={state}", "--cgroup-manager=cgroupfs", f"--log={bundle / 'log'}"),
         *("run", f"--bundle={bundle}", name),

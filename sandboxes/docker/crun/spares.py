@@ -1,7 +1,7 @@
-"""Sandboxes that somebody has had, as they were at their start, for the next of their kind.
+"""Used sandboxes in the state of their start, for the next user of their kind.
 
-One is kept where all that it was is known to be gone (`anew.py`), for a kind whose spec names who may have it. One that
-was over a limit, that fell silent, or of which something can't be made again is discarded instead.
+One is kept if everything of its earlier life is known to be gone (`anew.py`), for a kind with a word for its users in
+the spec. A sandbox is discarded instead if it was over a limit, fell silent, or has a part that can't be made again.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from sandboxes.docker.pool import PoolLimits, has_room
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 60.0
-"""How long one waits for the next who wants it."""
+"""How long one waits for its next user."""
 _MOST_LIVES = 100
-"""With the last the kernel gets back what it has gathered for it."""
+"""After the last life the kernel gets back everything it has gathered for the sandbox."""
 
 
 class Spares:
@@ -34,7 +34,7 @@ class Spares:
         self._closed = False
 
     async def take(self, kind: Kind, made_of: str) -> CrunMachine | None:
-        """Return one of a kind that answers, or None. made_of: the id of the image that the kind's name stands for."""
+        """Return one of a kind, if it answers, or None. made_of: the id of the image behind the kind's name."""
         for machine in self._of(kind, made_of):
             self._ready.pop(machine).cancel()
             if await machine.answers():
@@ -48,7 +48,7 @@ class Spares:
             yield found[-1]
 
     async def keep(self, machine: CrunMachine) -> bool:
-        """Keep a machine that nobody has any more, if it is as good as new again. Returns whether it is kept."""
+        """Keep a machine without a user, if it is as good as new again. Returns whether it is kept."""
         if not self._may_keep(machine) or not await machine.renew() or self._closed:
             return False
         self._ready[machine] = asyncio.get_running_loop().call_later(_IDLE_S, self._let_go, machine)

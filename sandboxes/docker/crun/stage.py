@@ -1,4 +1,4 @@
-"""A thread whose mounts nobody else sees, and which are gone with this process however it ends."""
+"""A thread with private mounts, which are gone with this process however it ends."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _KINDS = {"mnt": kernel.NEW_MOUNTS, "ipc": kernel.NEW_IPC, "net": kernel.NEW_NET
 
 
 class Stage:
-    """A mount namespace of our own, and the one thread that works in it; used as `async with`."""
+    """A mount namespace of our own, and its one thread; used as `async with`."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "sandbox mounts")
         self._own: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
-        """Raise OSError where this process may not have mounts of its own."""
+        """Raise OSError if this process may not have mounts of its own."""
         try:
             await self.do(self._enter)
         except BaseException:

@@ -1,7 +1,8 @@
-"""How a container is isolated: as the Docker daemon itself does it, read from the description that it gave its runtime.
+"""The isolation of a container: the Docker daemon's own, read from its description for its runtime.
 
-Whatever this Docker daemon gives a container (namespaces, limits, seccomp profile, capabilities, masked and read-only
-paths, devices, AppArmor profile), ours gets, as the Open Container Initiative's runtime specification writes it.
+Our containers get everything the Docker daemon gives its own (namespaces, limits, seccomp profile, capabilities,
+masked and read-only paths, devices, AppArmor profile), in the form of the Open Container Initiative's runtime
+specification.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ _LIMITS = {
 }
 _UNLIMITED = 2**64 - 1
 _KNOWN = 435
-"""clone3, about which even old profiles have a rule."""
+"""clone3, known even to old profiles."""
 
 Template = dict[str, Any]
 
 
 def read_template(process: int, proc: Path = Path("/proc")) -> Template:
-    """Return the description of a running container of the Docker daemon's, whose first process has this id here.
+    """Return the description of a running container of the Docker daemon's; its first process has this id here.
 
-    Raises SandboxError where it is not to be found.
+    Raises SandboxError if it is not to be found.
     """
     try:
         stat = (proc / str(process) / "stat").read_text(encoding="utf-8", errors="replace")
@@ -60,7 +61,7 @@ def read_template(process: int, proc: Path = Path("/proc")) -> Template:
 
 
 def _general(found: Template, limits: str) -> Template:
-    """Return what of a container's description is true of all of its kind."""
+    """Return the part of a container's description common to all of its kind."""
     kinds = {space["type"] for space in found["linux"]["namespaces"]}
     if "user" in kinds or not {"pid", "network", "ipc", "uts", "mount"} <= kinds:
         raise ValueError(f"its namespaces are {sorted(kinds)}")
@@ -87,8 +88,8 @@ def _general(found: Template, limits: str) -> Template:
 def newest_call(profile: Mapping[str, Any]) -> int:
     """Return the number of the last system call that a seccomp profile names and crun's library knows.
 
-    A profile can't say whether later ones may be called: for runc, which the Docker daemon takes, they do not exist.
-    Calls have the same numbers on all processors from 424 on, and below that all profiles know them.
+    A profile can't say whether later ones may be called: for runc, the Docker daemon's runtime, they do not exist.
+    Calls have the same numbers on all processors from 424 on, and all profiles know the calls below.
     """
     try:
         library = ctypes.CDLL("libseccomp.so.2")
@@ -100,7 +101,7 @@ def newest_call(profile: Mapping[str, Any]) -> int:
 
 
 def _rlimits(text: str) -> list[dict[str, Any]]:
-    """Return the limits that /proc/PID/limits tells of."""
+    """Return the limits in /proc/PID/limits."""
     found = []
     for line in text.splitlines()[1:]:
         name = next((name for name in _LIMITS if line.startswith(name + " ")), None)
@@ -130,14 +131,14 @@ def describe(
 
 
 def with_filter(template: Template, program: bytes) -> Template:
-    """Return a template whose seccomp profile needs not be compiled again, half of what a start costs.
+    """Return a template with a compiled seccomp profile; to compile it again is half the cost of a start.
 
-    program: what crun has made of the profile. A crun that does not know of this takes the profile.
+    program: crun's program of the profile. A crun without this feature takes the profile.
     """
     return template | {"annotations": {"run.oci.seccomp_bpf_data": base64.b64encode(program).decode()}}
 
 
 def tops(template: Mapping[str, Any]) -> list[str]:
-    """Return what is mounted in the root directory itself, without slashes."""
+    """Return the mounts in the root directory itself, without slashes."""
     places = {mount["destination"].strip("/").partition("/")[0] for mount in template["mounts"]}
     return sorted(places)

@@ -1,7 +1,7 @@
 """Trees of a sandbox's files, read and written from outside.
 
-What runs inside may change everything meanwhile. So a path is resolved by the kernel, within the sandbox's root
-directory; what is read is what was looked at; and nothing but regular files is opened.
+Programs inside may change everything meanwhile. So the kernel resolves each path, within the sandbox's root
+directory; a read gets the very file that was looked at; and nothing but regular files is opened.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ITSELF = O_PATH | os.O_NOFOLLOW
 
 
 def unpack_tree(root: int, archive: bytes, target: str) -> None:
-    """Unpack a tar archive into the directory `target`; what is there stays, but for what the archive names.
+    """Unpack a tar archive into the directory `target`; present files stay, unless the archive names them.
 
-    Raises OSError where the path leads nowhere, ValueError where the archive is none.
+    Raises OSError if the path leads nowhere, ValueError if the archive is none.
     """
     check_archive(archive)
     os.close(open_in(root, target, _FOLDER))
@@ -40,7 +40,7 @@ def unpack_tree(root: int, archive: bytes, target: str) -> None:
 
 
 class _Unpacking:
-    """One archive on its way into a directory. No name in it leads above that, but a link in the way may."""
+    """One archive on its way into a directory. No name in it leads above this directory, but a link in the way may."""
 
     def __init__(self, root: int, target: str, tar: tarfile.TarFile) -> None:
         self._root = root
@@ -72,7 +72,7 @@ class _Unpacking:
                 os.close(parent)
 
     def _folder(self, path: str) -> int:
-        """Return a descriptor of a directory, which is made where it is missing, with those above it."""
+        """Return a descriptor of a directory, and make it if missing, with those above it."""
         missing: list[str] = []
         while True:
             try:
@@ -97,7 +97,7 @@ class _Unpacking:
         return open_in(self._root, posixpath.join(self._target, path), _FOLDER)
 
     def _make(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
-        """Make what a member says, in the place of what is there. Devices and what else there may be are left out."""
+        """Make a member's file, in place of a present one. Devices and unknown kinds are left out."""
         try:
             self._create(member, parent, name)
         except FileExistsError:
@@ -114,7 +114,7 @@ class _Unpacking:
             self._create(member, parent, name)
 
     def _replace(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
-        """Make it under another name first: what runs inside might put something there again and again."""
+        """Make it under another name first: programs inside might put something there again and again."""
         made = f".{secrets.token_hex(8)}"
         self._create(member, parent, made)
         try:
@@ -128,7 +128,7 @@ class _Unpacking:
                 os.unlink(made, dir_fd=parent)
 
     def _create(self, member: tarfile.TarInfo, parent: int, name: str) -> None:
-        """Raise FileExistsError where something is there."""
+        """Raise FileExistsError if something is there."""
         if member.isreg():
             self._write(member, parent, name)
         elif member.islnk():
@@ -181,8 +181,8 @@ class _Unpacking:
 def pack_tree(root: int, target: str, max_bytes: int) -> bytes:
     """Return the tree at `target` as a tar archive with names relative to it; a file or link keeps its name.
 
-    Links are packed as links; what is neither file, directory, link nor pipe is left out.
-    Raises OSError where the path leads nowhere, ValueError where the tree holds more than `max_bytes`.
+    Links are packed as links; all but files, directories, links and pipes is left out.
+    Raises OSError if the path leads nowhere, ValueError if the tree holds more than `max_bytes`.
     """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -211,7 +211,7 @@ class _Packing:
         self._target = target
         self._max_bytes = max_bytes
         self._files: dict[tuple[int, int], str] = {}
-        """Names of what has several."""
+        """Names of files with several names."""
 
     def names(self, folder: int) -> list[str]:
         opened = os.open(f"/proc/self/fd/{folder}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -221,7 +221,7 @@ class _Packing:
             os.close(opened)
 
     def walk(self, parent: int, name: str, path: str) -> None:
-        """Add what is at a path below the top, and all below it. One that goes meanwhile is left out."""
+        """Add the file at a path below the top, and all below it. Files that go meanwhile are left out."""
         for above, last, whole in self._below(parent, name, path):
             try:
                 found = os.open(last, _ITSELF | os.O_CLOEXEC, dir_fd=above)
@@ -233,8 +233,8 @@ class _Packing:
                 os.close(found)
 
     def _below(self, parent: int, name: str, path: str) -> Iterator[tuple[int, str, str]]:
-        """Yield directories before what is in them: where it is, its name, its whole path. By paths from the top, not
-        by a descriptor for each level: a path ends with an error where it is too long."""
+        """Yield directories before their contents: each one's parent, its name, its whole path. By paths from the
+        top, not by a descriptor for each level: a path ends with an error if it is too long."""
         yield parent, name, path
         todo = [path]
         while todo:
