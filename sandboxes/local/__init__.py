@@ -1,4 +1,4 @@
-"""Sandboxes that are temporary directories of this machine, without any isolation."""
+"""Sandboxes as temporary directories of this machine, without any isolation."""
 
 from sandboxes.local.backend import LocalBackend
 

@@ -1,4 +1,4 @@
-"""A sandbox that is only a temporary directory. No isolation whatsoever.
+"""A sandbox as a mere temporary directory. No isolation whatsoever.
 
 For tests and for developing tools on a machine without Docker. Commands run as the caller, on the
 caller's file system, with the caller's network and without limits: never run a model's commands here
@@ -6,7 +6,7 @@ that you would not type yourself.
 
 Paths: the sandbox's root directory is `<tmp>/root`, so the workdir `/app` is `<tmp>/root/app` and
 `Sandbox.workdir` says so. The file methods and `cwd=` take absolute paths either as they are, when they
-lie below `<tmp>`, or as paths inside that root. Commands see the host's real paths, so portable commands
+lie below `<tmp>`, or as paths inside this root. Commands see the host's real paths, so portable commands
 use relative ones.
 """
 
@@ -113,12 +113,12 @@ class LocalBackend(Backend):
             await finish(asyncio.to_thread(shutil.rmtree, home, ignore_errors=True))
 
     async def ensure_image(self, name: str | None, context: Path | None = None) -> str:
-        """Return the name that was asked for; there are no images here."""
+        """Return the requested name; there are no images here."""
         return name or "local"
 
 
 class LocalSandbox(Sandbox):
-    """One temporary directory and the processes that were started for it."""
+    """One temporary directory and its processes."""
 
     def __init__(
         self,
@@ -247,7 +247,7 @@ class LocalSandbox(Sandbox):
             raise SandboxDied(f"sandbox {self.id} was stopped")
 
     def _marker(self) -> str:
-        """Return "NAME=value" for the environment of a command and of all that it starts, so that it can be found."""
+        """Return "NAME=value" for the environment of a command and of all its processes, to find them by."""
         return f"{_MARKER}={self._id}.{uuid.uuid4().hex}"
 
     def _environment(self, env: Mapping[str, str] | None) -> dict[str, str]:
@@ -307,7 +307,7 @@ class LocalSandbox(Sandbox):
         self._processes.clear()
 
     def _inside(self, path: str) -> Path:
-        """Return where a path of the sandbox lies on the host; links that lead out of it are refused."""
+        """Return the place of a sandbox's path on the host; links out of the sandbox are refused."""
         given = Path(path)
         if not given.is_absolute():
             given = self._workdir / given
@@ -352,7 +352,7 @@ class _Command:
 async def _run(command: _Command, pumps: list[Pump], pipes: list[int]) -> tuple[int, bool]:
     """Run to the end of the main process and a moment of silence. Returns (exit code, timed out).
 
-    pipes: the ends of the pumps' pipes that the command writes to; closed here.
+    pipes: the command's ends of the pumps' pipes, for its output; closed here.
     """
     try:
         process = await command.start(pipes)
@@ -389,7 +389,7 @@ def _make_base(prefix: str) -> Path:
 
 
 def reap_dead_directories() -> int:
-    """Remove the directories and processes of backends whose process is gone. Returns how many."""
+    """Remove the directories and processes of backends with a dead process. Returns how many."""
     removed, here = 0, process_space().replace("-", "")
     for left in Path(tempfile.gettempdir()).glob(_PREFIX + "*"):
         parts = left.name.removeprefix(_PREFIX).split("-")

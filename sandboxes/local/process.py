@@ -1,4 +1,4 @@
-"""A command of this machine that runs and is followed; in a container `executor/follow.c` does this."""
+"""A running, followed command of this machine; in a container `executor/follow.c` does this."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sandboxes.shielding import finish
 
 _PIECE = 64 << 10
 _GRACE_S, _LIMIT_S, _LOOK_S = 0.1, 1.0, 0.02
-"""How long the output of a command that has ended may be silent, or go on, while a background child holds it open."""
+"""How long an ended command's output may be silent, or go on, while a background child holds it open."""
 _TAKE_TERMINAL = 'exec "$@" <>"$0" >&0 2>&1'
 
 
 class LocalProcess(RunningProcess):
-    """A command that is followed. `begin` starts it; in the end `close`. marker: "NAME=value", in its environment."""
+    """A followed command. `begin` starts it; in the end `close`. marker: "NAME=value", in its environment."""
 
     def __init__(
         self, marker: str, *, timeout: float, stdin: bool, pty: PtySize | None, split: bool, max_output: int
@@ -40,7 +40,7 @@ class LocalProcess(RunningProcess):
         self._watching: asyncio.Task[None] | None = None
 
     async def begin(self, argv: list[str], env: Mapping[str, str], cwd: Path) -> None:
-        """Start it; a program that can't be run is a result."""
+        """Start it; if the program can't be run, the failure is a result."""
         theirs: list[int] = []
         try:
             self._process = await self._spawn(argv, env, cwd, theirs)
@@ -92,7 +92,7 @@ class LocalProcess(RunningProcess):
             self.stop_reading()
 
     def stop_reading(self) -> None:
-        """Let nobody write to it any more; until then what it has left running in the background may go on printing."""
+        """Let nobody write to it any more; until then its background processes may go on printing."""
         for source in self._sources:
             source.close()
 
@@ -112,8 +112,8 @@ class LocalProcess(RunningProcess):
         self.ended(128 - code if code < 0 else code, timed_out=timed_out)
 
     async def _drained(self) -> None:
-        """Wait for the end of the output, or for silence when a background child holds it open. What is there when the
-        command ends is waited for, however long its reading takes."""
+        """Wait for the end of the output, or for silence while a background child holds it open. Output present at the
+        command's end is waited for, however long its reading takes."""
         began = asyncio.get_running_loop().time()
         for source in self._sources:
             source.owe(began)
@@ -180,7 +180,7 @@ class LocalProcess(RunningProcess):
 
 
 class _Source:
-    """One end of a pipe or terminal that is read while its owner keeps up, and for nobody after the command's end."""
+    """One end of a pipe or terminal, read while its owner keeps up, and for nobody after the command's end."""
 
     def __init__(self, process: LocalProcess, fd: int, stream: int) -> None:
         self._process = process
@@ -201,7 +201,7 @@ class _Source:
             self._loop.add_reader(self._fd, self._read)
 
     def owe(self, now: float) -> None:
-        """Note what is there now, and that something may still come."""
+        """Take note of the bytes there now, and of the possibility of more."""
         self.last = now
         if self.open:
             self.owed = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))[0]

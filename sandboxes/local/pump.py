@@ -1,4 +1,4 @@
-"""Reads a pipe that commands write to, so that nobody who holds its other end is ever held up."""
+"""Reads a pipe of commands' output, so nobody at its other end is ever held up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GRACE_S = 0.1
 
 
 class Pump:
-    """Gives what is written to `take`, and drops it while there is none."""
+    """Gives the output to `take`, and drops it without one."""
 
     def __init__(self, fd: int, take: Callable[[bytes], None] | None = None) -> None:
         self._fd = fd
@@ -37,7 +37,7 @@ class Pump:
             self.take(data)
 
     def take_what_is_there(self) -> None:
-        """Take exactly what lies in the pipe now: a background process may go on writing."""
+        """Take exactly the present contents of the pipe: a background process may go on writing."""
         if not self._ended.is_set():
             (size,) = struct.unpack("i", fcntl.ioctl(self._fd, termios.FIONREAD, b"\0" * 4))
             if size:

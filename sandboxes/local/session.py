@@ -1,4 +1,4 @@
-"""A shell of this machine that lives from command to command; in a container `executor/session.c` keeps one."""
+"""A shell of this machine with a life across commands; in a container `executor/session.c` keeps one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Shell:
     pump: Pump
 
     def let_it_save(self) -> None:
-        """Wait while it is busy with the state that the command before has left."""
+        """Wait while it is busy with the state after the last command."""
         patience = time.monotonic() + _SAVING_S
         while any(fcntl.ioctl(self.control, termios.FIONREAD, bytes(4))) and time.monotonic() < patience:
             time.sleep(0.001)
@@ -44,7 +44,7 @@ class _Shell:
 class LocalSession(Session):
     """A session of a local sandbox, made by `LocalSandbox.session`.
 
-    directory: a private one; marker: "NAME=value", in the environment of all that the session starts.
+    directory: a private one; marker: "NAME=value", in the environment of all the session's processes.
     """
 
     def __init__(self, directory: Path, cwd: Path, env: Mapping[str, str], marker: str) -> None:
@@ -122,8 +122,8 @@ class LocalSession(Session):
             self._shell = None
 
     async def _ready(self, output: BoundedOutput) -> _Shell:
-        """Return a shell that waits for a command, whose output goes to `output`. What a new one says at its start, as
-        that a directory is gone, belongs to the command; what was written since the last command does not."""
+        """Return a shell in wait for a command, with output to `output`. A new shell's messages at its start, as
+        of a missing directory, belong to the command; background output since the last command does not."""
         if self._shell is not None and self._shell.process.returncode is not None:
             self._forget(self._shell)  # something killed it between two commands
         if self._shell is None:

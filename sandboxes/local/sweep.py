@@ -1,4 +1,4 @@
-"""Finds and kills every process of a command on this machine, also those that left its process group.
+"""Finds and kills every process of a command on this machine, also processes outside its process group.
 
 A command is started with a marker variable in its environment. Its processes are the marked ones, their
 descendants and the members of their sessions. A process escapes only by clearing its environment and
@@ -18,10 +18,10 @@ _ROUNDS = 200
 
 
 def kill_marked(marker: str, *, since: Moment | None = None) -> None:
-    """Kill the processes whose environment has a variable that starts with `marker` ("NAME=value…").
+    """Kill the processes whose environment has a variable beginning with `marker` ("NAME=value…").
 
-    since: only what was started after that moment, and the process that it names; what older ones start themselves
-        is theirs.
+    since: only processes started after this moment, and the process named in it; the later children of older ones
+        are spared.
     """
     needle = marker.encode()
     stopped: set[int] = set()
@@ -46,7 +46,7 @@ def _signal(pids: set[int], number: signal.Signals) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time that separates older from newer processes; `pid` counts as a newer one."""
+    """A point in time between older and newer processes; `pid` counts as a newer one."""
 
     ticks: int
     newest: int
