@@ -1,4 +1,4 @@
-"""Places sandboxes on Docker hosts: by free processors and memory, and by where their image is."""
+"""Places sandboxes on Docker hosts: by free processors and memory, and by the places of their image."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from sandboxes.shielding import finish, stop
 logger = logging.getLogger(__name__)
 
 IMAGE_AWAY = 0.5
-"""How much busier a host with the image may be before one without it is taken, which would have to get it."""
+"""How much busier a host with the image may be before a host without it is taken, and has to get it."""
 ROOM_S = 600.0
-"""How long an opening waits for a host with room, or for one that answers, in seconds."""
+"""How long an opening waits for a host with room, or for one with an answer, in seconds."""
 _AGAIN_S = 0.2
 """How often it is looked whether one answers again."""
 SEND_S = 1800.0
@@ -33,7 +33,7 @@ SEND_S = 1800.0
 class FleetBackend(Backend):
     """Sandboxes on several Docker hosts. A rollout's second sandbox may be on another one than its first.
 
-    hosts: where they are. At least one must answer when the fleet is opened; the others are used when they do.
+    hosts: their addresses. At least one must answer when the fleet is opened; the others are used when they do.
     options: of each host's `DockerBackend`.
     """
 
@@ -117,7 +117,7 @@ class FleetBackend(Backend):
             member.works()
 
     async def _placed(self, spec: SandboxSpec, stack: AsyncExitStack) -> tuple[Member, Sandbox]:
-        """Open a sandbox on the host that suits best; where that fails, on the next. Raises the last one's error."""
+        """Open a sandbox on the best host; if it fails, on the next. Raises the last one's error."""
         tried: set[Member] = set()
         deadline = time.monotonic() + ROOM_S
         while True:
@@ -142,7 +142,7 @@ class FleetBackend(Backend):
                 return member, sandbox
 
     async def _choose(self, spec: SandboxSpec, tried: set[Member], deadline: float) -> Member:
-        """Return the host for a sandbox, waiting until one has room, and where none answers until one does.
+        """Return the host for a sandbox. Waits until one has room, and if none answers, until one does.
         Raises DaemonUnavailable, SandboxTimeout."""
         async with self._room:
             while True:
@@ -169,7 +169,7 @@ class FleetBackend(Backend):
             self._room.notify_all()
 
     async def provide(self, member: Member, image: str) -> None:
-        """See to it that a host has an image: present there, made or pulled there, or sent by another host.
+        """Ensure a host's image: present there, made or pulled there, or sent by another host.
         Raises ImageMissing, SandboxError."""
         if image in member.images:
             return
@@ -186,7 +186,7 @@ class FleetBackend(Backend):
             member.images.add(image)
 
     async def _send(self, image: str, to: Member) -> None:
-        """Copy an image from a host that has it. Raises ImageMissing where none has."""
+        """Copy an image from another host. Raises ImageMissing if none has it."""
         for source in [member for member in self._usable() if image in member.images and member is not to]:
             logger.info("sending image %s from %s to %s", image, source.host.url, to.host.url)
             try:

@@ -1,4 +1,4 @@
-"""The Docker hosts that a user names: addresses on one line, or a YAML file that says more of each."""
+"""The Docker hosts of a user: addresses on one line, or a YAML file with more on each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Host:
     """A machine with a Docker daemon.
 
     url: the Docker daemon's address: unix:///path, ssh://[user@]host[:port][/path], tcp://host:port.
-    capacity: sandboxes that may be open there at once; None for as many as its processors and memory allow.
+    capacity: the most open sandboxes there; None for as many as its processors and memory allow.
     certificates: folder with ca.pem, cert.pem and key.pem, by which both sides know each other; needed for tcp://.
     """
 
@@ -31,7 +31,7 @@ class Host:
 
 
 def read_hosts(text: str) -> list[Host]:
-    """Return the hosts in "ssh://a,tcp://b:2376", or in the YAML file of that name. Raises ValueError."""
+    """Return the hosts in "ssh://a,tcp://b:2376", or in the YAML file of this name. Raises ValueError."""
     path = Path(text).expanduser()
     entries: Sequence[Any] = text.split(",")
     if "://" not in text:

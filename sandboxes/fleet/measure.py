@@ -1,4 +1,4 @@
-"""Measures a Docker host: how quick its sandboxes are, what is free there, how its clock goes."""
+"""Measures a Docker host: the speed of its sandboxes, its free resources, its clock."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COMMANDS = 20
 
 @dataclass(frozen=True, slots=True)
 class HostFigures:
-    """What was measured. first_s: from the request for a sandbox to its first command's result; command_s: of a command
-    in a session, the median. processors, memory_mb: of the machine; sandboxes: containers that run there already.
+    """The measurements. first_s: from the request for a sandbox to its first command's result; command_s: of a command
+    in a session, the median. processors, memory_mb: of the machine; sandboxes: running containers there already.
     clock_s: by which its clock is ahead of ours."""
 
     first_s: float
@@ -29,7 +29,7 @@ class HostFigures:
 
 
 async def measure(backend: DockerBackend, image: str) -> HostFigures:
-    """Measure the host of an open backend. image: one that is there. Raises SandboxError."""
+    """Measure the host of an open backend. image: a present one. Raises SandboxError."""
     async with daemon_errors("ask a Docker host what it is"):
         info = await backend.client.system.info()
     began = time.perf_counter()
@@ -56,7 +56,7 @@ async def _timed(work: Callable[[], Awaitable[object]]) -> float:
 
 
 async def _clock(box: Sandbox) -> float:
-    """Return by how many seconds a machine's clock is ahead, to about half of what a command takes."""
+    """Return by how many seconds a machine's clock is ahead, to about half of a command's time."""
     before = time.time()
     said = await box.exec("date +%s.%N")
     between = (before + time.time()) / 2

@@ -1,4 +1,4 @@
-"""One Docker host of a fleet: what is open there, whether it can be used, and how it comes back."""
+"""One Docker host of a fleet: its open sandboxes, whether it can be used, and how it comes back."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ ANSWER_S = 10.0
 SLOW_S = 2.0
 """How long it may take over it before it gets no new sandboxes until it has answered, in seconds."""
 MISSED = 3
-"""Looks without an answer after which a host is lost."""
+"""Looks without an answer before a host counts as lost."""
 BLAMED = 3
-"""Failures in a row after which a host rests; one is enough where its storage is full."""
+"""Failures in a row before a host rests; one is enough if its storage is full."""
 FIRST_REST_S, LONGEST_REST_S = 10.0, 300.0
 """How long it then gets no new sandboxes, in seconds; twice as long each time."""
 OPEN_S = 120.0
@@ -45,13 +45,13 @@ OPEN_S = 120.0
 
 
 _HOSTS = (DaemonUnavailable, DaemonError, SandboxTimeout, StorageFull, SandboxDied)
-"""Failures that may be the host's."""
+"""Failures with the host as a possible cause."""
 
 
 class Member:
     """A host while the fleet is open. `watch` runs beside it.
 
-    sandboxes, cpus, memory_mb: open there, and what they may use. images: names that are known to be there.
+    sandboxes, cpus, memory_mb: open there, and their allowed resources. images: names of images known to be there.
     """
 
     def __init__(self, host: Host, make: Callable[[Host], DockerBackend]) -> None:
@@ -67,12 +67,12 @@ class Member:
         self._processors, self._memory_mb = 1, 1
         self._missed = self._blamed = 0
         self._asked = math.inf
-        """When the look began that is under way."""
+        """The beginning of the present look."""
         self._rest_s, self._rests_until = FIRST_REST_S, 0.0
 
     @property
     def backend(self) -> DockerBackend:
-        """Return what makes sandboxes there. Raises DaemonUnavailable for a host that is lost."""
+        """Return the maker of sandboxes there. Raises DaemonUnavailable for a lost host."""
         if self._backend is None:
             raise DaemonUnavailable(f"the Docker host {self.host.url} is lost")
         return self._backend
@@ -94,27 +94,29 @@ class Member:
 
     @property
     def load(self) -> float:
-        """Return the share of its processors or memory that is spoken for, whichever is more; beyond 1 when crowded."""
+        """Return the share of its processors or memory in use by sandboxes, whichever is more; beyond 1 when
+        crowded."""
         return max(self.cpus / self._processors, self.memory_mb / self._memory_mb)
 
     def take(self, spec: SandboxSpec) -> None:
-        """Note that a sandbox is opened there."""
+        """Take note of a sandbox's opening there."""
         self.sandboxes += 1
         self.cpus += spec.limits.cpus
         self.memory_mb += spec.limits.memory_mb
 
     def give(self, spec: SandboxSpec) -> None:
-        """Note that it is gone."""
+        """Take note of its end."""
         self.sandboxes -= 1
         self.cpus -= spec.limits.cpus
         self.memory_mb -= spec.limits.memory_mb
 
     def works(self) -> None:
-        """Note that a sandbox was opened, used and left."""
+        """Take note of a sandbox's success: it was opened, used and left."""
         self._blamed, self._rest_s = 0, FIRST_REST_S
 
     def blame(self, error: BaseException) -> None:
-        """Note a failure; after several in a row the host rests. What is not the host's fault is passed over."""
+        """Take note of a failure; after several in a row the host rests. Failures by no fault of the host's are
+        passed over."""
         if not any(isinstance(one, _HOSTS) and not isinstance(one, SandboxEnded) for one in _chain(error)):
             return
         full = any(isinstance(one, StorageFull) for one in _chain(error))  # as it will be next time
@@ -131,7 +133,7 @@ class Member:
             self._rest_s, self._blamed = min(2 * self._rest_s, LONGEST_REST_S), 0
 
     async def open(self) -> None:
-        """Get in touch, and remove what earlier lives have left there. Raises SandboxError."""
+        """Get in touch, and remove the remains of earlier lives there. Raises SandboxError."""
         backend = self._make(self.host)
         try:
             async with asyncio.timeout(OPEN_S):
@@ -151,7 +153,7 @@ class Member:
         self._backend, self._missed = backend, 0
 
     async def close(self) -> None:
-        """Remove what is there, as far as the host can be reached."""
+        """Remove everything there, as far as the host can be reached."""
         backend, self._backend = self._backend, None
         await asyncio.gather(*self._leaving, *([] if backend is None else [backend.__aexit__()]))
 
@@ -182,7 +184,7 @@ class Member:
         return True
 
     def _lose(self, backend: DockerBackend) -> None:
-        """Give the host up: what runs there is made again elsewhere, and removed when the host is back."""
+        """Give the host up: its sandboxes are made again elsewhere. The old ones are removed when the host is back."""
         logger.warning("Docker host %s is lost, with %d sandboxes; looking for it", self.host.url, self.sandboxes)
         self._backend = None
         self._left.append(backend.owner)
@@ -193,7 +195,7 @@ class Member:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes: who opens a sandbox may raise a failure of its own because of the sandbox's."""
+    """Yield an error and its causes: a user of a sandbox may raise a failure of its own because of the sandbox's."""
     found: BaseException | None = error
     while found is not None:
         yield found
