@@ -1,2 +1,2 @@
 """Sandboxes for other people's frameworks, one module each. A module imports its framework, and nothing imports it but
-that framework or you."""
+this framework or you."""

@@ -1,4 +1,4 @@
-"""Backends in an event loop of their own, for callers that have none, or one for each thing that they do."""
+"""Backends in an event loop of their own, for callers without one, or with one for each of their tasks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Beside:
-    """A thread with an event loop. The backends that are opened there stay until the process ends."""
+    """A thread with an event loop. Its backends stay open until the process ends."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -40,7 +40,7 @@ class Beside:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def backend(self, name: str) -> Backend:
-        """Return the backend of that name, opened by the first who asks. To be awaited there."""
+        """Return the backend of this name, opened by the first call. To be awaited there."""
         known = self._backends.get(name)
         if known is None or (known.done() and (known.cancelled() or known.exception() is not None)):
             opening = self._open.enter_async_context(load_backend(name))
@@ -48,7 +48,7 @@ class Beside:
         return await asyncio.shield(known)
 
     def close(self) -> None:
-        """Close the backends, with all sandboxes that are left."""
+        """Close the backends, with all remaining sandboxes."""
         if self._loop.is_closed():
             return
         self.do(self._open.aclose())
@@ -59,5 +59,5 @@ class Beside:
 
 @functools.cache
 def beside() -> Beside:
-    """Return that of this process."""
+    """Return the `Beside` of this process."""
     return Beside()

@@ -30,7 +30,7 @@ _CANNOT_RUN = 126
 
 
 class AtroposConfig(BaseModel):
-    """What a sample's sandbox is made of. image: a name; else dockerfile: a path; else our base image."""
+    """The ingredients of a sample's sandbox. image: a name; else dockerfile: a path; else our base image."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,7 +64,8 @@ class AtroposSandbox(SandboxEnvironment):
     """One sandbox of a sample. Made by `sample_init`."""
 
     _opened: ClassVar[dict[str, tuple[Backend, AsyncExitStack, int]]] = {}
-    """The backends that tasks use now, by name, and how many do: inspect calls the class, for several tasks at once."""
+    """The backends in use by tasks, by name, and how many tasks use each: inspect calls the class, for several tasks
+    at once."""
 
     def __init__(self, sandbox: Sandbox, open_: AsyncExitStack) -> None:
         self.sandbox = sandbox

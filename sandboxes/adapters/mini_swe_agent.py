@@ -53,7 +53,7 @@ class AtroposEnvironment:
         return await self._open.enter_async_context(backend.open(spec))
 
     def execute(self, action: dict[str, Any], cwd: str = "", *, timeout: float | None = None) -> dict[str, Any]:
-        """Run an action's command. Raises Submitted where it says that the task is done."""
+        """Run an action's command. Raises Submitted if its output says that the task is done."""
         command = [*self.config.interpreter, action.get("command", "")]
         seconds = timeout or self.config.timeout
         try:
