@@ -233,8 +233,8 @@ Capabilities = Literal["default", "none"]
 class Limits:
     """The resources of a sandbox. Memory is without swap; disk counts written bytes.
 
-    allowed_hosts: hosts within reach without `network`, by HTTP and HTTPS through a proxy; the environment
-        of commands names it: "host.org", "*.host.org", "host:8080". Non-public addresses only if listed.
+    allowed_hosts: hosts within reach without `network`: "host.org", "*.host.org", "host:8080". Commands reach them by
+        HTTP and HTTPS through a proxy named in their environment. Non-public addresses only if listed.
     capabilities: of root's commands. "default" lets root add users, give files away, install packages,
         start services and become another user: Docker's default but for raw packets, device nodes and the machine's
         audit log. "none" is none. Other users have none, and nobody can gain any.
@@ -309,8 +309,8 @@ class Session(Protocol):
     """
 
     async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
-        """Run a command, after all earlier ones. After `timeout` seconds it is killed with
-        everything it has started; servers from earlier commands live on."""
+        """Run a command, after all earlier ones. After `timeout` seconds it is killed with everything it has
+        started; servers from earlier commands live on."""
         ...
 
     async def close(self) -> None:

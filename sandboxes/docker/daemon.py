@@ -91,10 +91,9 @@ async def connect(url: str | None = None, certificates: Path | None = None) -> A
     tunnel.
 
     url: unix://, tcp:// or ssh://; None takes DOCKER_HOST, else the address of the Docker command line.
-    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS verified both ways.
-    A slow daemon gets `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy,
-    DaemonSilent for one without an answer, DaemonRefused for one closed to this user, SandboxError for an invalid
-    address: the last two are permanent.
+    certificates: folder with ca.pem, cert.pem and key.pem, for tcp:// with TLS verified both ways. A slow daemon
+    gets `PATIENCE_S` at most. Raises DaemonUnavailable with the remedy, DaemonSilent for one without an answer,
+    DaemonRefused for one closed to this user, SandboxError for an invalid address: the last two are permanent.
     """
     _check_address(url or os.environ.get("DOCKER_HOST"))
     async with AsyncExitStack() as stack:

@@ -44,8 +44,8 @@ _FILES = 65_536
 
 @dataclass(slots=True)
 class _Seen:
-    """A machine's last measurement: bytes written (more if its inodes have less room left), and
-    the storage's lowest fill since. added: the time of the machine's arrival."""
+    """A machine's last measurement: bytes written (more if its inodes have less room left), and the storage's lowest
+    fill since. added: the time of the machine's arrival."""
 
     written: int
     lowest_fill: int
@@ -109,8 +109,8 @@ class DiskWatch:
             raise StorageFull(f"the Docker daemon's storage at {self._storage} is full; make room there")
 
     def check(self, machine: Machine) -> None:
-        """Raise StorageFull if the storage was full during a machine's life and others had filled it: the machine's
-        writes failed by no fault of its own."""
+        """Raise StorageFull if the storage was full during the life of a machine that had not filled it: the
+        machine's writes failed by no fault of its own."""
         seen = self._machines.get(machine)
         self._note_room()
         if seen is not None and self._full_at >= seen.added and seen.written < _OWN:

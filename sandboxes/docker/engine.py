@@ -47,8 +47,8 @@ class Engine:
         return cls(version["Arch"], info, storage if seen else None, lacking, quotas, raises)
 
     def fitted(self, host: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a container's host configuration without the parts that this engine would refuse. Other parts
-        beyond its abilities it ignores."""
+        """Return a container's host configuration without the parts that this engine would refuse. The engine
+        ignores other parts beyond its abilities."""
         fitted = {name: value for name, value in host.items() if name != "NanoCpus" or "cpu" not in self.lacking}
         if self.raises:
             fitted["Ulimits"] = [{"Name": name, "Soft": most, "Hard": most} for name, most in self.raises]

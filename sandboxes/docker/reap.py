@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 _ANSWER_S = 60.0
 _PAUSES_S = (0.05, 0.2, 0.5, 2.0, None)
 _ABANDONED_S = 3600.0
-"""Seconds after its end when a container has no owner any more: its executor ends with its owner."""
+"""Seconds after its end at which a container surely has no owner: its executor ends with its owner."""
 
 
 async def remove(client: DaemonClient, name: str, *, volumes: bool = True) -> None:

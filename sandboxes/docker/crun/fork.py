@@ -1,9 +1,9 @@
 """Freezing the written files of a living sandbox, as the first files of others.
 
-Its files so far become an unchangeable layer, and it goes on with a new folder above this layer: in
-its place a new root is put under its processes. The kernel ensures that none of them can write to the old one. If
-a process would notice (it runs in a directory or has a file open; an idle shell of a session finds its place again by
-itself) the written files are copied instead.
+Its files so far become an unchangeable layer, and it goes on with a new folder above this layer: a new root takes the
+old one's place under its processes. The kernel ensures that none of them can write to the old one. The written files
+are copied instead if a process would notice: it runs in a directory or has a file open. (An idle shell of a session
+finds its place again by itself.)
 """
 
 from __future__ import annotations
