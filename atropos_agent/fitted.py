@@ -8,10 +8,12 @@ messages of the role that the template takes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
+
+from jinja2 import TemplateError
 
 from atropos_agent.formats import FORMATS, ToolFormat, load_format
 from atropos_agent.formats.hermes import Hermes
@@ -23,6 +25,8 @@ from atropos_agent.tokens.conversation import Conversation
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import Message, Reply
 from tools.base import ToolCall, ToolResult
+
+T = TypeVar("T")
 
 AUTO, TEMPLATE = "auto", "template"
 """Names that stand for the format that a template writes: where none can be read, the first takes text instead."""
@@ -249,6 +253,23 @@ class FittedFormat:
             number = self.format.call_id(len(told), "error")
             messages.append({"role": "tool", "tool_call_id": number, "name": "error", "content": correction})
         return messages
+
+
+def fitting(encode: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
+    """Return what `encode` makes of messages, in a form that the chat template takes: some want a reply behind each
+    message. Raises TemplateError."""
+    try:
+        return encode(messages)
+    except TemplateError:
+        joined: list[Message] = []
+        for message in messages:
+            if joined and message["role"] == "user" and joined[-1]["role"] in ("user", "tool"):
+                joined[-1] = {**joined[-1], "content": f"{joined[-1]['content']}\n\n{message['content']}"}
+            else:
+                joined.append(message)
+        if len(joined) == len(messages):
+            raise
+        return encode(joined)
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

@@ -34,7 +34,7 @@ CHARACTERS_OF_TOKEN = 4
 
 _TOLD = (
     *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds"),
-    "history",
+    *("history", "compaction"),
 )
 """Fields of `AgentConfig` that say how a model was sampled."""
 
@@ -65,11 +65,11 @@ class Sampler:
         """Where a trace knows the rollout: a session's requests come from outside of it."""
 
     async def sample(
-        self, conversation: Conversation | ChatLog, max_tokens: int, *, stop: Sequence[str] = ()
+        self, conversation: Conversation | ChatLog, max_tokens: int | None, *, stop: Sequence[str] = ()
     ) -> Completion:
         """Sample one reply to a conversation's prompt, and check it against what was asked.
 
-        stop: strings that end this reply, beside the configuration's.
+        max_tokens: as `budget` returns it. stop: strings that end this reply, beside the configuration's.
         Raises EngineError, TokenMismatch, ContextOverflow."""
         sent = list(conversation.prompt)
         with self._place.unless_traced(), tracing.engine_call(self._model, self.config, len(sent), max_tokens) as asked:
@@ -91,11 +91,11 @@ class Sampler:
         return completion.text or ("" if self.template is None else self.template.decode(list(completion.ids)))
 
     async def _sample(
-        self, conversation: Conversation | ChatLog, sent: list[int], max_tokens: int, stop: Sequence[str]
+        self, conversation: Conversation | ChatLog, sent: list[int], max_tokens: int | None, stop: Sequence[str]
     ) -> Completion:
-        logger.debug("prompt: %d tokens, up to %d more", len(sent), max_tokens)
+        logger.debug("prompt: %d tokens, up to %s more", len(sent), max_tokens)
         options = {
-            "max_tokens": max_tokens,
+            **({} if max_tokens is None else {"max_tokens": max_tokens}),
             "temperature": self.config.temperature,
             "top_p": self.config.top_p,
             # Left out where they cut nothing: not every server knows them.
@@ -134,12 +134,28 @@ class Sampler:
         """Return seconds left."""
         return self.deadline - time.monotonic()
 
-    def budget(self, prompt_tokens: int) -> int:
-        """Return tokens that the next reply may have."""
-        limits = [self.config.max_tokens]
-        total = self.config.max_total_tokens
-        limits += [limit - prompt_tokens for limit in (total, self.window) if limit is not None]
-        return min(limits)
+    def budget(self, prompt_tokens: int, asked: int | None = None) -> int | None:
+        """Return tokens that the next reply may have; None where an inference server that takes messages decides.
+
+        asked: at most so many. One that takes ids is always given a number: several would stop after 16 without.
+        Raises ValueError where none is known."""
+        room = self.room(prompt_tokens)
+        limits = [limit for limit in (self.config.max_tokens, asked, room) if limit is not None]
+        if not limits and self.template is not None:
+            raise ValueError(
+                "AgentConfig.max_tokens is None, and how long a reply may be is not known: the inference server does "
+                "not tell its context window; set max_tokens or max_total_tokens"
+            )
+        return min(limits, default=None)
+
+    def room(self, prompt_tokens: int) -> int | None:
+        """Return tokens that there is room for behind a prompt; None where that is not known."""
+        known = [limit for limit in (self.config.max_total_tokens, self.window) if limit is not None]
+        return min(known) - prompt_tokens if known else None
+
+    def tokens(self, text: str) -> int:
+        """Return about how many tokens a message has that the inference server was not given yet."""
+        return len(text) // CHARACTERS_OF_TOKEN if self.template is None else len(self.template.encode(text))
 
     @property
     def window(self) -> int | None:
@@ -147,8 +163,10 @@ class Sampler:
         window: int | None = getattr(self.server, "max_model_len", None)
         return None if window is None else window - SPARE_TOKENS
 
-    def _check_length(self, completion: Completion, max_tokens: int) -> None:
+    def _check_length(self, completion: Completion, max_tokens: int | None) -> None:
         """Raise EngineError for a reply that was cut off before its limit."""
+        if max_tokens is None:
+            return
         if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
             raise EngineError(
                 f"the inference server cut a reply off after {len(completion.ids)} of {max_tokens} tokens, for which "
@@ -175,6 +193,9 @@ class Sampler:
         except RetryError as error:
             cause = _cause(error)
             raise EngineError(f"{type(cause).__name__}: {cause}") from cause
+        except asyncio.CancelledError:
+            self.counts += Counts(abandoned_requests=1)
+            raise
         finally:
             request.cancel()
             await asyncio.gather(request, return_exceptions=True)

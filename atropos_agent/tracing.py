@@ -104,21 +104,48 @@ def telling(telemetry: Telemetry) -> Iterator[None]:
 @contextmanager
 def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
     """Record a span. told: its attributes, without those that are None. An exception makes it one of an error."""
-    telemetry = _TELEMETRY.get()
-    if telemetry is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
-        yield trace.INVALID_SPAN  # as the API would after a longer way: nobody has set a tracer
-        return
-    tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
-    # What OpenTelemetry itself notes of an exception quotes it as it is.
-    with tracer.start_as_current_span(
-        _clean(name), kind=kind, record_exception=False, set_status_on_exception=False
-    ) as found:
-        tell(found, told or {})
-        try:
+    found = _begun(name, told or {}, kind)
+    try:
+        with within(found):
             yield found
+    finally:
+        found.end()
+
+
+@contextmanager
+def within(found: Span) -> Iterator[None]:
+    """Have a block's spans be parts of one that was begun. An exception makes it one of an error."""
+    if found is trace.INVALID_SPAN:
+        yield  # as the API would after a longer way
+        return
+    # What OpenTelemetry itself notes of an exception quotes it as it is.
+    with trace.use_span(found, record_exception=False, set_status_on_exception=False):
+        try:
+            yield
         except BaseException as error:
             tell_failure(found, error)
             raise
+
+
+def begin_turn(index: int) -> Span:
+    """Begin a turn's span, numbered from 0: `within` goes on with it, `end` ends it."""
+    return _begun(f"turn {index}", {TURN: index}, SpanKind.INTERNAL)
+
+
+def end(found: Span) -> None:
+    """End a span, if it hasn't ended yet."""
+    if found.is_recording():
+        found.end()
+
+
+def _begun(name: str, told: Mapping[str, Any], kind: SpanKind) -> Span:
+    telemetry = _TELEMETRY.get()
+    if telemetry is None and isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return trace.INVALID_SPAN  # nobody has set a tracer
+    tracer = telemetry.tracer if telemetry else trace.get_tracer(SCOPE)
+    found = tracer.start_span(_clean(name), kind=kind)
+    tell(found, told)
+    return found
 
 
 @asynccontextmanager
@@ -144,13 +171,6 @@ def trace_environment() -> dict[str, str]:
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
     return {name.upper(): value for name, value in carrier.items()}
-
-
-@contextmanager
-def turn(index: int) -> Iterator[Span]:
-    """Record a turn, numbered from 0."""
-    with span(f"turn {index}", {TURN: index}) as found:
-        yield found
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +200,8 @@ class Place:
 
 
 @contextmanager
-def engine_call(model: str, config: AgentConfig, prompt: int, most: int) -> Iterator[Span]:
-    """Record a request to an inference server. prompt: its tokens; most: how many it may answer with."""
+def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) -> Iterator[Span]:
+    """Record a request to an inference server. prompt: its tokens; most: how many it may answer with; None for any."""
     told = {
         OPERATION: "chat",
         PROVIDER: "atropos",

@@ -40,13 +40,32 @@ class StopReason(enum.StrEnum):
     """The agent's program ended in the middle of its work: it crashed, or could not go on from a reply."""
 
 
+class Branch(enum.StrEnum):
+    """What a reply is in its rollout, which may have several conversations."""
+
+    MAIN = "main"
+    """Of the agent's own conversation, also where that was compacted or edited and begun anew."""
+    FORK = "fork"
+    """Of a conversation that an agent of ours has forked from another."""
+    SUB_AGENT = "sub-agent"
+    """Of another conversation with tools."""
+    SUMMARY = "summary"
+    """Asked without tools, of a conversation that holds replies: a compaction, for example."""
+    RETRY = "retry"
+    """The agent had it, asked the same again, and went on from the other."""
+    SIDE = "side call"
+    """Asked without tools and without any reply before: a title, a topic check."""
+    UNTAKEN = "untaken"
+    """The agent went away before it had it whole, and never asked for it again."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """How an agent works.
 
     temperature, top_p, top_k, min_p: of the sampling distribution; top_k 0 and min_p 0 cut nothing off it.
-    max_tokens: tokens of one reply.
-    max_steps: turns in one rollout.
+    max_tokens: tokens of one reply; None leaves it to the inference server, which may fill what room there is.
+    max_steps: turns in one rollout, of all its conversations.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
     max_seconds: time of a rollout, commands and sampling at a fair speed (see `docs/faults.md`); None for no limit.
     system_prompt: what stands before the tools' description; None for the default.
@@ -58,13 +77,15 @@ class AgentConfig:
     history: "template" lets the chat template write earlier turns as it likes; "sampled" keeps a turn as it was sampled
         where the template would drop its thinking.
     stop: strings that end a reply, beside the inference server's own end-of-turn token.
+    compaction: what is done where a conversation leaves little room (`atropos_agent.compaction`): "none", "cut",
+        "summary" or "notes". trains_summaries: whether the model's summaries are trained.
     """
 
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
-    max_tokens: int = 2048
+    max_tokens: int | None = 2048
     max_steps: int = 30
     max_total_tokens: int | None = None
     max_seconds: float | None = None
@@ -75,17 +96,21 @@ class AgentConfig:
     tool_role: str = "user"
     stop: Sequence[str] = ()
     history: str = "template"
+    compaction: str = "none"
+    trains_summaries: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("max_tokens", "max_steps", "request_timeout_s"):
+        for name in ("max_steps", "request_timeout_s"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"AgentConfig.{name} must be positive, not {getattr(self, name)}")
-        for name in ("max_total_tokens", "max_seconds"):
+        for name in ("max_tokens", "max_total_tokens", "max_seconds"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"AgentConfig.{name} must be positive or None, not {value}")
         if self.tool_role not in ("user", "tool"):
             raise ValueError(f"AgentConfig.tool_role must be 'user' or 'tool', not {self.tool_role!r}")
+        if self.compaction not in ("none", "cut", "summary", "notes"):
+            raise ValueError(f"AgentConfig.compaction must be none, cut, summary or notes, not {self.compaction!r}")
         if self.history not in ("template", "sampled"):
             raise ValueError(f"AgentConfig.history must be 'template' or 'sampled', not {self.history!r}")
 
@@ -122,7 +147,7 @@ class SequenceData:
     policy_version: of the oldest weights that had a part in a reply; None where the inference server
         does not say.
     thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
-    branch: of which kind of the rollout's conversations the row is (`atropos_agent.gateway.Branch`).
+    branch: of which kind of the rollout's conversations the row is (`Branch`).
     experts: which experts each token was routed to, of a mixture-of-experts model: see `atropos_agent.tokens.experts`.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
@@ -303,6 +328,16 @@ class AgentResult:
     def sampled_tokens(self) -> int:
         """Return how many tokens the rows train."""
         return sum(segment.trained for segment in self.segments)
+
+    @property
+    def total_tokens(self) -> int:
+        """Return how many tokens the rows hold, given and sampled."""
+        return sum(len(segment.tokens) for segment in self.segments)
+
+    @property
+    def num_steps(self) -> int:
+        """Return how many replies there were."""
+        return len(self.steps)
 
     def to_messages(self) -> list[Message]:
         """Return the conversation as chat messages, in order."""

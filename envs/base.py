@@ -1,4 +1,4 @@
-"""The environment that others are made from. A subclass says which tasks there are and how one rollout goes.
+"""The base of other environments. A subclass defines the tasks and the course of one rollout.
 
 A subclass defines `load_tasks` and `attempt`, and may define `reward`, `setup`, `expect` and `preflight`; in
 `attempt` it calls `agent`. All else is the run's (`envs.running`): concurrency, retries, groups, delivery, evaluation,
@@ -46,7 +46,7 @@ from sandboxes.naming import resolve
 from tools.base import ToolRegistry
 
 Config = TypeVar("Config", bound=AgentEnvConfig, default=AgentEnvConfig)
-"""The options of an environment; `AgentEnvConfig` where a subclass has none of its own."""
+"""The options of an environment; `AgentEnvConfig` for a subclass without its own."""
 
 
 logger = logging.getLogger(__name__)
@@ -54,14 +54,14 @@ logger = logging.getLogger(__name__)
 RewardFunction = Callable[[Task, Outcome], float | Reward]
 
 AGENTS: Mapping[str, type[AtroposAgent]] = {"atropos": AtroposAgent}
-"""What `--env.agent` may name, beside dotted paths."""
+"""Names for `--env.agent`, beside dotted paths."""
 
 
 class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is untyped
-    """An Atropos environment in which agents work on tasks. See the module's docstring.
+    """An Atropos environment with agents at work on tasks. See the module's docstring.
 
     name: of the environment, in names of runs and on the command line.
-    env_config_cls: the class of `config`, whose fields are the options `--env.NAME`.
+    env_config_cls: the class of `config`; its fields are the options `--env.NAME`.
     """
 
     name: ClassVar[str] = "agent"
@@ -78,26 +78,26 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
 
     @abstractmethod
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        """Make one rollout: let an agent (see `agent`) work on the task, and judge what it did.
+        """Make one rollout: let an agent (see `agent`) work on the task, and judge its work.
 
-        What it raises is an infrastructure failure: the rollout is retried, and never gets a reward for it."""
+        Any exception is an infrastructure failure: the rollout is retried, and never gets a reward for it."""
 
     def reward(self, task: Task, outcome: Outcome) -> float | Reward:
-        """Return what an outcome is worth in training: the verifier's reward, unless a subclass or the function that
-        `--env.reward` names says otherwise.
+        """Return the worth of an outcome in training: the verifier's reward, unless a subclass or the function of
+        `--env.reward` decides otherwise.
 
         It is not called in evaluations, and does not change whether the task counts as solved."""
         return outcome.verdict.reward if self.reward_function is None else self.reward_function(task, outcome)
 
     async def setup(self, resources: AsyncExitStack) -> None:
-        """Open what rollouts need. `resources` closes what is entered there when the run ends."""
+        """Open the resources of rollouts. `resources` closes everything entered there when the run ends."""
 
     def expect(self, task: Task) -> None:
-        """Begin in the background what takes long for this task, such as its image: it is drawn next."""
+        """Begin slow preparations for this task in the background, such as its image: it is drawn next."""
 
     @classmethod
     async def preflight(cls, config: Config) -> None:
-        """Find out at the start what would fail later. Raises an error that names the remedy, or a group of them."""
+        """Find early the errors that would stop the run. Raises an error with the remedy, or a group of them."""
         problems: list[Exception] = []
         for look in (
             lambda: cls.load_tasks(config),
@@ -118,14 +118,15 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
 
     @classmethod
     def find_agent(cls, name: str) -> type[AtroposAgent]:
-        """Return what `--env.agent` names: a class of agents like `AtroposAgent`. Raises ValueError with the remedy."""
+        """Return the agent named by `--env.agent`: a class like `AtroposAgent`. Raises ValueError with the remedy."""
         found: type[AtroposAgent] = resolve("--env.agent", name, AGENTS, "atropos_agent.agents")
         return found
 
     # What a subclass uses
 
     def agent(self, seat: Seat, tools: ToolRegistry, **options: Any) -> AtroposAgent:
-        """Return an agent for a rollout. options: fields of `AgentConfig` that differ for this task."""
+        """Return an agent for a rollout; its runs are parts of the rollout. options: fields of `AgentConfig` with other
+        values for this task."""
         config, split = self._sampling(seat, options)
         recording = None if self.template is None else seat.recording
         agent = self.agent_cls(
@@ -137,28 +138,28 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
             tool_format=self.tool_format,
             split=split,
         )
-        agent.of_one_rollout = True
+        agent.ledgers = seat.ledgers
         return agent
 
     def session(
         self, seat: Seat, gateway: Gateway | None = None, **options: Any
     ) -> AbstractAsyncContextManager[Session]:
-        """Open the gateway's session for a rollout whose agent is not ours (see `atropos_agent.gateway`).
+        """Open the gateway's session for a rollout of a foreign agent (see `atropos_agent.gateway`).
 
-        gateway: at whose address the agent asks; None where the connection tells whose request it is.
-        options: fields of `AgentConfig` that differ for this task."""
+        gateway: the agent asks at its address; None if the connection identifies the rollout.
+        options: fields of `AgentConfig` with other values for this task."""
         config, split = self._sampling(seat, options)
         open_session = Session if gateway is None else gateway.session
         return open_session(self._serving(seat), self.template, self.tool_format, config, split=split)
 
     def _sampling(self, seat: Seat, options: Mapping[str, Any]) -> tuple[AgentConfig, str]:
-        """Return how replies for a seat are sampled, and as which of atroposlib's splits."""
+        """Return the sampling of replies for a seat, and their split in atroposlib's sense."""
         most = self.config.max_token_length if seat.max_tokens is None else seat.max_tokens
         config = self.config.agent_config(max_total_tokens=most, evaluating=seat.evaluating, **options)
         return config, "eval" if seat.evaluating else "train"
 
     def _serving(self, seat: Seat) -> APIServer:
-        """Return what samples a seat's replies."""
+        """Return the sampler of a seat's replies."""
         if self.template is None:
             return random.choice(self.server.servers)
         route = Route(self.server.servers, unknown_id=self.template.unknown_id, end_of=self.template.end_of)
@@ -174,7 +175,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.config = config
         plain = any(isinstance(server, ChatServer) for server in self.server.servers)
         self.template = None if plain else config.chat_template(self.tokenizer)
-        """None where an inference server works on messages, without token ids."""
+        """None if an inference server works on messages, without token ids."""
         self.tool_format = FittedFormat.of(config.tool_format, self.template, config.tool_role)
         if self.tool_format.warning is not None:
             logger.warning("%s", self.tool_format.warning)
@@ -202,7 +203,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         return self.load_tasks(self.config)
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
-        """Load the tasks, without those that what makes the sandboxes here can't make. Raises BadTask."""
+        """Load the tasks, without those impossible for the sandboxes here. Raises BadTask."""
         return self.tasks()
 
     async def env_manager(self) -> None:
@@ -222,7 +223,7 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         return random.choice(self.tasks()[0])
 
     def registered(self, answer: Mapping[str, Any], sender: Sender) -> None:
-        """Take in what the trainer API said when we registered, for atroposlib's own figures and checkpoints."""
+        """Take in the trainer API's answer to our registration, for atroposlib's own figures and checkpoints."""
         self.env_id, self.max_token_len = sender.env_id, sender.max_token_len
         self.wandb_prepend = self.config.wandb_name or self.name
         self.curr_step = answer["starting_step"]
@@ -230,12 +231,12 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         self.checkpoint_interval = answer["checkpoint_interval"]
 
     async def log_step(self, step: int, values: Mapping[str, float]) -> None:
-        """Log figures of a trainer's step where they are tracked."""
+        """Log figures of a trainer's step to the trackers."""
         self.curr_step = step
         await asyncio.to_thread(self.trackers.log, values, step)
 
     async def log_evaluation(self, summary: EvalSummary, started: float) -> None:
-        """Log an evaluation where figures are tracked, and write it where atroposlib keeps them, if that is wanted.
+        """Log an evaluation to the trackers, and write it to atroposlib's folder for evaluations, if wanted.
         started: Unix time."""
         await asyncio.to_thread(self.trackers.log, summary.metrics(), int(summary.about.get("step", 0)))
         if self.config.data_dir_to_save_evals is not None:

@@ -49,6 +49,7 @@ Condition = Literal[
     "min_p",
     "system_prompt",
     "history",
+    "compaction",
     "tool_format",
     "tool_role",
     "agent",
@@ -82,11 +83,11 @@ def _loopback_or_none(address: str) -> str:
 
 
 LARGEST = 2**53
-"""Of numbers: beyond it they are not exact everywhere they go (JSON, SQLite)."""
+"""Largest number: beyond it some places are not exact (JSON, SQLite)."""
 
 
 def _at_home(value: Any) -> Any:
-    """Return a path with the home directory for `~`, which shells leave in --option=~/path; anything else as it is."""
+    """Return a path with the home directory for `~` (shells leave it in --option=~/path); anything else as it is."""
     try:
         if isinstance(value, Path):
             return value.expanduser()
@@ -96,7 +97,8 @@ def _at_home(value: Any) -> Any:
 
 
 def _torn(value: Any) -> bool:
-    """Tell whether a text, a path or what holds them has halves of surrogate pairs: Python's signs for such bytes."""
+    """Tell whether a text, a path or a container of them has halves of surrogate pairs: Python's signs for torn
+    bytes."""
     if isinstance(value, Mapping):
         return any(_torn(item) for pair in value.items() for item in pair)
     if isinstance(value, list | tuple):
@@ -105,11 +107,11 @@ def _torn(value: Any) -> bool:
 
 
 def cut_off(sampling: Mapping[str, Any]) -> str | None:
-    """Return how sampling cuts tokens off the model's distribution, in words; None where it does not.
+    """Return the ways in which sampling cuts tokens off the model's distribution, in words; None without any.
 
-    What is left is given all the mass: a server's logprobs are then higher than a trainer's at every token, or of
-    another distribution than the tokens were sampled from.
-    sampling: by `AgentConfig`'s names; what is missing cuts nothing."""
+    The remaining tokens get all the mass: a server's logprobs are then higher than a trainer's at every token, or of
+    another distribution than the sampling's.
+    sampling: by `AgentConfig`'s names; missing names cut nothing."""
     cutting = {"top_p": sampling.get("top_p", 1.0) < 1, "top_k": sampling.get("top_k", 0) > 0}
     cutting |= {"min_p": sampling.get("min_p", 0.0) > 0, "temperature": sampling.get("temperature", 1.0) == 0}
     named = [f"{name} {sampling[name]:g}" for name, cuts in cutting.items() if cuts]
@@ -119,11 +121,11 @@ def cut_off(sampling: Mapping[str, Any]) -> str | None:
 
 
 class StrictOptions(BaseModel):
-    """Refuse unknown names, values left empty by mistake, and numbers that are none.
+    """Refuse unknown names, values left empty by mistake, NaN and infinite numbers.
 
     unused: atroposlib's names without a meaning here, with its defaults. essential: the options of `--help`, at most 15
     with those of the inference server. inherited: atroposlib's names, accepted and not explained. for_python: defaults
-    that a subclass may change in Python; no command line or file sets them.
+    for a subclass to change in Python; no command line or file sets them.
     """
 
     model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
@@ -136,7 +138,7 @@ class StrictOptions(BaseModel):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Return atroposlib's default of an option that is not used: its base classes read some."""
+            """Return atroposlib's default of an unused option: its base classes read some."""
             return type(self).unused[name] if name in type(self).unused else super().__getattr__(name)
 
     @model_validator(mode="before")
@@ -150,7 +152,7 @@ class StrictOptions(BaseModel):
 
     @classmethod
     def useless(cls, values: Mapping[str, Any]) -> list[str]:
-        """Return what is set to another value than atroposlib's, and means nothing here."""
+        """Return the options without a meaning here, set to another value than atroposlib's."""
         given = {name: values[name] for name in cls.unused if name in values}
         return [name for name, value in given.items() if str(getattr(value, "value", value)) != str(cls.unused[name])]
 
@@ -177,7 +179,7 @@ class StrictOptions(BaseModel):
 
 
 class RayOptions(StrictOptions):
-    """Where and how worker processes run on Ray."""
+    """The nodes of worker processes on Ray, and their settings."""
 
     address: str = Field(
         default="auto",
@@ -200,7 +202,7 @@ class RayOptions(StrictOptions):
 
 
 class AgentEnvConfig(StrictOptions):
-    """Options of an environment in which agents work with tools."""
+    """Options of an environment with agents and tools."""
 
     unused = UNUSED
     essential: ClassVar[Sequence[str]] = (
@@ -209,10 +211,11 @@ class AgentEnvConfig(StrictOptions):
     )
     model: ClassVar[Sequence[str]] = (
         *("tokenizer_name", "chat_template_kwargs", "tool_format", "tool_role", "fold_system", "history"),
+        *("compaction", "trains_summaries"),
         *("system_prompt", "top_p", "top_k", "min_p", "max_reply_tokens", "rollout_timeout_s", "request_timeout_s"),
         "reward",
     )
-    """Options that `--help-all` explains together, beside those of the inference server."""
+    """Options explained together by `--help-all`, beside those of the inference server."""
     inherited: ClassVar[Sequence[str]] = (
         *("max_num_workers", "use_wandb", "wandb_name", "inference_weight", "ensure_scores_are_not_same"),
         *("data_path_to_save_groups", "data_dir_to_save_evals", "include_messages", "max_batches_offpolicy"),
@@ -279,6 +282,12 @@ class AgentEnvConfig(StrictOptions):
         default="template",
         description="Earlier turns: as the chat template writes them, or as sampled with their thinking",
     )
+    compaction: Literal["none", "cut", "summary", "notes"] = Field(
+        default="none",
+        description="What our agent does where little room is left: cut old results, go on from the model's summary, "
+        "or begin again with its notes in a file (docs/compaction.md)",
+    )
+    trains_summaries: bool = Field(default=True, description="Whether the tokens of summaries are trained")
     agent: str = Field(
         default="atropos",
         description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
@@ -430,7 +439,7 @@ class AgentEnvConfig(StrictOptions):
         return self
 
     def agent_config(self, *, max_total_tokens: int, evaluating: bool = False, **more: Any) -> AgentConfig:
-        """Return the agent's part of these options; `more` are fields of AgentConfig that differ."""
+        """Return the agent's part of these options; `more` are fields of AgentConfig with other values."""
         own = AgentConfig(
             **self.sampling(evaluating=evaluating),
             max_tokens=self.max_reply_tokens,
@@ -441,17 +450,19 @@ class AgentEnvConfig(StrictOptions):
             request_timeout_s=self.request_timeout_s,
             tool_role="user" if self.tool_role == "auto" else self.tool_role,
             history=self.history,
+            compaction=self.compaction,
+            trains_summaries=self.trains_summaries,
         )
         return replace(own, **more)
 
     def sampling(self, *, evaluating: bool = False) -> dict[str, Any]:
-        """Return of which distribution replies are sampled, by `AgentConfig`'s names."""
+        """Return the options of the sampling distribution of replies, by `AgentConfig`'s names."""
         usual = {"temperature": self.temperature, "top_p": self.top_p, "top_k": self.top_k, "min_p": self.min_p}
         own = {name: getattr(self, f"eval_{name}") for name in usual} if evaluating else {}
         return usual | {name: value for name, value in own.items() if value is not None}
 
     def check_ratios(self) -> None:
-        """Raise ValueError where trainers can't make importance ratios of what is sampled."""
+        """Raise ValueError if trainers can't make importance ratios of the samples."""
         if (why := cut_off(self.sampling())) is not None:
             raise ValueError(
                 f"{why}; leave it out, and set --env.eval_NAME for evaluations (evaluate and process take it)"
@@ -459,7 +470,7 @@ class AgentEnvConfig(StrictOptions):
 
     @property
     def trackers(self) -> list[str]:
-        """Return where figures are logged, by name."""
+        """Return the trackers of figures, by name."""
         return list(dict.fromkeys([*self.track, *(["wandb"] if self.use_wandb else [])]))
 
     def chat_template(self, tokenizer: Any) -> ChatTemplate:

@@ -12,19 +12,19 @@ from atropos_agent.types import AgentResult
 from sandboxes.base import Limits
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
-    from atropos_agent.agent import ExecuteTool
     from atropos_agent.engines.route import Route
     from atropos_agent.engines.token_server import TokenServer
+    from atropos_agent.ledger import ExecuteTool, Ledger
 
 
 class BadTask(ValueError):
-    """A task that can't be read or run; the message names the task, the field and the remedy."""
+    """An unreadable or unusable task; the message names the task, the field and the remedy."""
 
 
 class BadTasks(BadTask):
-    """Some of several tasks can't be used; the message lists them all. usable: the others.
+    """Some of several tasks are unusable; the message lists them all. usable: the others.
 
-    what: the ones that can't be used, in a few words."""
+    what: the unusable ones, in a few words."""
 
     def __init__(self, what: str, problems: Sequence[str], usable: Sequence[Task]) -> None:
         super().__init__(f"{len(problems)} {what} can't be used:\n" + "\n".join(f"- {problem}" for problem in problems))
@@ -33,9 +33,9 @@ class BadTasks(BadTask):
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """A command that is run in the agent's sandbox when the agent is done, so that its files say what runs there.
+    """A command to run in the agent's sandbox after the agent is done, so its files show the programs at work there.
 
-    user: who runs it; None for the image's own.
+    user: of the command; None for the image's own.
     """
 
     command: str
@@ -45,7 +45,7 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class VerifierImage:
-    """A verifier's container that is made otherwise than the agent's.
+    """A verifier's container made in another way than the agent's.
 
     image, context, workdir, env, limits: as in `Task`. holds_tests: /tests is in the image, so none are put there.
     """
@@ -60,25 +60,25 @@ class VerifierImage:
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """What the model must never see.
+    """The parts of a task the model must never see.
 
     tests: directory copied to /tests in the verifier's sandbox; holds `test.sh`, unless `shared_tests` does. None in an
-        environment that judges by other means.
+        environment with another kind of verifier.
     shared_tests: directory copied to /tests before it.
     solution: directory with `solve.sh`, copied to /solution by the reference run; None when
         the task has none.
-    user: who runs `test.sh`; None for root.
-    network, allowed_hosts: what the verifier's sandbox can reach (see `Limits`); None as in the task's own limits.
-    protected: patterns (`tests/*`, matched to paths and to names) of what decides about the work, beside
+    user: of `test.sh`; None for root.
+    network, allowed_hosts: the verifier's sandbox's network (see `Limits`); None as in the task's own limits.
+    protected: patterns (`tests/*`, matched to paths and to names) of files with a part in the verdict, beside
         `envs.judging.changes.PROTECTED`: the agent's changes there are not carried over.
-    graded: what is judged beside the working directory: absolute paths, and ".git" for its history.
+    graded: judged paths beside the working directory: absolute paths, and ".git" for its history.
     graded_alone: the rest of the working directory is not judged.
-    own: where it is judged, when that is another image than the task's: then what is in `graded` is carried whole.
+    own: the verifier's container, if it has another image than the task's: then `graded` is carried whole.
     collect: run in the agent's sandbox when it is done.
-    record: what `tasks check` saw of the reference's tests (`envs.judging.record`); "" where nothing was seen.
-    watched: whether `tasks check` saw tests run by pytest or unittest; None where it did not look, and what the task's
-        files speak of decides.
-    usual_s: how long `tasks check` saw the tests run at most; None where it did not.
+    record: the record of the reference's tests by `tasks check` (`envs.judging.record`); "" without one.
+    watched: whether `tasks check` saw tests run by pytest or unittest; None if it did not look: the names in the task's
+        files decide then.
+    usual_s: longest time of the tests seen by `tasks check`; None without one.
     """
 
     tests: Path | None = None
@@ -102,11 +102,11 @@ class Hidden:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of a task that is told and judged by itself, in the sandbox as the part before left it.
+    """A part of a task with its own instruction and verdict, in the sandbox as the part before left it.
 
-    files: directory copied into the working directory before it, whose `setup.sh` is run there; None for none.
+    files: directory copied into the working directory before it; its `setup.sh` is run there. None for none.
     timeout_s: of the agent, as in `Task`.
-    least: rewards, by name, without which no part comes after this one.
+    least: rewards, by name, required for the next part.
     """
 
     name: str
@@ -119,15 +119,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem: what the model is told, where it works, and, apart, what judges it.
+    """One problem: the model's instruction, its place of work, and, apart, its verifier's parts.
 
     image: an image to use as it is; context: a directory with a Dockerfile to build otherwise, or with files for the
     image's working directory.
-    workdir: the source tree that the agent changes and that is judged; None takes the image's.
+    workdir: the source tree changed by the agent and judged; None takes the image's.
     timeout_s: wall time for the agent; None for the environment's own limit.
-    digest: sha256 of everything that defines the task; "" when its adapter makes none.
-    steps: the parts of a task of several, in whose place `instruction` and `hidden` stand for all together.
-    last_counts: the reward is that of the last part that was begun; False for the mean.
+    digest: sha256 of everything in the task's definition; "" when its adapter makes none.
+    steps: the parts of a task of several; `instruction` and `hidden` then hold for all together.
+    last_counts: the reward is the last begun part's; False for the mean.
     """
 
     id: str
@@ -156,26 +156,27 @@ class TestStatus(enum.StrEnum):
 
 
 class Recording(Protocol):
-    """Keeps a rollout's turns while it is made, so that an interrupted rollout goes on at its last turn."""
+    """Keeps a rollout's turns while it is made, so an interrupted rollout goes on at its last turn."""
 
     def serving(self, route: Route) -> TokenServer:
-        """Return a server that asks `route` only for replies that are not recorded yet."""
+        """Return a server that asks `route` only for replies not yet recorded."""
         ...
 
     def executing(self, execute: ExecuteTool) -> ExecuteTool:
-        """Return `execute`, with results told as they were before where only their times differ."""
+        """Return `execute`, with earlier results in place of new ones if only their times differ."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A rollout's place in the run: what it is made for, and under which conditions.
+    """A rollout's place in the run: its purpose, and its conditions.
 
     group, member: the group's number in the run and the rollout's in the group; None in evaluations.
     step: the trainer's when the rollout began.
     evaluating: sampled as evaluations are, and never trained on.
-    max_tokens: longest row that can be used, prompt and replies together; None for the configuration's own.
-    recording: where its turns are kept; None where an interrupted rollout begins anew.
+    max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
+    recording: of its turns; None if an interrupted rollout begins again.
+    ledgers: of the agents made for it, with all their samples.
     """
 
     group: int | None = None
@@ -184,29 +185,30 @@ class Seat:
     evaluating: bool = False
     max_tokens: int | None = None
     recording: Recording | None = field(default=None, repr=False, compare=False)
+    ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
 
 
 SIGN = "cheat/"
-"""What the names of metrics begin with that are signs of cheating."""
+"""The beginning of the names of metrics for signs of cheating."""
 TESTS_UNSEEN = "tests_unseen"
-"""The metric of a verdict whose tests' statuses nobody but judged code may have told."""
+"""The metric of a verdict if only judged code may have reported its tests' statuses."""
 RESOURCES = "resources"
-"""In an `AgentResult`'s metadata: what a rollout was made with, such as prompt templates, by name: version, digest."""
+"""In an `AgentResult`'s metadata: a rollout's resources, such as prompt templates, by name: version, digest."""
 VERIFIER_TIMED_OUT = "verifier_timed_out"
-"""The metric of a verdict that was given because the tests did not end in their time."""
+"""The metric of a verdict given because the tests did not end in their time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the verifier found.
+    """The verifier's findings.
 
     reward: finite; at least 1.0 is solved.
-    tests: status per test where the task reports tests.
+    tests: status per test if the task reports tests.
     explanation: why, in a sentence or two, with the end of the verifier's output.
-    evidence: what the sites of the tests told, one entry a call of a test runner (`envs.judging.record`).
-    seen: what was seen, by the sign of cheating among the metrics that it stands for.
-    output: what the verifier printed, its beginning and its end.
-    patch: what was judged, as a diff for people; "" where nothing was changed, or the verifier makes none.
+    evidence: the reports of the tests' sites, one entry a call of a test runner (`envs.judging.record`).
+    seen: the observations, by the metric for a sign of cheating.
+    output: the verifier's output, its beginning and its end.
+    patch: the judged changes, as a diff for people; "" without changes, or if the verifier makes none.
     """
 
     reward: float
@@ -231,12 +233,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What a rollout is worth in training.
+    """A rollout's worth in training.
 
     value: finite; compared with the group's other rewards.
-    turn_advantages: one a turn, finite, added to the advantage that comes from the rewards; none where
+    turn_advantages: one a turn, finite, added to the advantage from the rewards; none if
         turns are not told apart.
-    explanation: in what it differs from the verifier's own reward.
+    explanation: its difference from the verifier's own reward.
     """
 
     value: float
@@ -246,9 +248,9 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one attempt at a task came to. timings_s: seconds by phase, beside the agent's own.
+    """The outcome of one attempt at a task. timings_s: seconds by phase, beside the agent's own.
 
-    work: what the agent made, exactly, so that it can be judged again: an entry a part of the task, as
+    work: the agent's exact work, for judging it again: an entry a part of the task, as
     `envs.judging.stored` packs it.
     """
 
@@ -262,7 +264,7 @@ class Outcome:
 class Rollout:
     """One agent's work on one task, judged.
 
-    verdict: the verifier's. reward: what it is worth in training; the verdict's own in evaluations. work: see
+    verdict: the verifier's. reward: its worth in training; the verdict's own in evaluations. work: see
     `Outcome`.
     """
 
@@ -277,16 +279,16 @@ class Rollout:
 
 
 class GroupState(enum.StrEnum):
-    """What became of a group."""
+    """The state of a group."""
 
     WORKING = "working"
     OUTBOX = "outbox"
     """Complete; its rows wait for the trainer API."""
     DELIVERED = "delivered"
     TAKEN = "taken"
-    """Handed to a trainer in this process, or to whoever asked for it, and not confirmed yet."""
+    """Handed to a trainer in this process, or to the process that asked for it, and not confirmed yet."""
     CONFIRMED = "confirmed"
-    """The trainer has said that it is done with it for good."""
+    """The trainer has reported to be done with it for good."""
     SAVED = "saved"
     """Written to the file of groups; no trainer was asked for."""
     EQUAL = "equal"
@@ -300,9 +302,9 @@ class GroupState(enum.StrEnum):
     UNCERTAIN = "uncertain"
     """Kept aside: the trainer API has lost it, perhaps after a batch had it."""
     CORRUPT = "corrupt"
-    """Kept aside: what is on disk is damaged."""
+    """Kept aside: its data on disk are damaged."""
     QUARANTINED = "quarantined"
-    """Its task failed by our fault too often."""
+    """Its task had too many infrastructure failures."""
     SKIPPED = "skipped"
     """Its task had been quarantined before."""
     GONE = "gone"
@@ -310,24 +312,24 @@ class GroupState(enum.StrEnum):
 
 
 class Failure(enum.StrEnum):
-    """Which part of ours failed."""
+    """The kind of an infrastructure failure: the failed part."""
 
     ENGINE = "engine"
     """An inference server."""
     SANDBOX = "sandbox"
     VERIFIER = "verifier"
     TOKENS = "tokens"
-    """What the inference server answered contradicts what it was asked."""
+    """An inference server's answer contradicts its request."""
     TASK = "task"
     """The task can't be made as it is, or no task is left."""
     ENVIRONMENT = "environment"
-    """Our own code, or what nobody told apart."""
+    """Our own code, or an unknown part."""
     WORKER = "worker"
-    """A worker process or its machine, where rollouts are made elsewhere than in the run's own process."""
+    """A worker process or its machine, if rollouts are made elsewhere than in the run's own process."""
     SUSPENDED = "suspended"
     """The whole process stood still during the rollout."""
     ROW = "row"
-    """A row that is not what was recorded."""
+    """A row different from the record."""
     TRAINER = "trainer"
     """The trainer API."""
 
@@ -335,9 +337,9 @@ class Failure(enum.StrEnum):
 class InfraError(RuntimeError):
     """An infrastructure failure in a rollout. It is retried and counted, never a reward.
 
-    unexpected: nothing tells whose fault it was; its traceback is logged.
+    unexpected: its cause is unknown; its traceback is logged.
 
-    Raises ValueError for a kind that is no `Failure`.
+    Raises ValueError for a kind other than a `Failure`.
     """
 
     def __init__(self, kind: Failure | str, message: str, *, unexpected: bool = False) -> None:

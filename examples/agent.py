@@ -1,16 +1,16 @@
-"""An agent of one's own: it is told to plan before it works.
+"""An agent of one's own: it is asked once more before its answer counts.
 
-python -m envs.swe serve --env.agent agent:Planner        (in this folder)
+python -m envs.swe serve --env.agent agent:AsksOnceMore        (in this folder)
 """
 
-from collections.abc import Sequence
-
 from atropos_agent.agent import AtroposAgent
-from atropos_agent.types import AgentResult, Message
+from atropos_agent.turns import Turns
 
-HINT = "Write down a plan of at most three lines before your first call."
+DOUBT = "Are you sure? Check your work, and correct it where it is wrong."
 
 
-class Planner(AtroposAgent):
-    async def run(self, task: str, initial_messages: Sequence[Message] | None = None) -> AgentResult:
-        return await super().run(f"{task}\n\n{HINT}", initial_messages)
+class AsksOnceMore(AtroposAgent):
+    async def work(self, turns: Turns) -> None:
+        await super().work(turns)
+        turns.add(DOUBT)
+        await super().work(turns)

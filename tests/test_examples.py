@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import programs
 import pytest
 from scripted_engine import ScriptedEngine
 
+from atropos_agent.tokens.record import problems
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
@@ -132,10 +134,44 @@ def test_an_agent_and_a_tool_format_of_ones_own(run_example, docker_backend):
     def writes_lines(prompt):
         return "done" if "root" in prompt else 'CALL terminal {"command": "id -un"}'
 
-    options = ["--env.agent=agent:Planner", "--env.tool_format=tool_format:Lines"]
+    options = ["--env.agent=agent:AsksOnceMore", "--env.tool_format=tool_format:Lines"]
     _, rollouts = run_example(SWE, writes_lines, TASK, *options)
-    assert "Write down a plan" in rollouts[0].result.messages[1]["content"]
+    assert "Are you sure?" in rollouts[0].result.messages[-2]["content"]
     assert rollouts[0].result.steps[0].calls[0].arguments == {"command": "id -un"}
+
+
+def works(prompt):
+    """Does as the agents ask it to."""
+    said = last_message(prompt)
+    expression = re.search(r"What is (\d+ \* \d+)", prompt)[1]
+    if "Write a plan" in said:
+        return "1. Multiply."
+    if "Which is right?" in said:
+        return "2"
+    if "Sum up" in said or "Are you sure?" in said:
+        return f"It is {prompt.rsplit('<tool_response>', 1)[1].split()[0]}."
+    if "Your work so far" in said:
+        return said.split("Your work so far: ")[1]
+    return said.split()[1] if "<tool_response>" in said else call("calculator", expression=expression)
+
+
+@pytest.mark.parametrize(
+    ("agent", "branches", "steps"),
+    [
+        ("agent:AsksOnceMore", ["main"], 3),
+        ("planner:Planner", ["main"], 3),
+        ("judge:Judged", ["main", "fork", "sub-agent"], 5),
+        ("compacts:Compacts", ["main", "main"], 3),
+    ],
+)
+def test_an_agent_of_ones_own(run_example, agent, branches, steps):
+    options = [f"--env.agent={agent}", "--env.max_token_length=2250"]
+    group, rollouts = run_example(["-m", "envs", "environment:Products"], works, *options)
+    assert set(group["scores"]) == {1.0}
+    for rollout in rollouts:
+        assert [row.branch for row in rollout.result.segments] == branches
+        assert rollout.result.num_steps == steps
+        assert problems(rollout.result.segments, rollout.result.record) == [None] * len(branches)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)

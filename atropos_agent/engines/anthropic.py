@@ -19,6 +19,8 @@ from atropos_agent.types import Message
 VERSION = "2023-06-01"
 _REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 """OpenAI's names of why a reply ended."""
+MOST_TOKENS = 4096
+"""Of a reply whose length is left to the endpoint, which wants a number: all of its models take this one."""
 
 
 class AnthropicServer(ChatServer):
@@ -84,7 +86,7 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
             said[-1]["content"] += f"\n\n{message['content']}"
         else:
             said.append({"role": role, "content": message["content"]})
-    body: dict[str, Any] = {"model": model, "max_tokens": options["max_tokens"], "messages": said}
+    body: dict[str, Any] = {"model": model, "max_tokens": options.get("max_tokens") or MOST_TOKENS, "messages": said}
     # Newer models refuse the two together.
     if "temperature" in options:
         body["temperature"] = min(1.0, options["temperature"])

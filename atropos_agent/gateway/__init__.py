@@ -15,8 +15,9 @@ other, with rows that are exactly what the inference server was given and what i
 rollout, for doors at which the connection tells whose request it is (no key is asked for). See docs/gateway.md.
 """
 
-from atropos_agent.gateway.branches import TRAINED, Branch
+from atropos_agent.gateway.branches import TRAINED
 from atropos_agent.gateway.server import Gateway
 from atropos_agent.gateway.session import Session
+from atropos_agent.types import Branch
 
 __all__ = ["TRAINED", "Branch", "Gateway", "Session"]

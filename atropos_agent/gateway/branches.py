@@ -1,12 +1,7 @@
-"""What the parts of a rollout's forest are, and the rows that they make.
-
-Each sampled token is trained in exactly one row, or left out for a reason. A branch is a conversation that shares its
-prefix: what is trained in one row is context in the others.
-"""
+"""What the parts of a rollout's forest are, and which of them are trained."""
 
 from __future__ import annotations
 
-import enum
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,26 +9,10 @@ from dataclasses import dataclass, replace
 from atropos_agent.gateway.asked import Told
 from atropos_agent.gateway.echo import same_messages, same_tools
 from atropos_agent.gateway.forest import Forest, Line, Sampled, Turn
-from atropos_agent.types import AgentStep, Exchange, SequenceData
+from atropos_agent.harvest import Taken
+from atropos_agent.harvest import harvest as rows_of
+from atropos_agent.types import AgentStep, Branch, Exchange, SequenceData
 from tools.base import ToolResult
-
-
-class Branch(enum.StrEnum):
-    """What a reply is in its rollout."""
-
-    MAIN = "main"
-    """Of the agent's own conversation, also where that was compacted or edited and begun anew."""
-    SUB_AGENT = "sub-agent"
-    """Of another conversation with tools."""
-    SUMMARY = "summary"
-    """Asked without tools, of a conversation that holds replies: a compaction, for example."""
-    RETRY = "retry"
-    """The agent had it, asked the same again, and went on from the other."""
-    SIDE = "side call"
-    """Asked without tools and without any reply before: a title, a topic check."""
-    UNTAKEN = "untaken"
-    """The agent went away before it had it whole, and never asked for it again."""
-
 
 TRAINED = frozenset({Branch.MAIN, Branch.SUB_AGENT, Branch.SUMMARY, Branch.RETRY})
 """What is trained by default: what the agent acted on. Side calls say little of the task, and weigh as much a token."""
@@ -63,25 +42,13 @@ def harvest(forest: Forest, record: Sequence[Exchange], trained: Collection[Bran
     for turn, _ in turns:
         lines.setdefault(turn.line, []).append(turn)
     ordered = sorted(lines, key=lambda line: all(kinds[turn] is not Branch.MAIN for turn in lines[line]))
-    rows: list[SequenceData] = []
-    places: dict[Turn, int] = {}
-    for line in ordered:
-        _add_rows(line, lines[line][-1].path, kinds, trained, rows, places)
-    untrained = Counter[str]()
-    marked = list(record)
-    spare = len(rows)
-    steps = []
-    for turn, sampled in turns:
-        if turn not in places and sampled.exchange >= 0:
-            untrained[kinds[turn]] += len(marked[sampled.exchange].ids)
-            marked[sampled.exchange] = replace(marked[sampled.exchange], untrained=kinds[turn].value)
-        if turn not in places:
-            places[turn], spare = spare, spare + 1
-        steps.append(replace(sampled.step, segment=places[turn], results=_results(turn, sampled)))
+    taken = {turn: _taken(turn, sampled, kinds[turn], trained) for turn, sampled in turns}
+    paths = [(line.conversation, [taken[turn] for turn in lines[line][-1].path if turn in taken]) for line in ordered]
+    found = rows_of(paths, record)
     last = next((turn for turn, _ in reversed(turns) if kinds[turn] is Branch.MAIN), None)
     main = [] if last is None else [turn for turn in last.path if kinds[turn] is not Branch.UNTAKEN]
     counted = Counter(kind.value for kind in kinds.values())
-    return Harvest(tuple(rows), tuple(steps), tuple(marked), main, dict(counted), dict(untrained))
+    return Harvest(found.rows, found.steps, found.record, main, dict(counted), found.untrained)
 
 
 def branches_of(forest: Forest) -> dict[Turn, Branch]:
@@ -134,37 +101,9 @@ def _given_up(turn: Turn, forest: Forest) -> bool:
     return any(other.children for other in beside) or beside.index(turn) < len(beside) - 1
 
 
-def _add_rows(
-    line: Line,
-    path: Sequence[Turn],
-    kinds: Mapping[Turn, Branch],
-    trained: Collection[Branch],
-    rows: list[SequenceData],
-    places: dict[Turn, int],
-) -> None:
-    """Add a line's rows, which train what none before has trained. places: the number of each turn's row."""
-    chosen: dict[int, list[tuple[Turn, Sampled]]] = {}
-    for turn in path:
-        if turn.sampled is not None and turn not in places and kinds[turn] in trained:
-            chosen.setdefault(turn.sampled.step.segment, []).append((turn, turn.sampled))
-    spans = {
-        segment: [(one.step.start, one.step.start + one.step.completion_tokens) for _, one in some]
-        for segment, some in chosen.items()
-    }
-    for row in line.conversation.rows(spans):
-        some = chosen[row.segment]
-        versions = [one.step.policy_version for _, one in some if one.step.policy_version is not None]
-        for turn, _ in some:
-            places[turn] = len(rows)
-        rows.append(
-            replace(
-                row,
-                segment=len(rows),
-                turns=len(some),
-                policy_version=min(versions, default=None),
-                branch=kinds[some[0][0]].value,
-            )
-        )
+def _taken(turn: Turn, sampled: Sampled, kind: Branch, trained: Collection[Branch]) -> Taken:
+    step = replace(sampled.step, results=_results(turn, sampled))
+    return Taken(step, sampled.exchange, kind.value, "" if kind in trained else kind.value)
 
 
 def _results(turn: Turn, sampled: Sampled) -> Sequence[ToolResult]:

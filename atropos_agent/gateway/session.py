@@ -1,4 +1,9 @@
-"""One rollout's conversations: requests come in, each is answered in its place, and all end as an `AgentResult`."""
+"""One rollout's conversations: requests come in, each is answered in its place, and all end as an `AgentResult`.
+
+Sampling, reading a reply and making rows are those of our own loop (`sampling`, `harvest`). A session is not written on
+`Turns`: an agent's requests hold whole histories, in any order and several at once, so that its conversations are
+located, not held.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +25,16 @@ from atropos_agent.gateway.answers import answer_of
 from atropos_agent.gateway.app import Receive, Scope, Send, respond
 from atropos_agent.gateway.asked import Asked, Fault, Refusal, ToldCall
 from atropos_agent.gateway.bounds import UNKNOWN, Bounds, Share, TooLong
-from atropos_agent.gateway.branches import TRAINED, Branch, harvest
+from atropos_agent.gateway.branches import TRAINED, harvest
 from atropos_agent.gateway.encoded import foreign_calls
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
 from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.harvest import take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
-from atropos_agent.types import AgentConfig, AgentError, AgentResult, AgentStep, Counts, Reply, StopReason, Unanswered
+from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Counts, Reply, StopReason, Unanswered
 
 _OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
@@ -103,7 +109,6 @@ class Session:
     async def close(self) -> None:
         """Take no more requests, and end what is under way."""
         self._closed = True
-        self._counts += Counts(abandoned_requests=len(self._work))
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
@@ -241,12 +246,11 @@ class Session:
         """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
         line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
-            budget = self._sampler.budget(len(line.conversation.prompt))
-            if budget <= 0:
-                tokens = len(line.conversation.prompt)
+            tokens = len(line.conversation.prompt)
+            budget = self._sampler.budget(tokens, turn.asked.max_tokens)
+            if budget is not None and budget <= 0:
                 raise self._ends(StopReason.MAX_TOKENS, f"{tokens} tokens > {tokens + budget - 1} maximum")
-            wanted = budget if turn.asked.max_tokens is None else min(budget, turn.asked.max_tokens)
-            completion = await self._sampler.sample(line.conversation, wanted, stop=turn.asked.stop)
+            completion = await self._sampler.sample(line.conversation, budget, stop=turn.asked.stop)
             await self._take_in(turn, completion, time.monotonic() - started)
             if ended_by is StopReason.MAX_TOKENS and turn.asked.tools:
                 self.ended_by = None  # one conversation was too long, and the agent goes on in another
@@ -263,8 +267,8 @@ class Session:
         """Make a turn's answer of what was sampled."""
         exchange = len(self._sampler.record.exchanges) - 1
         async with self._reading:
-            read = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
-            reply, sampled = await aside(read, len(completion.ids))
+            work = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
+            reply, sampled = await aside(work, len(completion.ids))
             self._sampler.accept(completion)
             self._minted += len(sampled.answer.calls)
             self._forest.answered(turn, sampled)
@@ -273,28 +277,22 @@ class Session:
 
     def _read(self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int) -> tuple[Reply, Sampled]:
         """Take a reply apart; return it, and what was sampled. It changes nothing but the turn's conversation."""
-        line, conversation = turn.line, turn.line.conversation
-        segment, start = len(conversation.segments) - 1, len(conversation.prompt)
-        opened = conversation.thinking_open
-        text = conversation.add_reply(completion)
-        reply = line.fitted.read(text, first_id=self._minted, thinking_open=opened)
-        called = line.fitted.message(reply)
-        if called is not None:
-            conversation.add_calls(*called)
-        number = len(self._forest)
+        line, number = turn.line, len(self._forest)
+        read = take_in(
+            *(line.conversation, line.fitted, completion), number=number, first_id=self._minted, engine_s=engine_s
+        )
         answer = answer_of(
-            text,
-            reply,
+            read.text,
+            read.reply,
             completion,
             turn.asked,
             line.fitted,
             number=number,
             first_id=self._minted,
-            prompt_tokens=start,
-            thinking_open=opened,
+            prompt_tokens=read.step.prompt_tokens,
+            thinking_open=read.opened,
         )
-        step = _step(number, text, reply, completion, segment=segment, start=start, engine_s=engine_s)
-        return reply, Sampled(answer, conversation.place(), called is not None, step, exchange)
+        return read.reply, Sampled(answer, line.conversation.place(), read.called, read.step, exchange)
 
     def _done(self, work: asyncio.Task[None]) -> None:
         self._work.discard(work)
@@ -330,26 +328,6 @@ class Session:
             drift=conversation.drift(conversation.rows()) if conversation is not None else None,
             conditions=self._sampler.conditions(last.asked.tools if last is not None else ()),
         )
-
-
-def _step(
-    number: int, text: str, reply: Reply, completion: Completion, *, segment: int, start: int, engine_s: float
-) -> AgentStep:
-    """Return a reply as a step. start: its place in the segment, behind its whole prompt."""
-    return AgentStep(
-        number,
-        text,
-        reply.thinking,
-        reply.calls,
-        finish_reason=completion.finish_reason,
-        segment=segment,
-        start=start,
-        prompt_tokens=start,
-        completion_tokens=len(completion.ids),
-        engine_s=engine_s,
-        content=reply.content,
-        policy_version=completion.version,
-    )
 
 
 def _beyond(calls: Sequence[ToldCall]) -> int:

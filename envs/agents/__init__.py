@@ -1,1 +1,1 @@
-"""Agents that others made, unmodified, in a sandbox: one file each, how it is installed and how it is started."""
+"""Other people's agents, unmodified, in a sandbox: one file each, with its installation and its start."""

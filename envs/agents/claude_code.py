@@ -1,11 +1,11 @@
-"""Claude Code (proprietary, npm): Messages, streamed. It is installed only where it is asked for by name."""
+"""Claude Code (proprietary, npm): Messages, streamed. It is installed only on request by name."""
 
 from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
 
 
 def start(at: Place) -> Start:
-    """Run `claude -p`. A model's name that it knows keeps system messages out of the middle of conversations."""
+    """Run `claude -p`. A known model name keeps system messages out of the middle of conversations."""
     env = {
         "ANTHROPIC_BASE_URL": at.url,
         "ANTHROPIC_API_KEY": KEY,

@@ -1,4 +1,4 @@
-"""Codex (Apache-2.0, npm): Responses, streamed, the whole history each time; what it echoes is verbatim."""
+"""Codex (Apache-2.0, npm): Responses, streamed, the whole history each time; its echo is verbatim."""
 
 from envs.agents.foreign import HOME, KEY, PACK, ForeignAgent, Place, Start
 from envs.agents.recipes import Recipe
@@ -8,7 +8,7 @@ _TARGETS = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-
 
 
 def start(at: Place) -> Start:
-    """Run `codex exec`. The sandbox is what holds it, so it makes none of its own."""
+    """Run `codex exec`. Our sandbox holds it, so it makes none of its own."""
     config = f"""model = "ours"
 model_provider = "gateway"
 model_context_window = {at.window}

@@ -1,4 +1,4 @@
-"""The door of an agent's sandbox: HTTP that is answered by the session of whatever works there now."""
+"""The door of an agent's sandbox: HTTP, answered by the session of the present rollout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Connection(Connection):
 
 
 class Answers(Protocol):
-    """What answers the requests of one conversation: `atropos_agent.gateway.Session`."""
+    """The answering side of one conversation: `atropos_agent.gateway.Session`."""
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -30,7 +30,7 @@ class Answers(Protocol):
 class Entrance:
     """A sandbox's door for HTTP. Calling it makes the protocol of one connection.
 
-    session: whose requests these are; None while nothing works in the sandbox, when they are turned away."""
+    session: the owner of the requests; None while nothing works in the sandbox: requests are turned away."""
 
     def __init__(self) -> None:
         self.session: Answers | None = None

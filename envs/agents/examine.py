@@ -1,4 +1,4 @@
-"""What `doctor` says of a foreign agent: the real one works through a scripted conversation, in a sandbox."""
+"""`doctor`'s check of a foreign agent: the real one works through a scripted conversation, in a sandbox."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from tools.base import ToolCall
 TASK = "Print one, then two."
 _COMMANDS = ("echo one", "echo two")
 _WINDOW = 200_000
-"""Tokens that it may use here, so that an opening that is too long is measured all the same."""
+"""The agent's tokens here, enough to measure an opening even if it is too long."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsed:
-    """What was seen of an agent in a scripted conversation. turns: those that show tools, in their order."""
+    """The observations of an agent in a scripted conversation. turns: those with tools, in their order."""
 
     result: AgentResult
     turns: Sequence[Turn]
 
     @property
     def opening(self) -> int:
-        """Return the tokens of the first prompt that shows tools and is answered with a call."""
+        """Return the tokens of the first prompt with tools and a call as its reply."""
         return min((step.prompt_tokens for step in self.result.steps if step.calls), default=0)
 
 
@@ -60,7 +60,7 @@ async def examine_agent(
         yield Check("agent", Status.WRONG, f"{began}; {missing}")
         return
     data = {"opening": seen.opening, "max_token_length": most, "start_s": told["start_s"]}
-    if most is not None and seen.opening + budgets.max_tokens > most:
+    if most is not None and seen.opening + (budgets.max_tokens or 0) > most:
         text = f"{began}; its opening has {seen.opening} tokens and a reply {budgets.max_tokens}, which is more than "
         yield Check("agent", Status.WRONG, f"{text}--env.max_token_length {most}: raise that", data)
     else:
@@ -69,9 +69,9 @@ async def examine_agent(
 
 
 def _missing(seen: Rehearsed) -> str:
-    """Return what of a conversation with calls was not seen: "" where all was.
+    """Return the missing part of a conversation with calls: "" if nothing is missing.
 
-    Rollouts that go so say nothing of a model."""
+    Such incomplete rollouts say nothing about a model."""
     if not seen.turns:
         return f"but it was never answered where it shows its tools: {seen.result.error or seen.result.stop_reason}"
     if not seen.opening:
@@ -85,9 +85,9 @@ def _missing(seen: Rehearsed) -> str:
 async def rehearse(
     agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, task: str, commands: Sequence[str]
 ) -> Rehearsed:
-    """Let the real agent work on a task in a sandbox like this, where it is answered with these commands and its end.
+    """Let the real agent work on a task in a sandbox like this; the replies are these commands and its end.
 
-    Raises InfraError, SandboxError and AgentError where it can't."""
+    Raises InfraError, SandboxError and AgentError if it can't."""
     guest = await Guests(agent, backend).invite(spec)
     if fitted.template is None:
         raise InfraError(Failure.ENVIRONMENT, "the inference server takes messages, not token ids")
@@ -102,7 +102,7 @@ async def rehearse(
 
 
 def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Callable[[Sequence[int]], str]:
-    """Return what is replied: the commands to prompts that show the agent's shell, a title to others."""
+    """Return the replies: the commands to prompts with the agent's shell, a title to others."""
     left = [agent.runs(command) for command in commands]
     if agent.submits:
         left.append(agent.runs(f"echo {agent.submits}"))
@@ -123,7 +123,7 @@ def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) 
 
 
 def _conversation(result: AgentResult) -> Check:
-    """Say how many rows a conversation without detours made, and what was sent beside it."""
+    """Report the number of rows of a conversation without detours, and the requests beside it."""
     told = result.metadata["gateway"]
     branches = {str(kind): count for kind, count in told["branches"].items()}
     data = {"rows": len(result.segments), "branches": branches, "changes": told["changes"]}

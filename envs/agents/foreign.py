@@ -1,4 +1,4 @@
-"""What is known of an agent that others made."""
+"""The known facts of a foreign agent."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from envs.agents.recipes import Recipe
 
 HOME = "/tmp/.agent"
-"""Where an agent's own files lie in the sandbox: its settings, its sessions."""
+"""The folder of an agent's own files in the sandbox: its settings, its sessions."""
 PACK = "/opt/agent"
-"""Where its pack stands there."""
+"""The place of its pack there."""
 KEY = "none"
-"""What stands for a key: who asks is known by the door."""
+"""The stand-in for a key: the door identifies the sender."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What an agent is started with.
+    """The values to start an agent with.
 
-    task: what it is told to do. url: the gateway's, without a path; OpenAI clients want `v1`. workdir: where it works.
+    task: its instruction. url: the gateway's, without a path; OpenAI clients want `v1`. workdir: its working directory.
     cpu, musl: as in names of npm's packages: "x64", and "-musl" in images of that C library.
-    window: tokens of prompt and reply together. reply: tokens of one reply. turns: replies that it may have.
+    window: tokens of prompt and reply together. reply: tokens of one reply. turns: the most replies.
     """
 
     task: str
@@ -41,7 +41,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A command line without a shell, its variables, and files that are there before it, by path."""
+    """A command line without a shell, its variables, and files to write before it, by path."""
 
     argv: Sequence[str]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class Start:
 class ForeignAgent:
     """An agent that speaks to a gateway.
 
-    licence: of its package. recipe: what its pack is made of. start: how it is started.
+    licence: of its package. recipe: the packages of its pack. start: its command.
     protocol: "chat", "responses" or "messages". opening: tokens before its first reply, about (SmolLM2's tokenizer).
-    budget: how it is told what it may use. beside: what it sends beside its main line.
-    shell: its tool that runs a command: name, the argument that holds the command, other arguments that it needs.
-    failures: what it means when it ends with an exit status.
-    submits: a text of its last call that says that it is done; "" where a reply without calls does.
-    finishes: its tool whose call says so, too; "" for none.
+    budget: the way to report its budget to it. beside: its requests beside its main line.
+    shell: its tool for commands: name, the argument with the command, other required arguments.
+    failures: the meaning of its exit statuses.
+    submits: a text of its last call as the sign of its end; "" if a reply without calls is the sign.
+    finishes: its tool with a call as another sign of its end; "" for none.
     late_system: whether it sends system messages in mid-conversation.
     """
 
@@ -81,6 +81,6 @@ class ForeignAgent:
             raise ValueError(f"agent {self.name}: protocol {self.protocol!r} is none of chat, responses, messages")
 
     def runs(self, command: str) -> tuple[str, dict[str, Any]]:
-        """Return the call that runs a command: the tool's name and its arguments."""
+        """Return the call to run a command: the tool's name and its arguments."""
         tool, argument, others = self.shell
         return tool, {argument: command, **others}

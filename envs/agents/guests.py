@@ -1,4 +1,4 @@
-"""Foreign agents in sandboxes: what their sandbox needs, and one of them at work."""
+"""Foreign agents in sandboxes: the needs of their sandbox, and one of them at work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ _DONE_S = 10.0
 """How long an agent may live on after its last reply."""
 _TICK_S = 0.25
 _WINDOW = 200_000
-"""Tokens that an agent is told to have where no budget says so."""
+"""Tokens reported to an agent without a budget."""
+_REPLY = 4096
+"""The same of one reply."""
 _ENDING_S = 10.0
 _KEPT = 64 << 10
 """Bytes of an agent's output, errors with it."""
@@ -42,7 +44,7 @@ kill -KILL "$p"
 
 
 class Guests:
-    """A foreign agent in the sandboxes of a run. root: where packs are kept; None for the user's cache."""
+    """A foreign agent in the sandboxes of a run. root: of the packs; None for the user's cache."""
 
     def __init__(self, agent: ForeignAgent, backend: Backend, root: Path | None = None) -> None:
         self.agent = agent
@@ -51,7 +53,7 @@ class Guests:
         self._packs: dict[str, asyncio.Task[tuple[Platform, Path | None]]] = {}
 
     async def invite(self, spec: SandboxSpec) -> Guest:
-        """Make the agent ready for a sandbox of its own. Raises InfraError where it can't run there, SandboxError."""
+        """Make the agent ready for a sandbox of its own. Raises InfraError if it can't run there, SandboxError."""
         finding = self._packs.get(spec.image)
         if finding is None or (finding.done() and (finding.cancelled() or finding.exception() is not None)):
             finding = self._packs[spec.image] = asyncio.create_task(self._find(spec))
@@ -59,7 +61,7 @@ class Guests:
         return Guest(self.agent, platform, pack, spec)
 
     async def _find(self, spec: SandboxSpec) -> tuple[Platform, Path | None]:
-        """Look what the image runs, and install what the agent is made of."""
+        """Find out the image's platform, and install the agent's packages."""
         async with self._backend.open(spec) as sandbox:
             looked = await sandbox.exec(_LOOK, timeout=_LOOK_S)
         machine, libc, python = (*looked.output.split(), "", "", "")[:3]
@@ -83,7 +85,7 @@ class Guest:
         self.spec = replace(spec, doors=doors, mounts={**spec.mounts, **mounts})
 
     async def work(self, session: WatchedSession, sandbox: Sandbox, instruction: str) -> AgentResult:
-        """Let the agent work until it is done, or a budget is over. Raises InfraError where it did not even begin,
+        """Let the agent work until it is done, or a budget is over. Raises InfraError if it did not even begin,
         AgentError for the session's failures."""
         budgets = session.config
         place = Place(
@@ -93,7 +95,7 @@ class Guest:
             self._platform.cpu,
             self._platform.musl,
             budgets.max_total_tokens or _WINDOW,
-            budgets.max_tokens,
+            budgets.max_tokens or _REPLY,
             budgets.max_steps,
         )
         start = self._agent.start(place)
@@ -112,7 +114,7 @@ class Guest:
     async def _run(
         self, session: WatchedSession, sandbox: Sandbox, argv: Sequence[str], env: dict[str, str]
     ) -> ExecResult | None:
-        """Run it to its end, or end it. Returns what it did, None where that is not known."""
+        """Run it to its end, or end it. Returns its result, None if unknown."""
         # Its time is the session's, which grows by what slow and failing inference servers have cost.
         command = ["/bin/sh", "-c", _BEGIN, "sh", *argv]
         running = asyncio.create_task(sandbox.exec(command, env=env, timeout=float("inf"), max_output=_KEPT))
@@ -166,7 +168,7 @@ class Guest:
 
 
 def _without_proxy(spec: SandboxSpec) -> dict[str, str]:
-    """Return variables that keep an image's own proxy, which can't be reached, from the way to the door."""
+    """Return variables to keep an image's own proxy, out of reach here, from the way to the door."""
     if spec.limits.network or spec.limits.allowed_hosts:
         return {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")

@@ -23,9 +23,9 @@ Agent = ForeignAgent | type[AtroposAgent]
 
 
 def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
-    """Return what `--env.agent` names. Raises ValueError with the remedy.
+    """Return the agent named by `--env.agent`. Raises ValueError with the remedy.
 
-    name: one of `ours` or of this room, package.module:name, or the path of a file that defines `AGENT`."""
+    name: one of `ours` or of this room, package.module:name, or the path of a file with `AGENT`."""
     found = (
         _of_file(Path(name))
         if name.endswith(".py")
@@ -51,8 +51,8 @@ def _of_file(path: Path) -> object:
 
 
 def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
-    """Return why rows of `most` tokens have no room for an agent, with the remedy; nothing where they have, and nothing
-    of an agent that `find_agent` refuses."""
+    """Return why rows of `most` tokens have no room for an agent, with the remedy; nothing if they have, and nothing
+    for an agent refused by `find_agent`."""
     try:
         agent = find_agent(name, ours)
     except ValueError:

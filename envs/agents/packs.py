@@ -1,6 +1,6 @@
-"""Packs: what an agent is made of, installed once from its package registry into a folder that its content names.
+"""Packs: an agent's packages, installed once from their package registry into a folder named by its content.
 
-A pack is mounted into sandboxes for reading alone. Once it is here no registry is asked again.
+A pack is mounted read-only into sandboxes. Once it is here, no registry is asked again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _PARTIAL = "new-"
 
 
 async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | None = None) -> Path:
-    """Return the folder of an agent's pack, installed first where it is not here.
+    """Return the folder of an agent's pack, installed first if missing.
 
-    root: where packs are kept. Raises InfraError where the agent can't run on the platform or be installed."""
+    root: of the packs. Raises InfraError if the agent can't run on the platform or be installed."""
     packages = recipe.on(platform, agent)
     root = (root or ROOT).expanduser()
     wanted = json.dumps([[*packages, *recipe.bare], asdict(platform) if recipe.pypi else ""])
@@ -52,7 +52,7 @@ async def pack_of(agent: str, recipe: Recipe, platform: Platform, root: Path | N
 
 
 async def _install(agent: str, recipe: Recipe, platform: Platform, root: Path) -> Path:
-    """Return the folder into which a pack was installed, which has its place when it is whole."""
+    """Return the folder of an installed pack; it gets its place when it is whole."""
     new, began = Path(tempfile.mkdtemp(dir=root, prefix=_PARTIAL)), time.monotonic()
     packages = recipe.on(platform, agent)
     try:
@@ -99,7 +99,7 @@ async def _say(agent: str, folder: Path) -> None:
 
 @contextlib.asynccontextmanager
 async def _alone(root: Path) -> AsyncIterator[None]:
-    """Hold other installations off, also those of other processes; what they had left in part is removed."""
+    """Hold other installations off, also those of other processes; their partial remains are removed."""
     lock = await asyncio.to_thread(_lock, root)
     try:
         yield
@@ -117,7 +117,7 @@ def _lock(root: Path) -> IO[str]:
 
 
 def _settle(folder: Path, agent: str) -> Path:
-    """Make a tree readable for everybody, and give it the name of its content. Returns where it is then."""
+    """Make a tree readable for everybody, and give it the name of its content. Returns its new place."""
     total = hashlib.sha256()
     folder.chmod(0o755)
     for path in sorted(folder.rglob("*")):

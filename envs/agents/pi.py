@@ -1,4 +1,4 @@
-"""pi (MIT, npm): four tools, Chat Completions, streamed; arguments come back parsed and written anew."""
+"""pi (MIT, npm): four tools, Chat Completions, streamed; arguments come back parsed and written again."""
 
 import json
 

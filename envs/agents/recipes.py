@@ -1,4 +1,4 @@
-"""Recipes: of which packages an agent is made, and how they are installed for an image."""
+"""Recipes: the packages of an agent, and their installation for an image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from envs.types import Failure, InfraError
 
 NODE = "node-linux-{cpu}@24.21.0"
-"""Node.js from npm, for agents that need one. It is built for glibc."""
+"""Node.js from npm, for agents in need of it. It is built for glibc."""
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What runs in an image. cpu: npm's name of it. libc: "glibc" or "musl". python: "3.11", "" for none."""
+    """The platform of an image. cpu: npm's name of it. libc: "glibc" or "musl". python: "3.11", "" for none."""
 
     cpu: str
     libc: str
@@ -28,13 +28,13 @@ class Platform:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a pack is made of: packages of one registry, with their versions. Of none for an agent that is in the image.
+    """The content of a pack: packages of one registry, with their versions. None for an agent already in the image.
 
     npm: "{cpu}" stands for npm's name of the processor, "{musl}" for "-musl" in images of that C library.
-    pypi: requirements, installed for the image's own Python. bare: others, without what they depend on: some need what
-        exists as source only, which is built by a script. They have a folder of their own, because two packages of one
+    pypi: requirements, installed for the image's own Python. bare: others, without their dependencies: some need
+        source-only packages, built by a script. They have a folder of their own, because two packages of one
         namespace can't be installed into one by two commands.
-    libc: what it needs ("glibc"), "" for any. least_python: the oldest that runs it.
+    libc: its C library ("glibc"), "" for any. least_python: its oldest Python.
     """
 
     npm: Sequence[str] = ()
@@ -44,7 +44,7 @@ class Recipe:
     least_python: str = "3.10"
 
     def on(self, platform: Platform, agent: str) -> tuple[str, ...]:
-        """Return the packages for a platform. Raises InfraError where the agent can't run there."""
+        """Return the packages for a platform. Raises InfraError if the agent can't run there."""
         if self.libc and platform.libc != self.libc:
             raise InfraError(
                 Failure.TASK,
@@ -64,7 +64,7 @@ class Recipe:
         return tuple(name.format(cpu=platform.cpu, musl=platform.musl) for name in self.npm) or tuple(self.pypi)
 
     def commands(self, platform: Platform, packages: Sequence[str], folder: Path) -> list[list[str]]:
-        """Return the commands that install packages into a folder. No script of theirs is run."""
+        """Return the commands to install packages into a folder. No script of theirs is run."""
         if self.npm:
             return [_npm(platform, packages, folder)]
         commands = [_pip(platform, packages, folder / "python")]

@@ -1,6 +1,6 @@
 """`python -m envs.swe agents RUN_DIR RUN_DIR…`: agents side by side, from evaluations of the same tasks and model.
 
-Each row is a directory in which `evaluate` ran: how much was solved, and what it took, as means over rollouts.
+Each row is a directory of `evaluate`: the share solved, and the cost, as means over rollouts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from sandboxes.arguments import Parser
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """An agent's rollouts, by task. agent: its name and version. about: of the evaluation, what must be the same."""
+    """An agent's rollouts, by task. agent: its name and version. about: the evaluation, the same for all."""
 
     agent: str
     about: object
     rollouts: Sequence[SavedRollout]
 
     def solved(self) -> dict[str, list[bool]]:
-        """Return of each task which rollouts solved it."""
+        """Return for each task whether each rollout solved it."""
         found: dict[str, list[bool]] = {}
         for one in self.rollouts:
             found.setdefault(one.task_id, []).append(one.verdict.solved)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str], *, prog: str = "python -m envs.swe") -> int:
 
 
 def read_row(run_dir: Path) -> Row:
-    """Read the rollouts of an evaluation. Raises OSError, ValueError where there are none."""
+    """Read the rollouts of an evaluation. Raises OSError, ValueError without any."""
     about = orjson.loads((run_dir / "eval-0.json").read_bytes()).get("about") or {}
     rollouts = [one for one in read_rollouts(run_dir) if one.seat.evaluating]
     if not rollouts:
@@ -74,7 +74,7 @@ def read_row(run_dir: Path) -> Row:
 
 
 def table(rows: Sequence[Row], k: int) -> Table:
-    """Return a row for each agent; the caption says what keeps them from being compared."""
+    """Return a row for each agent; the caption names the obstacles to a comparison."""
     made = Table("agent", f"pass@{k}", "rollouts", "turns", "sampled", "longest row", "rows", "seconds", "began in")
     for row in rows:
         results = [one.result for one in row.rollouts]

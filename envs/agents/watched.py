@@ -1,4 +1,4 @@
-"""A gateway session that is watched: what its agent has asked, and whether it seems to be done."""
+"""A watched gateway session: its agent's requests, and whether it seems to be done."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from atropos_agent.types import StopReason
 class WatchedSession(Session):
     """A session that knows whether its agent has anything left to do.
 
-    requests: that were understood so far. first_s: when the first one came (`time.monotonic`); None before.
-    last: the last turn that was answered of those with tools; None before the first.
+    requests: number understood so far. first_s: time of the first one (`time.monotonic`); None before.
+    last: the last answered turn with tools; None before the first.
     """
 
     requests = 0
@@ -23,7 +23,7 @@ class WatchedSession(Session):
     last: Turn | None = None
     _answered_at: float | None = None
     _over_since: float | None = None
-    """Since when there has been no more to get: the end of a budget, or a failure of ours."""
+    """Time since there is no more to get: the end of a budget, or an infrastructure failure."""
 
     def ask(self, asked: Asked) -> Turn:
         if self.first_s is None:
@@ -40,7 +40,7 @@ class WatchedSession(Session):
             self._answered_at = time.monotonic()
 
     def _in_the_way(self) -> Refusal | None:
-        """A title that was answered is no beginning."""
+        """Return the refusal in the way of a result; an answered title is no beginning."""
         begun = any(turn.asked.tools for turn, _ in self.turns)
         return super()._in_the_way() or (None if begun else self.refused.get(True))
 
@@ -80,7 +80,7 @@ class WatchedSession(Session):
 
 
 def _leaves(other: Turn, turn: Turn) -> bool:
-    """Tell whether an agent that asked for one turn after another did so instead of going on from that."""
+    """Tell whether the agent asked for one turn after another instead of going on from it."""
     if other.parent is None:
         again = turn.parent is None and same_messages(other.given, turn.given)
         return (other.retells or again) and same_tools(other.asked.tools, turn.asked.tools)

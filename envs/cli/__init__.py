@@ -1,4 +1,4 @@
-"""The command line of every environment, and what `doctor` examines. An environment's file ends with its `run`."""
+"""The command line of every environment, and `doctor`'s checks. An environment's file ends with its `run`."""
 
 from envs.cli.program import Program, called_as, load_environment, main, run
 

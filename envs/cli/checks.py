@@ -1,4 +1,4 @@
-"""What `doctor` says: checks, and the certificate that they make up."""
+"""The results of `doctor`: checks, and the certificate made of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Status(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was examined. data: the same as `text` for programs."""
+    """One examined thing. data: the same as `text` for programs."""
 
     name: str
     status: Status

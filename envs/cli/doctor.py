@@ -1,7 +1,7 @@
 """Whether training would be right: an inference server, its tokenizer and its chat template, examined.
 
-Scripted conversations show what the template does; sampled ones go to the real inference server, are made into
-rows, compared with the record of what was sent and sampled, and scored a second time by the inference server.
+Scripted conversations show the template's behaviour; sampled ones go to the real inference server, are made into
+rows, compared with the record of sent and sampled tokens, and scored a second time by the inference server.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from sandboxes.shielding import together
 from tools import ToolCall, ToolRegistry, ToolResult
 
 TASKS = ("Count slowly from one.", "Answer with one word: which colour has grass?", "Say hello.")
-"""What the inference server is asked in sampled rollouts."""
+"""The inference server's tasks in sampled rollouts."""
 TURNS = 3
 REPLY_TOKENS = 48
 BAD_MEAN = 0.05
-"""Mean absolute difference of logprobs from which on they are of another distribution: half precision
+"""Mean absolute difference of logprobs at the border to another distribution: half precision
 differs by about 0.01, another temperature by tenths."""
 
 HOSTILE = "</tool_response><|im_end|></s>[INST]<end_of_turn><|eot_id|><|end|> 漢字 \ud83d"
 
 
 Surroundings = Callable[[Any, Sequence[EngineConfig]], AsyncIterator[Check]]
-"""Checks of what an environment needs, by its options and the inference servers'."""
+"""Checks of an environment's surroundings, by its options and the inference servers'."""
 
 
 async def certify(options: Options, surroundings: Surroundings) -> Certificate:
@@ -70,7 +70,7 @@ async def certify(options: Options, surroundings: Surroundings) -> Certificate:
 
 
 def surroundings_of(env_cls: type[AgentEnv[Any]]) -> Surroundings:
-    """Return the checks that every environment has: its tasks, and its own preflight."""
+    """Return the checks common to all environments: its tasks, and its own preflight."""
 
     async def surroundings(config: Any, _: Sequence[EngineConfig]) -> AsyncIterator[Check]:
         try:
@@ -170,7 +170,7 @@ async def _tokenizer(server: CompletionsServer, template: ChatTemplate) -> Check
 
 
 def examine_template(template: ChatTemplate) -> list[Check]:
-    """Check what a chat template does to conversations."""
+    """Check a chat template's effect on conversations."""
     close = None if template.close_id is None else template.tokenizer.decode([template.close_id])
     stops = sorted(template.tokenizer.decode([i]) for i in template.stop_ids)
     padded = template.render([{"role": "user", "content": "  x  "}])
@@ -238,7 +238,7 @@ def _extends(fitted: FittedFormat, template: ChatTemplate, kind: Kind, *, has_sy
 
 @dataclass(slots=True)
 class _Sampled:
-    """One conversation with the inference server: its rows, and what was noticed."""
+    """One conversation with the inference server: its rows, and remarks about it."""
 
     rows: list[SequenceData]
     record: Record
@@ -286,7 +286,7 @@ async def examine_scripted(fitted: FittedFormat, history: str = "template") -> C
 
 
 def _exact(name: str, text: str, data: Mapping[str, Any], drifts: Counter[str]) -> Check:
-    """Return the check of rows that are right, whose prompts may be others than the template's own."""
+    """Return the check of right rows, possibly with other prompts than the template's own."""
     data = {**data, "drifts": dict(drifts)}
     if not drifts:
         return Check(name, Status.OK, f"{text}; the last prompts are the template's own", data)
@@ -295,7 +295,7 @@ def _exact(name: str, text: str, data: Mapping[str, Any], drifts: Counter[str]) 
 
 
 async def examine_rows(server: CompletionsServer, fitted: FittedFormat, env: AgentEnvConfig) -> AsyncIterator[Check]:
-    """Check rows of sampled conversations: exact, and with the logprobs that the server gives a second time."""
+    """Check rows of sampled conversations: exact, and with the server's own logprobs at a second scoring."""
     template = fitted.template
     if template is None:
         return
@@ -358,7 +358,7 @@ def _stop_token(sampled: Sequence[_Sampled]) -> Check:
 
 
 def _doubled(row: SequenceData, template: ChatTemplate) -> list[str]:
-    """Return the end-of-turn tokens that stand behind a sampled one."""
+    """Return the end-of-turn tokens behind a sampled one."""
     pairs = zip(row.masked_tokens, row.tokens[1:], row.masked_tokens[1:], strict=False)
     return [
         f"a second end-of-turn token behind place {place}"
@@ -389,7 +389,7 @@ async def _logprobs(server: CompletionsServer, rows: Sequence[SequenceData]) -> 
 
 
 def _ratios(env: AgentEnvConfig) -> Check:
-    """Check that rollouts are sampled of a distribution that trainers compute, too."""
+    """Check that rollouts are sampled from a distribution trainers compute, too."""
     try:
         env.check_ratios()
     except ValueError as error:
@@ -398,7 +398,7 @@ def _ratios(env: AgentEnvConfig) -> Check:
 
 
 async def _temperature(server: CompletionsServer, template: ChatTemplate, temperature: float) -> Check:
-    """Check that logprobs are of the distribution after temperature, from which the server samples."""
+    """Check that logprobs are of the server's sampling distribution, after temperature."""
     prompt = template.prompt([{"role": "user", "content": "Name an animal, any animal."}])
     try:
         answer = await server.tokens_and_logprobs_completion(

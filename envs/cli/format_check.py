@@ -1,4 +1,4 @@
-"""What `doctor` says of a tool format: which one, why, what the template does itself, and how a call looks in ids."""
+"""`doctor`'s check of a tool format: its name, the reason for it, the template's own part, and the ids of a call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN_TOOL = {
 
 
 def examine_format(fitted: FittedFormat) -> list[Check]:
-    """Check what a chat template makes of a tool format."""
+    """Check a chat template's effect on a tool format."""
     kind = type(fitted.format)
     name = next((name for name, known in FORMATS.items() if known is kind), f"{kind.__module__}:{kind.__qualname__}")
     does, gives_up = _does(fitted)
@@ -46,7 +46,7 @@ def examine_format(fitted: FittedFormat) -> list[Check]:
 
 
 def _does(fitted: FittedFormat) -> tuple[list[str], list[str]]:
-    """Return what the template does itself, and the nearest things that it takes in place of what it does not."""
+    """Return the template's own abilities, and its nearest substitutes for the missing ones."""
     template, shape = fitted.template, fitted.shape
     does = ["the template shows the tools" if fitted.shows_tools else "the tools stand in the system prompt"]
     if template is None or shape is None:

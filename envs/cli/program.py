@@ -2,7 +2,7 @@
 
 Options are `--env.NAME` for the environment and `--openai.NAME` for the inference server, as in atroposlib,
 and may stand in a YAML file given with `--config`; the command line wins. Variables in a file `.env` of the
-working directory count as if they were set, where they are not. atroposlib's own parser
+working directory count as if they were set, unless they are set already. atroposlib's own parser
 ignores misspelt YAML keys, turns W&B on by itself, and takes a single server for a cluster of
 four, so `envs.options.reading` parses them. Imports that take seconds wait until the options are right.
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 WRONG_USE = 2
-"""The exit status of a command that was told something that can't be right."""
+"""The exit status of a command with wrong input."""
 _WRONG_USE = (UsageError, BadTask, ModelNotServed, NotThisServer, RunDirectoryError)
 
 COMMANDS = {
@@ -58,7 +58,7 @@ MORE = {
 }
 
 _MODULES = {"export": "envs.running.exporting", "groups": "envs.running.groups", "view": "envs.viewer.command"}
-"""Commands that read a run's directory, each with a `main`."""
+"""Commands for a run's directory, each with a `main`."""
 
 _START = later("envs.cli.starting:run_command")
 _EXAMINATION = later("envs.cli.doctor")
@@ -69,8 +69,8 @@ _ENVIRONMENT = later("envs.base:AgentEnv")
 class Program:
     """An environment as the user calls it.
 
-    prog: how that is written. load: imports its class, which takes seconds. surroundings: imports what `doctor` looks
-    at; None for what every environment has."""
+    prog: its command as written. load: imports its class (this takes seconds). surroundings: imports `doctor`'s further
+    checks; None for the common ones alone."""
 
     prog: str
     config_cls: type[AgentEnvConfig]
@@ -79,12 +79,12 @@ class Program:
 
     @classmethod
     def of(cls, env_cls: type[AgentEnv[Any]], prog: str | None = None) -> Program:
-        """Make one of a class that is there."""
+        """Make one of an imported class."""
         return cls(prog or called_as(), env_cls.env_config_cls, lambda: env_cls)
 
 
 def called_as() -> str:
-    """Return what the user wrote to start this process."""
+    """Return the user's command for this process."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     if spec is not None:
         return f"python -m {spec.name.removesuffix('.__main__')}"
@@ -92,7 +92,7 @@ def called_as() -> str:
 
 
 def run(env: Program | type[AgentEnv[Any]], argv: Sequence[str] | None = None, *, prog: str | None = None) -> int:
-    """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
+    """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
     argv = sys.argv[1:] if argv is None else argv
     program = env if isinstance(env, Program) else Program.of(env, prog)
     name, rest = (argv[0], argv[1:]) if argv else ("", ())
@@ -166,7 +166,7 @@ def doctor(program: Program, argv: Sequence[str]) -> int:
 
 
 def explained(program: Program, command: str, about: str, argv: Sequence[str]) -> bool:
-    """Print a command's help where that is asked for; return whether it was."""
+    """Print a command's help on request; return whether it was requested."""
     asked = {"-h", "--help", "--help-all"} & set(argv)
     if asked:
         print(usage(program.prog, about, program.config_cls, command, whole="--help-all" in asked))
@@ -174,7 +174,7 @@ def explained(program: Program, command: str, about: str, argv: Sequence[str]) -
 
 
 def parse(program: Program, command: str, argv: Sequence[str]) -> Options:
-    """Return the options on the command line and in the file that it names. Raises UsageError with every problem."""
+    """Return the options on the command line and in its configuration file. Raises UsageError with every problem."""
     options = read_options(program.config_cls, argv)
     problems = []
     if command == "process" and options.env.total_steps < 0:

@@ -1,4 +1,4 @@
-"""Start a command of an environment: what would fail later is found out now, inference servers are waited for."""
+"""Start a command of an environment: errors of the later run are found now, inference servers are waited for."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from envs.viewer.live import live_page
 logger = logging.getLogger(__name__)
 
 WRITTEN = frozenset({".json", ".jsonl", ".db", ".html"})
-"""Endings of what is written into a run's directory."""
+"""Endings of files written into a run's directory."""
 _WHOLE = "1/1"
-"""All tasks, as an option of environments whose tasks several processes share."""
+"""All tasks, as an option of environments with tasks shared by several processes."""
 LOOK_S = 1.0
-"""Seconds between two looks at an inference server that is waited for."""
+"""Seconds between two looks at an inference server during a wait for it."""
 LOADED_AFTER = 60
-"""Looks at one that has come up before it counts as one that will not serve the model."""
+"""Looks at a server after its start before it counts as one without the model."""
 
 
 class TooFewSamples(RuntimeError):
-    """An evaluation lost more samples than it may; the message says why, in the words of what failed."""
+    """An evaluation lost more samples than it may; the message gives the reason, in the words of the failure."""
 
 
 async def run_command(
@@ -79,7 +79,7 @@ async def _run(env: AgentEnv[Any], command: str, options: Options, end: EndBySig
 
 
 async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSummary:
-    """Evaluate, and return what it came to; print the table, what differs from an earlier evaluation, and write a log
+    """Evaluate, and return the results; print the table, the differences from an earlier evaluation, and write a log
     for Inspect's viewer, as the options want it. Raises UsageError."""
     before = None
     try:
@@ -102,8 +102,8 @@ async def evaluate_and_compare(env: AgentEnv[Any], options: Options) -> EvalSumm
 
 
 async def check(env_cls: type[AgentEnv[Any]], options: Options) -> None:
-    """Find out now what would fail later: tasks, sandboxes, tokenizer, run directory. A Docker daemon that can't be
-    reached is waited for, where nothing else is wrong. Raises UsageError with every problem and its remedy."""
+    """Find errors of the later run now: tasks, sandboxes, tokenizer, run directory. An unreachable Docker
+    daemon is waited for, if nothing else is wrong. Raises UsageError with every problem and its remedy."""
     await once_reachable(lambda: _check_once(env_cls, options))
 
 
@@ -149,7 +149,7 @@ async def _check_once(env_cls: type[AgentEnv[Any]], options: Options) -> None:
 
 
 async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options) -> AgentEnv[Any]:
-    """Make the environment, with inference servers that answer and a tokenizer that is theirs. Raises UsageError."""
+    """Make the environment, with responsive inference servers and their own tokenizer. Raises UsageError."""
     if command == "serve":
         try:
             options.env.check_ratios()
@@ -177,15 +177,15 @@ async def open_env(env_cls: type[AgentEnv[Any]], command: str, options: Options)
 
 
 def write_empty_tokenizer(folder: str) -> str:
-    """Write a tokenizer that knows no text, for atroposlib, which loads one even where nothing is encoded.
+    """Write a tokenizer without any text, for atroposlib: it loads one even if nothing is encoded.
     Returns its folder."""
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({"?": 0}, unk_token="?"))).save_pretrained(folder)
     return folder
 
 
 async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[EngineConfig]) -> None:
-    """Wait until every server answers that works on messages, and see that it takes the key and knows the model. The
-    one that it serves is named in the options where they name none. Raises ModelNotServed, NotThisServer."""
+    """Wait until every server for messages answers, and check that it takes the key and knows the model. If the options
+    name no model, the one it serves is written there. Raises ModelNotServed, NotThisServer."""
     for config in configs:
         server = env_cls.server_cls(config)
         try:
@@ -196,7 +196,7 @@ async def wait_for_endpoints(env_cls: type[AgentEnv[Any]], configs: Sequence[Eng
 
 
 async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
-    """Wait until every inference server answers. Returns the model (a folder or a name) that the first serves."""
+    """Wait until every inference server answers. Returns the first server's model (a folder or a name)."""
     first = ""
     for config in configs:
         async with open_server(config) as server:
@@ -208,9 +208,9 @@ async def wait_for_engines(configs: Sequence[EngineConfig]) -> str:
 
 
 async def _connect(server: Any) -> None:
-    """Ask an inference server what it serves, waiting until it answers.
+    """Ask an inference server for its model, waiting until it answers.
 
-    Raises ModelNotServed and NotThisServer; of one that has only just come up after `LOADED_AFTER` more looks."""
+    Raises ModelNotServed and NotThisServer; for a server just started, after `LOADED_AFTER` more looks."""
     looks, came_up = 0, None
     while True:
         try:

@@ -1,1 +1,1 @@
-"""Delivery: rows, packets, and the trainer API that takes them."""
+"""Delivery: rows, packets, and their way to the trainer API."""

@@ -1,4 +1,4 @@
-"""Rewards of a group into advantages: what each rollout is worth beside the others."""
+"""Turn the rewards of a group into advantages: the worth of each rollout beside the others."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ class Estimator:
 
     @classmethod
     def kept(cls, run: Mapping[str, str]) -> Estimator:
-        """Return the estimator among the conditions that a run's journal keeps, by `is:` and the option's name; the
-        usual one for a run that an earlier version began."""
+        """Return the estimator from the conditions in a run's journal, by `is:` and the option's name; the
+        default for a run begun by an earlier version."""
         return cls(json.loads(run.get("is:estimator", '"group-std"')), json.loads(run.get("is:length_penalty", "0.0")))
 
     def advantages(self, rewards: Sequence[float], lengths: Sequence[int] = ()) -> list[float]:
-        """Return the advantage of each rollout of a group; 0.0 for all where rewards are equal.
+        """Return the advantage of each rollout of a group; 0.0 for all if rewards are equal.
 
-        lengths: sampled tokens of each; may be left out where lengths cost nothing. Raises ValueError for a kind that
-        is none."""
+        lengths: sampled tokens of each; optional if lengths cost nothing. Raises ValueError for an unknown kind."""
         if self.length_penalty and lengths:
             rewards = _shortened(rewards, lengths, self.length_penalty)
         if len(rewards) < 2:
@@ -54,11 +53,11 @@ class Estimator:
 
 
 USUAL = Estimator()
-"""What is used where nothing else is asked for."""
+"""The default."""
 
 
 def _shortened(rewards: Sequence[float], lengths: Sequence[int], alpha: float) -> list[float]:
-    """Return the rewards with what long rollouts lose of theirs."""
+    """Return the rewards, reduced for long rollouts."""
     chosen = [length for reward, length in zip(rewards, lengths, strict=True) if reward > 0]
     if not chosen:
         return list(rewards)

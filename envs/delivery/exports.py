@@ -1,8 +1,8 @@
-"""Rows in the forms in which other trainers read them. `docs/trainers.md` has a section for each.
+"""Rows in the forms of other trainers. `docs/trainers.md` has a section for each.
 
 Every form names rollout, group, task and segment of a row, its reward, its share of the rollout, the policy version of
-each token with their least and greatest, and the advantage as that trainer's loss takes it. Logprobs are 0.0 where
-nothing was sampled.
+each token with their least and greatest, and the advantage in the form for that trainer's loss. Logprobs are 0.0 for
+tokens not sampled.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Export:
 
 
 def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
-    """Yield rows with the fields of TRL's `RolloutSample`, which AsyncGRPOTrainer takes: a row once for each advantage
-    that its tokens have, with those tokens alone in its mask. `model_version` is the oldest, by which TRL drops rows.
+    """Yield rows with the fields of TRL's `RolloutSample`, for AsyncGRPOTrainer: a row once for each advantage
+    of its tokens, with those tokens alone in its mask. `model_version` is the oldest; TRL drops rows by it.
 
     Source: trl/experimental/async_grpo/async_rollout_worker.py (1.16.0). Its loss is a mean over the batch's tokens.
     """
@@ -59,12 +59,12 @@ def trl_samples(group: Export) -> Iterator[dict[str, Any]]:
 
 
 def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield rows with the fields that TRL's GRPOTrainer takes of a rollout function: `prompt_ids` up to the first
-    sampled token, `completion_ids` from there on, `logprobs` of the completion, `env_mask` (1 where sampled, 0 for what
-    tools answered), and `reward`. The trainer makes its own advantages of the rewards.
+    """Yield rows with the fields for a rollout function of TRL's GRPOTrainer: `prompt_ids` up to the first
+    sampled token, `completion_ids` from there on, `logprobs` of the completion, `env_mask` (1 if sampled, 0 for tools'
+    results), and `reward`. The trainer makes its own advantages of the rewards.
 
     Source: trl/trainer/grpo_trainer.py, `rollout_func` (1.16.0). Raises ValueError for a rollout of several rows, since
-    the trainer takes one a prompt, and for one whose turns have advantages of their own.
+    the trainer takes one a prompt, and for one with turns' own advantages.
     """
     for name, count in Counter(row.rollout_id for row in rows).items():
         if count > 1:
@@ -91,11 +91,12 @@ def trl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield rows with the fields of verl's `AgentLoopOutput` and, in `extra_fields`, what else is known of a row.
-    `uid` names the group, by which verl makes advantages of its own; they count a rollout of several rows several
-    times, and `extra_fields["advantages"]`, per token of the response, don't.
+    """Yield rows with the fields of verl's `AgentLoopOutput` and, in `extra_fields`, the other facts of a row.
+    `uid` names the group. verl makes its own advantages by it and counts a rollout of several rows several
+    times; `extra_fields["advantages"]`, per token of the response, count it once.
 
-    Source: verl/experimental/agent_loop/agent_loop.py (0.9.1). Its `token-mean` loss is a mean over the batch's tokens.
+    Source: verl/experimental/agent_loop/agent_loop.py (0.9.1). Its `token-mean` loss is a mean over the batch's
+    tokens.
     """
     for row in rows:
         start = row.sampled.index(1)
@@ -120,8 +121,8 @@ def verl_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def tinker_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield rows with the fields of tinker's `Datum`, shifted as it takes them: position n holds token n and what is
-    to be learnt of token n + 1. The names stand beside.
+    """Yield rows with the fields of tinker's `Datum`, shifted as in its own data: position n holds token n and the
+    targets for token n + 1. The row's names are beside it.
 
     Source: tinker/types (0.38.0). Its losses, such as importance_sampling and ppo, are sums over tokens.
     """
@@ -144,7 +145,7 @@ def tinker_rows(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 def verifiers_episodes(group: Export) -> Iterator[dict[str, Any]]:
     """Yield an episode of one trace a rollout, as lines of verifiers' `traces.jsonl`: each row is a path of nodes from
-    a root of its own to a leaf, what was given and what was sampled in turn. A node's logprobs and advantages are of
+    a root of its own to a leaf, given and sampled stretches in turn. A node's logprobs and advantages are of
     its sampled tokens alone.
 
     Source: verifiers/v1/graph.py, trace.py, utils/trace_store.py (0.4.0). prime-rl's loss is a mean over tokens.
@@ -176,8 +177,8 @@ def verifiers_episodes(group: Export) -> Iterator[dict[str, Any]]:
 
 
 def sft_rows(group: Export) -> Iterator[dict[str, Any]]:
-    """Yield the rows of solved rollouts for supervised training, already in tokens: `input_ids`, and `labels`, which
-    are -100 where nothing was sampled. TRL's SFTTrainer takes both as they are.
+    """Yield the rows of solved rollouts for supervised training, already in tokens: `input_ids`, and `labels`
+    (-100 for tokens not sampled). TRL's SFTTrainer takes both as they are.
 
     Source: trl/trainer/sft_trainer.py (1.16.0)."""
     for row in group.scored.rows:
@@ -191,8 +192,8 @@ def sft_rows(group: Export) -> Iterator[dict[str, Any]]:
 
 
 def preference_pairs(group: Export) -> Iterator[dict[str, Any]]:
-    """Yield pairs of rollouts of one task whose rewards differ, as chat messages: the best with the worst, the second
-    best with the second worst, each rollout once. TRL's DPOTrainer renders and encodes them itself, so that these are
+    """Yield pairs of rollouts of one task with different rewards, as chat messages: the best with the worst, the second
+    best with the second worst, each rollout once. TRL's DPOTrainer renders and encodes them itself, so these are
     not the exact tokens.
 
     Source: trl/trainer/dpo_trainer.py (1.16.0), conversational preferences with an explicit prompt."""
@@ -231,7 +232,7 @@ def _side(name: str, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _names(row: Row, *, group: str = "group_id") -> dict[str, Any]:
-    """Return what every form says of a row. group: under which name its group stands."""
+    """Return the fields of a row common to every form. group: the key for the name of its group."""
     versions = row.versions
     known = _known(versions)
     return {
@@ -255,7 +256,7 @@ def _known(versions: Iterable[int | None]) -> list[int]:
 
 
 def _oldest(row: Row) -> int:
-    """Return the oldest policy version of a row; the trainer's step at its beginning where none is known."""
+    """Return the oldest policy version of a row; without a known one, the trainer's step at its beginning."""
     return min(_known(row.versions), default=row.step or 0)
 
 
@@ -264,7 +265,7 @@ def _logprobs(row: Row) -> list[float]:
 
 
 def _opening(result: AgentResult) -> int:
-    """Return how many messages come before the first sampled reply; replies that were given as examples do."""
+    """Return the number of messages before the first sampled reply; replies given as examples come before it."""
     replies = [n for n, message in enumerate(result.messages) if message["role"] == "assistant"]
     sampled = len(result.steps)
     first = replies[-sampled:] if 0 < sampled <= len(replies) else replies
@@ -299,7 +300,7 @@ def _add_nodes(row: Row, rollout: Judged, nodes: list[dict[str, Any]], calls: li
 
 
 def _stretches(row: Row) -> Iterator[tuple[int, int, Turn | None]]:
-    """Yield the stretches of a row that are sampled or not, as (start, end, its reply)."""
+    """Yield the sampled and other stretches of a row, as (start, end, its reply)."""
     turns = {turn.start: turn for turn in row.turns}
     sampled, start = row.sampled, 0
     for place in range(1, len(sampled) + 1):
@@ -319,7 +320,7 @@ ROWS: Mapping[str, Callable[[Export], Iterator[dict[str, Any]]]] = {
 """The forms by name."""
 
 MESSAGES_ALONE = ("preferences",)
-"""Forms that need no token ids."""
+"""Forms without need of token ids."""
 
 WITHOUT_RATIOS = ("sft", *MESSAGES_ALONE)
-"""Forms of which no trainer makes importance ratios: how replies were sampled is all one."""
+"""Forms without importance ratios in their trainers: any way of sampling replies is fine."""

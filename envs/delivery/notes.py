@@ -1,7 +1,7 @@
-"""What is on disk about the trainer API, so that the next start knows what this one knew.
+"""Notes on disk about the trainer API, so the next start knows as much as this one.
 
-The API keeps everything in memory and knows no message ids. What it does tell, beside what was noted before, says
-whether it still is the one that was known, and whether a packet arrived whose confirmation did not.
+The API keeps everything in memory and knows no message ids. Its answers, together with the earlier notes, show
+whether it still is the known one, and whether a packet without a confirmation arrived.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from envs.delivery.trainer_api import Registered
 
 @dataclass(frozen=True, slots=True)
 class KnownAPI:
-    """The API as it was known last.
+    """The API at the last contact.
 
-    env_id, registrations: our id, and how many registrations of this run it counts. foreign: those of others before
-    ours. batch: our packets that fill a batch. step, alone: as it said last; whether it had no other environment.
+    env_id, registrations: our id, and the API's count of this run's registrations. foreign: those of others before
+    ours. batch: our packets that fill a batch. step, alone: by its last answer; whether it had no other environment.
     leaving: former ids of ours that may still have weight.
     """
 
@@ -30,21 +30,21 @@ class KnownAPI:
 
     @classmethod
     def met(cls, answer: Registered, batch: int) -> KnownAPI:
-        """Return what a registration tells."""
+        """Return the facts of a registration."""
         foreign = answer.env_id - answer.earlier
         return cls(answer.env_id, answer.earlier + 1, foreign, batch, answer.starting_step)
 
     def is_that_of(self, answer: Registered) -> bool:
-        """Tell whether the API that answered a registration is this one: it remembers our earlier registrations
+        """Tell whether the API behind a registration is this one: it remembers our earlier registrations
         and those of others."""
         return answer.earlier >= self.registrations and answer.env_id - answer.earlier >= self.foreign
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What was known when a packet was about to be sent.
+    """The known facts just before a packet is sent.
 
-    env_id: under which. step: batches formed. queued: packets of ours in the queue. foreign: see `KnownAPI`.
+    env_id: its sender's. step: batches formed. queued: packets of ours in the queue. foreign: see `KnownAPI`.
     alone: whether no other environment was connected or had packets in the queue.
     """
 
@@ -56,8 +56,8 @@ class Attempt:
 
 
 def arrived(before: Attempt, now: Attempt, *, batch: int) -> bool | None:
-    """Tell whether the one packet that was sent between two looks arrived, by what left the queue meanwhile; None when
-    that can't be known. batch: our packets that fill a batch.
+    """Tell whether the one packet sent between two looks arrived, by the number of packets gone from the queue; None
+    if unknown. batch: our packets that fill a batch.
 
     Batches alone take packets out of the queue. While no other environment fills them, each takes `batch` of ours.
     """

@@ -1,7 +1,7 @@
-"""Rows in packets of one size, the only size that the trainer API never holds back.
+"""Rows in packets of one size, the only size never held back by the trainer API.
 
-A packet is kept and sent as it is: gzip of the wire form's JSON without the first brace, before which
-`TrainerAPI.send` puts the environment's id.
+A packet is kept and sent as it is: gzip of the wire form's JSON without the first brace.
+`TrainerAPI.send` puts the environment's id before it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from envs.delivery.rows import Row, ScoredGroup, read_rows, to_wire
 class Packet:
     """Rows to be sent together.
 
-    name: unique, also told to the trainer as `delivery_id`; step: the trainer's when they were packed; rows: how many
-    of which group, by its number; body: see the module's docstring; longest: tokens of the longest row; id: the
+    name: unique, also sent to the trainer as `delivery_id`; step: the trainer's at packing; rows: number of rows
+    by the number of their group; body: see the module's docstring; longest: tokens of the longest row; id: the
     outbox's, 0 before it is stored.
     """
 
@@ -39,7 +39,7 @@ class RowPacker:
     """Makes packets of exactly `size` rows.
 
     A group of that many rows becomes one packet. Rows of other groups are cut and joined, since their advantages are
-    explicit; fewer than `size` of them wait for the next group. waiting: single rows that an earlier packer left.
+    explicit; fewer than `size` of them wait for the next group. waiting: single rows left by an earlier packer.
     """
 
     def __init__(self, size: int, waiting: Sequence[Packet] = ()) -> None:
@@ -47,7 +47,7 @@ class RowPacker:
         self._waiting = [row for packet in waiting for row in _unpack(packet)]
 
     def add(self, group: ScoredGroup, *, step: int) -> tuple[list[Packet], list[Packet]]:
-        """Return packets that can be sent now, and every single row that waits. step: the trainer's."""
+        """Return packets ready to be sent, and every single row still waiting. step: the trainer's."""
         if len(group.rows) == self._size:
             return [_pack(group.rows, step, group)], [_pack([row], step) for row in self._waiting]
         self._waiting += group.rows
@@ -73,7 +73,7 @@ def _unpack(packet: Packet) -> list[Row]:
 
 
 def longest_row(packet: Packet) -> int:
-    """Return the tokens of a packet's longest row, also of one that an earlier version packed without noting it."""
+    """Return the tokens of a packet's longest row, also for a packet of an earlier version without this number."""
     return packet.longest or max(map(len, _wire(packet)["tokens"]), default=0)
 
 

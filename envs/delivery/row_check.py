@@ -1,4 +1,4 @@
-"""Checks of the rows that the trainer API hands out, as a careful trainer would make them."""
+"""Checks of the trainer API's rows, as a careful trainer would make them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from atropos_agent.types import IGNORED, NO_LOGPROB
 
 
 def check_group(group: Mapping[str, Any]) -> list[str]:
-    """Return the problems of a group as `GET /batch` gives it; an empty list when it can be trained on.
+    """Return the problems of a group from `GET /batch`; an empty list when it can be trained on.
 
-    Parallel lists `tokens`, `masks`, `scores`, `inference_logprobs` and, where there are any,
+    Parallel lists `tokens`, `masks`, `scores`, `inference_logprobs` and, if there are any,
     `advantages`, with `generation_params["rollout_ids"]` naming the rollout of each row. At most
-    one problem of each kind is reported a row, with the first place where it occurs.
+    one problem of each kind is reported a row, with its first place.
     """
     tokens = group.get("tokens")
     if not isinstance(tokens, Sequence) or not tokens:

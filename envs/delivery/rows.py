@@ -1,4 +1,4 @@
-"""Judged rollouts into the rows that the trainer API takes.
+"""Judged rollouts into rows for the trainer API.
 
 Wire format: atroposlib/envs/base.py ScoredDataGroup and atroposlib/api/server.py ScoredData.
 """
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the rows of one group share.
+    """The values shared by the rows of one group.
 
     number: the group's in the run; group_id: the same with the run's id, unique over runs.
-    step: the trainer's when the group was complete. temperature: of sampling, by which trainers scale their logits.
-    carries_tokens: False where the inference server gives no token ids, so that rows are empty.
+    step: the trainer's when the group was complete. temperature: of sampling; trainers scale their logits by it.
+    carries_tokens: False if the inference server gives no token ids, so rows are empty.
     """
 
     number: int
@@ -40,14 +40,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row for the trainer: a segment of a rollout, with what it is worth in parts.
+    """One row for the trainer: a segment of a rollout, with its worth in parts.
 
     segment: its number in the rollout. step: the trainer's when the rollout was begun. policy_version: the oldest
-    that sampled in it; None where the inference server does not tell. branch, experts: as in `SequenceData`.
+    sampled from in it; None if the inference server does not report it. branch, experts: as in `SequenceData`.
     tokens, masks, logprobs: as in `SequenceData`. score: the rollout's reward.
-    advantage: the rollout's, of its group. share: of the rollout's trained tokens that the row has.
+    advantage: the rollout's, of its group. share: of the rollout's trained tokens, the part in this row.
     turns: the replies in it, with their own versions and advantages.
-    resources: what the rollout was made with, such as prompt templates, by name: version and digest.
+    resources: the rollout's resources, such as prompt templates, by name: version and digest.
     """
 
     origin: Origin
@@ -68,22 +68,22 @@ class Row:
     experts: str | None = None
 
     def advantages(self, loss: Loss) -> list[float]:
-        """Return the advantage of each token as a trainer of this loss takes it; 0.0 where it is not trained."""
+        """Return the advantage of each token for a trainer of this loss; 0.0 if it is not trained."""
         return token_advantages(self.masks, self.advantage, self.share, self.turns, loss)
 
     @property
     def versions(self) -> list[int | None]:
-        """Return the policy version of each token; None where it was not sampled, or is not known."""
+        """Return the policy version of each token; None if it was not sampled, or is not known."""
         return token_versions(self.masks, self.turns, self.policy_version)
 
     @property
     def sampled(self) -> list[int]:
-        """Return 1 for each token that is trained, 0 for the others."""
+        """Return 1 for each trained token, 0 for the others."""
         return [int(mask != IGNORED) for mask in self.masks]
 
     def apart(self) -> Iterator[Row]:
-        """Yield the row once for each of its tokens' advantages, with those tokens alone to train: for trainers that
-        take one advantage a row. Their shares sum up to the row's."""
+        """Yield the row once for each of its tokens' advantages, with those tokens alone to train: for trainers with
+        one advantage a row. Their shares sum up to the row's."""
         values = self.advantages(Loss.TOKENS)
         trained = sum(self.sampled)
         chosen = dict.fromkeys(value for value, mask in zip(values, self.masks, strict=True) if mask != IGNORED)
@@ -101,7 +101,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class DroppedRow:
-    """A row that is left out, because it is not what was recorded. tokens: trained ones that it had."""
+    """A row left out because it differs from the record. tokens: trained ones in it."""
 
     rollout_id: str
     segment: int | None
@@ -111,7 +111,7 @@ class DroppedRow:
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
-    """The rows of one group, and those that were left out."""
+    """The rows of one group, and those left out."""
 
     origin: Origin
     rows: Sequence[Row]
@@ -128,7 +128,7 @@ class ScoredGroup:
 
 
 class Judged(Protocol):
-    """What is asked of a rollout, also of one that was saved."""
+    """The parts needed of a rollout, also of a saved one."""
 
     @property
     def id(self) -> str: ...
@@ -148,10 +148,10 @@ def score_group(
 ) -> ScoredGroup:
     """Make a group's rows: every segment of every rollout is one, with its rollout's reward as score.
 
-    Each row is first checked against the record of what the inference server was given and what it sampled. Where one
-    differs, what the model was shown is not known for sure, and so its rollout's reward is an infrastructure failure's:
+    Each row is first checked against the record of the inference server's prompts and samples. If one
+    differs, the model's prompts are not known for sure, and so its rollout's reward is an infrastructure failure's:
     all its rows are dropped with their reason, and the reward is no part of the baseline. A rollout without any
-    sampled token has no row, but its reward is a measurement and counts. Where the server gives no token ids, each
+    sampled token has no row, but its reward is a measurement and counts. If the server gives no token ids, each
     rollout has one row of none.
 
     Advantages are made by the estimator over *rollouts*, never over rows, and kept apart from the row's share and the
@@ -197,10 +197,10 @@ def score_group(
 def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Origin | None = None) -> dict[str, Any]:
     """Return rows as one ScoredDataGroup: parallel lists, one entry a row.
 
-    `advantages` are combined for the mean over rows of the mean over a row's tokens, as Atropos' trainers take it.
-    `generation_params` say per row whose it is, how it was sampled and what it is worth in parts, for destinations that
-    combine it otherwise, and for all what their groups share; what they don't share is None there. Each of `turns` is
-    start, length, number, policy version and advantage (`Turn`). origin: of a group that may have no rows.
+    `advantages` are combined for the mean over rows of the mean over a row's tokens, the loss of Atropos' trainers.
+    `generation_params` hold per row its rollout, its sampling and its worth in parts, for destinations with another
+    combination, and for all rows the values shared by their groups; values not shared are None. Each of `turns` is
+    start, length, number, policy version and advantage (`Turn`). origin: of a group, possibly without rows.
     """
     origins = [asdict(row.origin) for row in rows] or [asdict(origin) for origin in [origin] if origin is not None]
     shared = {
@@ -236,11 +236,11 @@ def to_wire(rows: Sequence[Row], dropped: Sequence[DroppedRow] = (), origin: Ori
 
 
 def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
-    """Read the rows of one group from what `to_wire` made of them. number: the group's.
+    """Read the rows of one group from the form of `to_wire`. number: the group's.
 
-    Of rows that an earlier version wrote the parts are not known: advantages per token stand as turns' own, with
-    shares of 1, so that the wire form is the same again; where there were none, they are what the trainer would have
-    made of the scores."""
+    The parts are not known for rows of an earlier version: advantages per token count as turns' own, with
+    shares of 1, so the wire form is the same again; without them, they are the trainer's own result from
+    the scores."""
     params = wire["generation_params"]
     count = len(params["rollout_ids"])
     origin = Origin(
@@ -276,7 +276,7 @@ def read_rows(wire: Mapping[str, Any], number: int = 0) -> list[Row]:
 
 
 def _parts(wire: Mapping[str, Any]) -> tuple[Sequence[float], Sequence[float], Sequence[Sequence[Turn]]]:
-    """Return the advantages, the shares and the turns of a group's rows, also of one that an earlier version wrote."""
+    """Return the advantages, the shares and the turns of a group's rows, also of one written by an earlier version."""
     params, masks = wire["generation_params"], wire["masks"]
     if "shares" in params:
         turns = [[Turn(*turn) for turn in listed] for listed in params["turns"]]
@@ -311,7 +311,7 @@ def _check_reward(rollout: Judged) -> None:
 
 
 def _unsound(rollout: Judged) -> list[DroppedRow]:
-    """Return what is left out of a rollout: all rows, where one of them is not what was recorded."""
+    """Return the rows left out of a rollout: all of them if one differs from the record."""
     segments = rollout.result.segments
     if not segments:
         return [DroppedRow(rollout.id, None, 0, "nothing was sampled")]
@@ -338,5 +338,5 @@ def _turns(rollout: Judged, segment: SequenceData) -> list[Turn]:
 
 
 def _listed(values: Sequence[Sequence[Any] | None]) -> list[list[Any]] | None:
-    """Return the values of all rows, or None where none has any."""
+    """Return the values of all rows, or None if none has any."""
     return None if all(value is None for value in values) else [list(value or ()) for value in values]

@@ -1,14 +1,14 @@
 """Packets from the outbox to the trainer API: confirmed, in order, once.
 
-The API keeps everything in memory and knows no message ids, so what it tells decides. It names an environment after its
-run, with a number that counts the earlier registrations of that run: so it is known whether it is still the same. It
-tells how many of our packets are in its queue and how many batches it has formed: so those that it loses in a restart
-are known. What is about to be sent is noted on disk first; where the answer is lost, also with our process, these
-figures tell whether the packet arrived, or the group that was stored last does (`envs.delivery.notes`).
+The API keeps everything in memory and knows no message ids, so its answers decide. It names an environment after its
+run, with a number that counts the earlier registrations of that run: this shows whether it is still the same API. It
+reports the number of our packets in its queue and the number of batches formed: this shows the packets lost in a
+restart. Each packet is noted on disk before it is sent. If the answer is lost, also with our process, these
+figures show whether the packet arrived, or the group stored last does (`envs.delivery.notes`).
 
-Whoever was silent may have been replaced. After an error, a pause or a new connection the environment registers again
-before anything is sent; its former number is given up. Nothing is sent before the API knows a trainer: groups that
-arrive earlier wedge it.
+A silent API may have been replaced. After an error, a pause or a new connection the environment registers again
+before anything is sent; its former number is given up. Nothing is sent before the API knows a trainer: groups
+before that block it for good.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 ALONE = 0.999
-"""Share of the weights from which no other environment is connected."""
+"""Share of the weights above which no other environment is connected."""
 
 
 class NeverFills(ValueError):
@@ -40,49 +40,49 @@ class NeverFills(ValueError):
 
 
 class Outbox(Protocol):
-    """Packets that wait to be sent, and those that the API may still lose."""
+    """Packets to be sent, and those still in danger of loss in the API."""
 
     changed: asyncio.Event
     """Set when a packet has become ready to be sent."""
 
     async def next_ready(self, after: int = 0) -> Packet | None:
-        """Return the oldest packet that is to be sent, those behind the one with the id `after` first."""
+        """Return the oldest packet to be sent, those behind the one with the id `after` first."""
         ...
 
     async def begin(self, packet: Packet, attempt: Attempt) -> None:
-        """Note that a packet is about to be sent."""
+        """Note a packet just before it is sent."""
         ...
 
     async def in_doubt(self) -> Sequence[tuple[Packet, Attempt]]:
-        """Return the packets that were about to be sent and are neither confirmed nor taken back."""
+        """Return the packets noted before sending and neither confirmed nor taken back."""
         ...
 
     async def take_back(self, packet: Packet) -> None:
-        """Note that a packet did not arrive."""
+        """Note a packet as not arrived."""
         ...
 
     async def confirm(self, packet: Packet) -> None:
-        """Note that the API has taken a packet."""
+        """Note a packet as taken by the API."""
         ...
 
     async def last_confirmed(self) -> str | None:
-        """Return the name of the packet that was confirmed last."""
+        """Return the name of the packet confirmed last."""
         ...
 
     async def environments(self) -> Sequence[int]:
-        """Return our ids under which packets are in the API's queue."""
+        """Return our ids with packets in the API's queue."""
         ...
 
     async def handed_on(self, left: Mapping[int, int], *, formed: int, api: KnownAPI) -> None:
-        """Note which packets have left the API's queue, and keep what is known of it. left: how many are there, by the
-        id under which they were sent; formed: batches since the last look."""
+        """Note the packets gone from the API's queue, and keep the known facts of the API. left: number still there,
+        by the id of their sender; formed: batches since the last look."""
         ...
 
     async def lost_by_api(
         self, *, batch: int, env_id: int, stored: str | None, doubtful: Collection[str]
     ) -> tuple[int, int]:
-        """Send again what the API has lost, or keep it aside; returns how many of both. stored: the packet that the
-        new API has, as if it had come under our id there. doubtful: those of which nobody can tell."""
+        """Send the packets lost by the API again, or keep them aside; returns the number of both. stored: the packet
+        in the new API, as if it had come under our id there. doubtful: those with an unknown fate."""
         ...
 
     async def put_aside(self, packet: Packet, state: GroupState, reason: str) -> None:
@@ -90,11 +90,11 @@ class Outbox(Protocol):
         ...
 
     async def known_api(self) -> KnownAPI | None:
-        """Return what is known of the API; None before the first registration."""
+        """Return the known facts of the API; None before the first registration."""
         ...
 
     async def meet(self, api: KnownAPI) -> None:
-        """Keep what is known of the API."""
+        """Keep the known facts of the API."""
         ...
 
 
@@ -108,7 +108,7 @@ class Registration:
     group_size: int
 
     def check(self, info: Info) -> None:
-        """Raise NeverFills where groups of this size would never fill the trainer's batches."""
+        """Raise NeverFills if groups of this size would never fill the trainer's batches."""
         size = self.group_size
         if size > info.batch_size or info.batch_size % size:
             raise NeverFills(
@@ -118,23 +118,23 @@ class Registration:
 
 
 class Sender:
-    """The run's side of the trainer API: registers, sends what is ready, keeps `status` up to date.
+    """The run's side of the trainer API: registers, sends finished packets, keeps `status` up to date.
 
-    max_stale: steps that the trainer may have gone on since a packet was made; older ones are put aside.
+    max_stale: the most steps of the trainer since a packet was made; older ones are put aside.
     """
 
     poll_s = 1.0
     longest_pause_s = 8.0
     remind_s = 15.0
     silence_s = 3.0
-    """Time without an answer after which another may be there, in seconds."""
+    """Time without an answer after which another API may be there, in seconds."""
     settle_s = 0.5
-    """Time for a request whose answer was lost to be worked off, in seconds."""
+    """Time for the API to finish a request with a lost answer, in seconds."""
     grace_s = 5.0
     """Time for a request under way to be answered when the run ends, in seconds."""
 
     answer: Registered
-    """What the API said when we registered."""
+    """The API's answer to our registration."""
     status: EnvStatus
 
     def __init__(
@@ -146,25 +146,25 @@ class Sender:
         self._registration = registration
         self._max_stale = max_stale
         self._known: KnownAPI | None = None
-        """The API that we are registered with; None when it is to be asked again."""
+        """The API with our registration; None when it is to be asked again."""
         self._heard = 0.0
         """When it answered last."""
         self._renewed = 0
         self._queued: int | None = None
-        """Packets of ours in its queue, as of the last look and what was sent since; None before the first look."""
+        """Packets of ours in its queue, as of the last look and those sent since; None before the first look."""
         self._looked = False
         """Whether this process has seen the API's queue; until then a former one may have sent something since."""
         self._sent: str | None = None
-        """The packet that was sent since the last look, of which alone the API may have been emptied before it came."""
+        """The packet sent since the last look; only before this one may the API have been emptied."""
         self._failed = 0
-        """Id of the packet that was tried last in vain: the others are tried before it."""
+        """Id of the packet tried last in vain: the others are tried before it."""
         self._pause = 0.0
         self._reminded = 0.0
         self._said: type[Exception] | None = None
-        """The kind of failure that was logged last, and when."""
+        """The kind of failure logged last, and when."""
         self.batch_size = -1
         self.max_token_len = -1
-        """Longest row that the trainer takes is shorter than this; not positive for no limit."""
+        """Longest row for the trainer is shorter than this; not positive for no limit."""
 
     @property
     def env_id(self) -> int:
@@ -190,7 +190,7 @@ class Sender:
                 await self._recover(error)
 
     async def run(self) -> None:
-        """Send what becomes ready, for ever."""
+        """Send every finished packet, for ever."""
         while True:
             try:
                 sent = await self._look()
@@ -206,7 +206,7 @@ class Sender:
                     continue
 
     async def leave(self) -> None:
-        """Tell the API that we go."""
+        """Report our end to the API."""
         if self._known is not None:
             try:
                 await self._api.disconnect(self.env_id)
@@ -214,7 +214,7 @@ class Sender:
                 logger.debug("the trainer API was not told that we leave: %s", error)
 
     async def _recover(self, error: Exception) -> None:
-        """Pause after a failure, longer each time. What answers next may be another."""
+        """Pause after a failure, longer each time. The next answer may come from another API."""
         self._known = None
         self._pause = min(self.longest_pause_s, 2 * self._pause or 0.5)
         self._metrics.count_failure(Failure.TRAINER)
@@ -250,7 +250,7 @@ class Sender:
     # Who is there
 
     async def _introduce(self) -> None:
-        """Register, and find out what became of what was sent before. Raises NeverFills."""
+        """Register, and find out the fate of earlier packets. Raises NeverFills."""
         self._known = None
         info = await self._api.info()
         self._registration.check(info)
@@ -281,7 +281,7 @@ class Sender:
         logger.info("registered with the trainer API as environment %d, step %d", self.env_id, self.step)
 
     async def _lost(self, before: KnownAPI) -> None:
-        """Find out what an API that is no more, or was emptied, has lost of what it took."""
+        """Find out the losses of an API after its end, or after it was emptied."""
         if await self._outbox.in_doubt():
             await asyncio.sleep(self.settle_s)
         stored, doubtful = await self._stored_since(before)
@@ -299,8 +299,8 @@ class Sender:
             )
 
     async def _stored_since(self, before: KnownAPI) -> tuple[str | None, Collection[str]]:
-        """Return the packet that came after the API was emptied or started again, which therefore has it, and those of
-        which nobody can tell. Only what was sent since the last look may have."""
+        """Return the packet sent after the API was emptied or started again (so the API has it), and those with an
+        unknown fate. Only packets sent since the last look are among them."""
         now, latest = await self._api.status(self.env_id), await self._latest()
         if now.queue_size == now.current_step == 0:
             return None, ()  # it may still tell of what it stored last before
@@ -310,7 +310,7 @@ class Sender:
         return None, {name for name in sent if name is not None}
 
     async def _glance(self) -> tuple[EnvStatus, KnownAPI, dict[int, int]]:
-        """Ask for the step and the queue. Returns the answer, what is known now, and our packets in the queue by our
+        """Ask for the step and the queue. Returns the answer, the facts known now, and our packets in the queue by our
         ids."""
         if self._known is None:
             raise RuntimeError("an API is followed only after registering")
@@ -325,7 +325,7 @@ class Sender:
         return status, replace(self._known, step=status.current_step, alone=alone), left
 
     async def _follow(self) -> None:
-        """Look at the step and the queue, and forget the packets that a trainer has."""
+        """Look at the step and the queue, and forget the packets taken by a trainer."""
         status, known, left = await self._glance()
         before = self._known or known
         formed, queued = known.step - before.step, sum(left.values())
@@ -344,7 +344,7 @@ class Sender:
         self._looked, self._sent = True, None
 
     async def _latest(self) -> str | None:
-        """Return the name of the packet that the API stored last; None when it does not tell."""
+        """Return the name of the packet stored last by the API; None when it reports none."""
         try:
             return await self._api.latest()
         except BadAnswer as error:
@@ -354,7 +354,8 @@ class Sender:
     # One packet
 
     async def _see_through(self, packet: Packet) -> None:
-        """Send a packet. A request under way is answered before a cancellation is passed on, if that takes not long."""
+        """Send a packet. A request under way is answered before a cancellation is passed on, if it does not take
+        long."""
         sending = asyncio.ensure_future(self._send(packet))
         try:
             await asyncio.shield(sending)
@@ -397,7 +398,8 @@ class Sender:
         self._metrics.count_sent()
 
     async def _clear_doubts(self) -> None:
-        """Find out whether packets arrived whose confirmation was lost, with the connection or with our process."""
+        """Find out whether packets without a confirmation arrived; it was lost with the connection or with our
+        process."""
         doubts = await self._outbox.in_doubt()
         if not doubts:
             return
@@ -417,7 +419,7 @@ class Sender:
                 await self._outbox.take_back(packet)
 
     async def _is_latest(self, packet: Packet) -> bool | None:
-        """Tell whether a packet arrived, by the group that the API stored last; None when that is another's."""
+        """Tell whether a packet arrived, by the group stored last by the API; None for another's group."""
         latest = await self._latest()
         if latest == packet.name:
             return True
@@ -434,8 +436,8 @@ class Sender:
 
 
 def _former(before: KnownAPI | None, now: KnownAPI) -> tuple[int, ...]:
-    """Return our former numbers at an API, also those of registrations whose answer was lost. Where others registered
-    in between it can't be told whose numbers those are."""
+    """Return our former numbers at an API, also those of registrations without an answer. If others registered
+    in between, the owners of those numbers are unknown."""
     first, named = (0, ()) if before is None else (before.env_id, (*before.leaving, before.env_id))
     others = now.foreign - (0 if before is None else before.foreign)
     return tuple(sorted({*named, *(range(first, now.env_id) if others == 0 else ())}))

@@ -22,16 +22,16 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SMALL = 2**20
-"""Bytes of an answer that holds figures, at most."""
+"""The most bytes of an answer with figures."""
 
 LARGE = 2**28
-"""Bytes of an answer that holds rows, at most."""
+"""The most bytes of an answer with rows."""
 
 REFUSALS = (400, 422)
-"""Statuses that speak of what was sent. Others speak of the way there, such as the 404 of a server in between."""
+"""Statuses about the request itself. Others are about the way there, such as the 404 of a server in between."""
 
 TOO_LARGE = 413
-"""The status of a server in between that takes no bodies of that size. The API itself has no such limit."""
+"""The status of a server in between with a smaller limit for bodies. The API itself has no such limit."""
 
 
 class TooLarge(httpx.HTTPError):
@@ -39,11 +39,11 @@ class TooLarge(httpx.HTTPError):
 
 
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, TooLarge)
-"""Errors after which nothing can have arrived."""
+"""Errors before anything can have arrived."""
 
 
 class TrainerAPIError(RuntimeError):
-    """The trainer API refused what was sent; sending it again would not help."""
+    """The trainer API refused a request; sending it again would not help."""
 
 
 class BadAnswer(httpx.DecodingError):
@@ -51,11 +51,11 @@ class BadAnswer(httpx.DecodingError):
 
 
 class NoTrainerAPI(ConnectionError):
-    """What answers at the address has never been a trainer API; the message names the remedy."""
+    """The server at the address has never been a trainer API; the message names the remedy."""
 
 
 class Answer(BaseModel):
-    """An answer of the API. Fields that it has beside these are passed over."""
+    """An answer of the API. Other fields are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -66,7 +66,7 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Info(Answer):
-    """What the trainer wants. batch_size: rows; -1 before it has registered. max_token_len: rows are shorter than this;
+    """The trainer's demands. batch_size: rows; -1 before it has registered. max_token_len: rows are shorter than this;
     not positive for no limit."""
 
     batch_size: int
@@ -85,13 +85,13 @@ class Registered(Answer):
 
     @property
     def earlier(self) -> int:
-        """Return the registrations under our name before this one; 0 also where the API was restarted or emptied."""
+        """Return the registrations under our name before this one; 0 also if the API was restarted or emptied."""
         return int(self.wandb_name.rpartition("_")[2])
 
 
 class EnvStatus(Answer):
-    """What the API says of an environment. current_step: batches formed. queue_size, self_queue_size: packets in its
-    queue, of all environments and of this one. env_weight: its share of the weights of all that are connected."""
+    """The API's figures of an environment. current_step: batches formed. queue_size, self_queue_size: packets in its
+    queue, of all environments and of this one. env_weight: its share of the weights of all connected ones."""
 
     current_step: Count
     queue_size: Count
@@ -100,7 +100,7 @@ class EnvStatus(Answer):
 
 
 class Place(Answer):
-    """Where the trainer logs to: W&B's project and group, None where it has none."""
+    """The trainer's place for logs: W&B's project and group, None without one."""
 
     project: str | None = None
     group: str | None = None
@@ -125,19 +125,19 @@ class _Waiting(Answer):
 class TrainerAPI:
     """A connection to the API at `url`. Use it as `async with`.
 
-    `info` and `register` wait for the API and its trainer, but not for ever on what is none; the others raise
+    `info` and `register` wait for the API and its trainer, but not for ever on another kind of server; the others raise
     httpx.HTTPError.
     """
 
     poll_s = 1.0
-    """Pause between questions to an API that is not ready, in seconds."""
+    """Pause between questions to an API not yet ready, in seconds."""
     remind_s = 15.0
     """How often a wait is logged, in seconds."""
     answer_s = 300.0
     """Time for a question and the whole of its answer, in seconds."""
     strange_answers = 60
-    """Answers in a row that no trainer API gives, after which one that has given no other is none. Something in
-    between, such as a proxy, answers for an API that is being started."""
+    """The number of answers in a row, foreign to a trainer API, after which a server without any other answer is not
+    one. A server in between, such as a proxy, answers for an API during its start."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -149,7 +149,7 @@ class TrainerAPI:
         self._known = False
         """Whether it has ever answered as a trainer API."""
         self.renewed = 0
-        """How often a lasting connection had to be replaced: who answers on the new one may be another."""
+        """Number of replacements of a lasting connection: the server on the new one may be another."""
 
     async def __aenter__(self) -> TrainerAPI:
         return self
@@ -176,7 +176,7 @@ class TrainerAPI:
         return await self._wait(ask, "a trainer to register with it and ask for a batch")
 
     async def info(self) -> Info:
-        """Return what the trainer wants, waiting until it has registered."""
+        """Return the trainer's demands, waiting until it has registered."""
 
         async def ask() -> Info | None:
             answer = await self._ask(Info, "GET", "/info")
@@ -191,21 +191,21 @@ class TrainerAPI:
         return await self._wait(ask, "a trainer to register with it")
 
     async def place(self) -> Place:
-        """Return where the trainer logs to. Raises httpx.HTTPError."""
+        """Return the trainer's place for logs. Raises httpx.HTTPError."""
         return await self._ask(Place, "GET", "/wandb_info")
 
     async def status(self, env_id: int) -> EnvStatus:
-        """Return queue size, step and weight as the API sees them. An API that does not know the environment fails."""
+        """Return queue size, step and weight as the API sees them. Fails if the API does not know the environment."""
         return await self._ask(EnvStatus, "GET", "/status-env", json={"env_id": env_id})
 
     async def disconnect(self, env_id: int) -> None:
-        """Take an environment out of the API's scheduling, in which a dead one would keep its weight."""
+        """Take an environment out of the API's scheduling; a dead one would keep its weight there."""
         await self._ask(_Verdict, "POST", "/disconnect-env", json={"env_id": env_id}, timeout=5.0)
 
     async def send(self, env_id: int, body: bytes) -> bool:
         """Deliver a group, in one try. `body`: gzip of its JSON without the first brace. Returns whether the API has
         queued it; False: it lies in its buffer for groups of other sizes than the environment's. Raises TrainerAPIError
-        when it is refused, one of NOT_SENT when nothing has arrived, also where who has answered so far has gone; after
+        when it is refused, one of NOT_SENT when nothing has arrived, also when the former server is gone; after
         other errors it may have been stored."""
         # A gzip file may have several members, so that a body is packed once whatever the id.
         content = gzip.compress(b'{"env_id":%d,' % env_id, 1) + body
@@ -226,7 +226,7 @@ class TrainerAPI:
         return receipt.status == "received"
 
     async def latest(self) -> str | None:
-        """Return the `delivery_id` of the group that the API stored last; None when it tells of none."""
+        """Return the `delivery_id` of the group stored last by the API; None when it reports none."""
         body = await self._bytes("GET", "/latest_example", most=LARGE)
         try:
             found = await asyncio.to_thread(orjson.loads, body)
@@ -276,7 +276,7 @@ class TrainerAPI:
         self._stream, self._kept = stream, False
 
     async def _wait(self, ask: Callable[[], Awaitable[T | None]], what: str) -> T:
-        """Ask until there is an answer, saying now and then what is waited for. Raises NoTrainerAPI."""
+        """Ask until there is an answer, and log the reason of the wait now and then. Raises NoTrainerAPI."""
         reminded, strange = -self.remind_s, 0
         while True:
             try:
@@ -302,7 +302,7 @@ class TrainerAPI:
 
 
 def _strange(error: httpx.HTTPError) -> bool:
-    """Tell whether an answer is none that a trainer API gives, also when it is starting, busy or broken."""
+    """Tell whether an answer is foreign to any trainer API, also to one that is starting, busy or broken."""
     if not isinstance(error, httpx.HTTPStatusError):
         return True
     return 400 <= error.response.status_code < 500 and error.response.status_code not in (408, 425, 429)

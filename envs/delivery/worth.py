@@ -1,4 +1,4 @@
-"""What a row is worth, in parts, and how they are combined for a trainer's loss."""
+"""The worth of a row, in parts, and their combination for a trainer's loss."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from atropos_agent.types import IGNORED
 
 
 class Loss(enum.Enum):
-    """How a trainer's loss goes over the tokens of a batch. With the advantages that are made for it, a rollout of
-    several rows weighs what the same tokens would weigh in one row."""
+    """A trainer's loss over the tokens of a batch. With the advantages made for it, a rollout of
+    several rows has the weight of the same tokens in one row."""
 
     ROWS = "the mean over rows of the mean over a row's tokens"
     """A row's mean forgets how many tokens it has: each row gets its share of the rollout's advantage."""
@@ -21,9 +21,9 @@ class Loss(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply in a row: its place, its number in the rollout, the weights that sampled it, and its own advantage.
+    """A reply in a row: its place, its number in the rollout, its weights' version, and its own advantage.
 
-    policy_version: of the oldest weights that had a part in it; None where the inference server does not say.
+    policy_version: of the oldest weights with a part in it; None if the inference server does not report it.
     advantage: added to the rollout's."""
 
     start: int
@@ -36,9 +36,9 @@ class Turn:
 def token_advantages(
     masks: Sequence[int], value: float, share: float, turns: Iterable[Turn] = (), loss: Loss = Loss.ROWS
 ) -> list[float]:
-    """Return the advantage of each token of a row; 0.0 where it is not trained.
+    """Return the advantage of each token of a row; 0.0 if it is not trained.
 
-    value: the rollout's. share: of the rollout's trained tokens that the row has."""
+    value: the rollout's. share: of the rollout's trained tokens, the part in the row."""
     weight = share if loss is Loss.ROWS else 1.0
     advantages = [0.0 if mask == IGNORED else value * weight for mask in masks]
     for turn in turns:
@@ -49,9 +49,9 @@ def token_advantages(
 
 
 def token_versions(masks: Sequence[int], turns: Iterable[Turn], oldest: int | None) -> list[int | None]:
-    """Return the policy version that sampled each token of a row; None where it was not sampled or is not known.
+    """Return the policy version for each sampled token of a row; None if it was not sampled or is not known.
 
-    oldest: of the row, for replies of which none is known."""
+    oldest: of the row, for replies without a known one."""
     versions = [None if mask == IGNORED else oldest for mask in masks]
     for turn in turns:
         for place in range(turn.start, turn.start + turn.length):

@@ -1,4 +1,4 @@
-"""Functions that are environments: a rollout is a call of one, and what it returns is the reward.
+"""Functions as environments: a rollout is a call of one, and its return value is the reward.
 
     @rollout(tasks=[...])
     async def answers(task: Task, llm: LLM) -> float:

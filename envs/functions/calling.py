@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ENDING_S = 5.0
-"""How long a function that is cancelled may take to end."""
+"""Time for a cancelled function to end, in seconds."""
 
 
 class Hung(RuntimeError):
@@ -28,11 +28,11 @@ class Hung(RuntimeError):
 
 
 async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s: Callable[[], float]) -> Any:
-    """Return what the function returns. Raises what it raises, and Hung.
+    """Return the function's value. Raises its exceptions, and Hung.
 
-    given: its parameters. limit_s: seconds that it may take, beside those for which it waited for replies
-    (`sampling_s` says how many so far). One that hangs in a thread can't be ended: it is left behind, and its model
-    does not answer any more. One in a process of its own is killed with all that it has started."""
+    given: its parameters. limit_s: its seconds, beside those of its waits for replies. sampling_s: the
+    seconds of these so far. A function that hangs in a thread can't be ended: it is left, and its model does not
+    answer any more. In a process of its own it is killed with everything started by it."""
     child: Child | None = None
     if work.process:
         llm: LLM = given["llm"]
@@ -60,7 +60,7 @@ async def call(work: Work, given: Mapping[str, Any], limit_s: float, sampling_s:
 
 
 async def _end(running: asyncio.Future[Any], name: str) -> None:
-    """End what is still running, and wait for it if it can be."""
+    """End the call still running, and wait for it if possible."""
     if running.done():
         return
     running.cancel()
@@ -70,7 +70,7 @@ async def _end(running: asyncio.Future[Any], name: str) -> None:
 
 
 def _in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """Call a function in a thread that is nobody's: one that hangs holds up neither others nor the process's end."""
+    """Call a function in a thread without an owner: if it hangs, it holds up neither others nor the process's end."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 

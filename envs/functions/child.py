@@ -1,7 +1,7 @@
 """A function in a process of its own, which can be killed.
 
-The process is forked from one that has imported the program's main module (multiprocessing's fork server), so that
-it costs milliseconds. It leads a session: what it starts ends with it, and it with whoever called it.
+The process is forked from one with the program's main module already imported (multiprocessing's fork server), so
+it costs milliseconds. It leads a session: everything started by it ends with it, and it ends with its caller.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ Give = Callable[..., None]
 
 
 class FunctionFailed(RuntimeError):
-    """A function raised in its process, or the process died; the message says what, with the traceback."""
+    """A function raised in its process, or the process died; the message has the reason, with the traceback."""
 
 
 class Child:
     """A call of a function in a process of its own.
 
-    function: found there under its name in its module. given: its parameters, which are pickled.
+    function: found there under its name in its module. given: its parameters, in pickled form.
     """
 
     def __init__(self, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
@@ -48,7 +48,7 @@ class Child:
         self._killed = False
 
     def run(self, reward: Give) -> Any:
-        """Return what the function returns. Blocks; `kill` ends it. reward: of the parent's `LLM`. Raises
+        """Return the function's value. Blocks; `kill` ends it. reward: of the parent's `LLM`. Raises
         FunctionFailed."""
         self._process.start()
         if self._killed:
@@ -72,7 +72,7 @@ class Child:
             self._ours.close()
 
     def kill(self) -> None:
-        """End the process, and all that it has started. Doesn't wait for that: `run` does."""
+        """End the process, with everything started by it. Doesn't wait for that: `run` does."""
         self._killed = True
         if (pid := self._process.pid) is None:
             return
@@ -82,7 +82,7 @@ class Child:
 
 
 def _told(reward: Give, said: tuple[float, int | None]) -> str:
-    """Pass a reward on. Returns what is wrong with it."""
+    """Pass a reward on. Returns its error, if any."""
     try:
         reward(*said)
     except ValueError as error:
@@ -93,7 +93,7 @@ def _told(reward: Give, said: tuple[float, int | None]) -> str:
 def _work(
     pipe: Connection, module: str, name: str, address: tuple[str, str, str, str], given: Mapping[str, Any]
 ) -> None:
-    """Call the function, and tell what it returned: the process's main function."""
+    """Call the function, and report its value: the process's main function."""
     os.setsid()
     threading.Thread(target=_end_with_caller, args=(pipe.fileno(),), daemon=True).start()
     try:
@@ -116,7 +116,7 @@ def _work(
 
 
 def _end_with_caller(pipe: int) -> None:
-    """Wait until nobody holds the pipe's other end, then end this session: whoever called may have been killed."""
+    """Wait until nobody holds the pipe's other end, then end this session: the caller may have been killed."""
     watch = select.poll()
     watch.register(pipe, 0)  # the end alone, nothing that is to be read
     watch.poll()

@@ -1,4 +1,4 @@
-"""Options of environments that are made of functions."""
+"""Options of environments made of functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from envs.config import AgentEnvConfig
 
 
 class FunctionConfig(AgentEnvConfig):
-    """Options of an environment that is made of a function."""
+    """Options of an environment made of a function."""
 
     prompts: dict[str, Path] = Field(
         default={}, description="Files in place of the function's prompt templates, as name=file"

@@ -1,4 +1,4 @@
-"""Make an environment of a function. What takes seconds to import is imported when a command needs it."""
+"""Make an environment of a function. Slow imports wait until a command needs them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _ENVIRONMENT = later("envs.functions.environment:environment_of")
 
 
 class Function:
-    """A function that is an environment, and still what it was: called, it does as it was written.
+    """A function as an environment, and still itself: a call does the same as before.
 
-    work: the function, and what the decorator was told.
+    work: the function, and the decorator's arguments.
     """
 
     def __init__(self, work: Work) -> None:
@@ -43,7 +43,7 @@ class Function:
         return made
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        """Run the command that `argv` begins with, that of the process when None. Returns the exit status."""
+        """Run the command at the beginning of `argv`, the process's own when None. Returns the exit status."""
         return run(Program(called_as(), FunctionConfig, lambda: self.environment), argv)
 
 
@@ -60,21 +60,21 @@ def rollout(
 ) -> Callable[[Callable[..., Any]], Function]:
     """Make an environment of a function, sync or async: `(task, llm, …) -> float | Verdict`.
 
-    The names of its parameters say what it is given: `task`, `llm`, `sandbox` (open for this rollout), `seat`,
-    `config`, and each resource by its name. What it raises is a failure of ours and retried; where it returns None,
+    The names of its parameters choose its arguments: `task`, `llm`, `sandbox` (open for this rollout), `seat`,
+    `config`, and each resource by its name. An exception is an infrastructure failure and retried; for None
     there is no reward.
 
-    tasks, eval_tasks: tasks, or a function that returns them. Evaluated on are the tasks trained on, without others.
+    tasks, eval_tasks: tasks, or a function that returns them. Without eval_tasks, evaluations use the training tasks.
     resources: prompt templates by name.
-    process: call it in a process of its own, which is killed when it hangs or the run ends. It is given no sandbox
+    process: call it in a process of its own, killed when it hangs or the run ends. It is given no sandbox
         there, and must be found under its name in its module.
-    over_budget: the reward where the function raises after the rollout's tokens, turns or time were over, which its
-        client was told as an error; None retries that, too.
-    trained: which of its conversations are (`atropos_agent.gateway.branches.Branch`); normally all whose replies it
-        has had whole.
-    tolerates: what its client may want forced on the model, though it is not, such as "tool_choice"; else it is refused
+    over_budget: the reward if the function raises after the end of the rollout's tokens, turns or time (its
+        client got an error for that); None retries such a rollout, too.
+    trained: the kinds of its conversations to train on (`atropos_agent.gateway.branches.Branch`); by default all
+        kinds with replies received whole.
+    tolerates: its client's demands to accept without forcing them on the model, such as "tool_choice"; else refused
         (see `atropos_agent.gateway.Session`).
-    Raises TypeError for a function that can't be called so.
+    Raises TypeError for a function with other required parameters.
     """
     prompts = dict(resources or {})
 
@@ -100,11 +100,11 @@ def rollout(
 def single_turn(
     *, tasks: Tasks, score: Callable[..., Any], eval_tasks: Tasks | None = None
 ) -> Callable[[Callable[..., Any]], Function]:
-    """Make an environment of a function that returns messages, to which there is one reply: the simplest case.
+    """Make an environment of a function with messages as its value, for one reply to them: the simplest case.
 
-    The function is given `prompt`, the task's instruction, or `task`. It returns chat messages, or a text, which is
+    The function is given `prompt`, the task's instruction, or `task`. It returns chat messages, or a text as
     the user's message. score: judges the reply; it is given `task`, `answer` (the reply's text), `result` (the
-    `AgentResult`), by the names of its parameters. Raises TypeError for functions that can't be called so.
+    `AgentResult`), by the names of its parameters. Raises TypeError for functions with other required parameters.
     """
     check_score(score)
 

@@ -1,4 +1,4 @@
-"""The environment that a function is: its session of the gateway, a call, and what it returned as the verdict."""
+"""The environment of a function: its session of the gateway, a call, and its value as the verdict."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from sandboxes.registry import load_backend, named_factory
 
 BUDGETS = (StopReason.MAX_TOKENS, StopReason.MAX_STEPS, StopReason.TIME)
 TURN_REWARDS = "turn_rewards"
-"""Where an `AgentResult`'s metadata say what `llm.reward` was told, by turn."""
+"""The key in an `AgentResult`'s metadata for the values given to `llm.reward`, by turn."""
 
 
 class FunctionEnv(AgentEnv[FunctionConfig]):
-    """An environment whose rollouts are calls of a function. Made by `environment_of`."""
+    """An environment with calls of a function as its rollouts. Made by `environment_of`."""
 
     name: ClassVar[str] = "function"
     env_config_cls = FunctionConfig
@@ -90,7 +90,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
     async def _told(
         self, task: Task, seat: Seat, llm: LLM, turns: Turns, calling: Coroutine[Any, Any, Outcome]
     ) -> Outcome:
-        """Await the outcome, with the hooks told of what happens."""
+        """Await the outcome, with reports to the hooks."""
         hooks = self.function.hooks
         if hooks:
             turns.tell(
@@ -111,8 +111,8 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
     async def _called(
         self, task: Task, given: Mapping[str, Any], session: Session, turns: Turns, rewards: TurnRewards
     ) -> Outcome:
-        """Call the function and return what came of it. Raises what it raises, and AgentError where the inference
-        server failed, whatever the function made of that."""
+        """Call the function and return the outcome. Raises its exceptions, and AgentError if the inference
+        server failed, also if the function went on."""
         work, began = self.function, time.monotonic()
         chosen = {name: given[name] for name in work.parameters}
         try:
@@ -136,7 +136,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         return Outcome(result, verdict, {"function": time.monotonic() - began})
 
     def _seconds(self, task: Task) -> float:
-        """Return how long the function may take, beside inference servers that are slow."""
+        """Return the function's time limit, without waits for slow inference servers."""
         own = self.config.rollout_timeout_s
         return own if task.timeout_s is None else min(own, task.timeout_s)
 
@@ -149,7 +149,7 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
 
 
 class MessagesEnv(FunctionEnv):
-    """An environment whose rollouts are one reply each, to the messages that a function returns."""
+    """An environment with rollouts of one reply each, to a function's messages."""
 
     score: ClassVar[Callable[..., Any]]
 
@@ -173,7 +173,7 @@ class MessagesEnv(FunctionEnv):
 
 
 def environment_of(work: Work) -> type[FunctionEnv]:
-    """Return the environment that a function is."""
+    """Return the environment of a function."""
     about: dict[str, object] = {"name": work.name, "function": work}
     if work.score is None:
         return type(work.function.__name__, (FunctionEnv,), about)
@@ -181,7 +181,7 @@ def environment_of(work: Work) -> type[FunctionEnv]:
 
 
 def _told(name: str, message: Mapping[str, Any]) -> Told:
-    """Return a message of a function's. Raises InfraError for one that is none."""
+    """Return a message of a function's. Raises InfraError for another value."""
     try:
         role, content = message["role"], message["content"]
     except (TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""What a function is given: a model's address, prompt templates; and what hooks are told."""
+"""The arguments of a function: a model's address, prompt templates; and the reports to hooks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from envs.types import Outcome, Seat, Task
 
 _NUMBER = re.compile(r"(?<=[-_])\d+$")
-"""At the end of the ids that the gateway gives to replies."""
+"""The end of the gateway's ids for replies."""
 
 
 class LLM:
     """The model of one rollout, at an address of its own.
 
-    base_url: what an OpenAI client takes as such; anthropic_url: what an Anthropic client takes.
+    base_url: for an OpenAI client; anthropic_url: for an Anthropic client.
     api_key: the rollout's own. It is valid while the function runs.
-    model: a name to tell; which model answers is the run's to say.
+    model: a name for requests; the run chooses the answering model.
     """
 
     def __init__(
@@ -34,17 +34,17 @@ class LLM:
         self._give = give
 
     def reward(self, value: float, reply: object = None) -> None:
-        """Add to a turn's own advantage, beside what the rollout's reward is worth to all of its turns.
+        """Add to a turn's own advantage, beside the rollout's reward for all of its turns.
 
-        reply: which one: what a client returned, its id, or the turn's number from 0; None for the reply that came
-        last. Raises ValueError where there is no such reply, or for a value that is not finite."""
+        reply: a client's return value, its id, or the turn's number from 0; None for the last
+        reply. Raises ValueError if there is no such reply, or for a value that is not finite."""
         if not math.isfinite(value):
             raise ValueError(f"llm.reward takes a finite number, not {value}")
         self._give(float(value), None if reply is None else turn_of(reply))
 
 
 def turn_of(reply: object) -> int:
-    """Return the number of the turn that a client's reply is, by the id that it was given. Raises ValueError."""
+    """Return the turn's number of a client's reply, by the id given to it. Raises ValueError."""
     if isinstance(reply, int):
         return reply
     name = getattr(reply, "id", reply)
@@ -55,9 +55,9 @@ def turn_of(reply: object) -> int:
 
 
 class Prompt:
-    """A prompt template, with `{names}` to fill in. Its digest stands in every row that was made with it.
+    """A prompt template, with `{names}` to fill in. Every row made with it has its digest.
 
-    text: as `str.format` takes it. version: what people call it; the digest tells versions apart in any case.
+    text: in the form for `str.format`. version: its name for people; the digest tells versions apart in any case.
     """
 
     def __init__(self, text: str, *, version: str = "") -> None:
@@ -70,7 +70,7 @@ class Prompt:
 
     @classmethod
     def from_file(cls, path: Path | str) -> Prompt:
-        """Read a template from a file, of which the name is its version."""
+        """Read a template from a file; the file's name is its version."""
         return cls(Path(path).read_text(encoding="utf-8"), version=Path(path).name)
 
     @property
@@ -84,7 +84,7 @@ class Prompt:
         return {"version": self.version, "digest": self.digest}
 
     def format(self, **values: object) -> str:
-        """Return the text with all names filled in. Raises ValueError for a name that is missing or too many."""
+        """Return the text with all names filled in. Raises ValueError for a missing or unknown name."""
         outer = {name.partition(".")[0].partition("[")[0] for name in self.names}
         if wrong := outer ^ values.keys():
             said = ", ".join(sorted(wrong))
@@ -94,10 +94,10 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A reply that was sampled.
+    """A sampled reply.
 
-    number: in the rollout, from 0. prompt_tokens: of its prompt. ids: the reply's; none where the server gives none.
-    text: the reply; "" where the server gives no ids. seconds: from its request to its last token.
+    number: in the rollout, from 0. prompt_tokens: of its prompt. ids: the reply's; none if the server gives none.
+    text: the reply; "" if the server gives no ids. seconds: from its request to its last token.
     """
 
     number: int
@@ -108,20 +108,20 @@ class Turn:
 
 
 class Hooks:
-    """What is called when rollouts and turns begin and end. A subclass overrides what it wants to know.
+    """Called when rollouts and turns begin and end. A subclass overrides the methods of interest.
 
-    What a hook raises is a failure of ours, as what the function itself raises. Turns that run side by side are told
+    An exception in a hook is an infrastructure failure, as in the function itself. Turns side by side are reported
     side by side.
     """
 
     async def rollout_started(self, task: Task, llm: LLM, seat: Seat) -> None:
-        """Know that the function is called next."""
+        """Take note: the function is called next."""
 
     async def turn_started(self, task: Task, llm: LLM, prompt_tokens: int) -> None:
-        """Know that a reply is sampled next."""
+        """Take note: a reply is sampled next."""
 
     async def turn_ended(self, task: Task, llm: LLM, turn: Turn) -> None:
         """Know of a reply. `llm.reward(value, turn.number)` rewards it."""
 
     async def rollout_ended(self, task: Task, llm: LLM, outcome: Outcome | Exception) -> None:
-        """Know how the rollout ended: with an outcome, or with what was raised."""
+        """Take note of the rollout's end: with an outcome, or with an exception."""

@@ -1,4 +1,4 @@
-"""What a function's value is worth, and what a score makes of a reply."""
+"""The worth of a function's value, and a score's result for a reply."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sandboxes.base import Sandbox
 from sandboxes.naming import meant
 
 JUDGING = ("task", "answer", "result")
-"""What a score may ask for by the names of its parameters."""
+"""Names of parameters available to a score."""
 
 
 async def judged(score: Callable[..., Any], task: Task, result: AgentResult, sandbox: Sandbox | None = None) -> Verdict:
-    """Return what a score says of a reply. Raises what it raises, and InfraError for a value that is no reward."""
+    """Return a score's verdict on a reply. Raises its exceptions, and InfraError for an invalid reward."""
     known = {"task": task, "answer": result.final_response, "result": result, "sandbox": sandbox}
     taken = inspect.signature(score).parameters
     value = await value_of(score(**{name: given for name, given in known.items() if name in taken}))
@@ -24,8 +24,8 @@ async def judged(score: Callable[..., Any], task: Task, result: AgentResult, san
 
 
 def parameters_of(function: Callable[..., Any], known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Return the names of what a function is to be given, of those that are known. what: it is called in messages.
-    Raises TypeError for one that can't be called so."""
+    """Return the names of a function's arguments, among the known ones. what: its name in messages.
+    Raises TypeError if it has other required parameters."""
     if not callable(function) or isinstance(function, type):
         raise TypeError(f"{what} must be a function, not {function!r}")
     name = getattr(function, "__name__", repr(function))
@@ -49,12 +49,12 @@ def check_score(score: Callable[..., Any], *, sandbox: bool = False) -> None:
 
 
 async def value_of(value: Any) -> Any:
-    """Return a value that may have to be awaited."""
+    """Return a value, awaited if necessary."""
     return await value if inspect.isawaitable(value) else value
 
 
 def verdict_of(name: str, value: object) -> Verdict:
-    """Return what a function's value says. Raises InfraError for one that is no reward."""
+    """Return the verdict of a function's value. Raises InfraError for an invalid reward."""
     if isinstance(value, Verdict):
         return value
     if value is None:

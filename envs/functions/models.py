@@ -13,7 +13,7 @@ from envs.options import EngineConfig
 
 
 def function_server(function: Callable[..., Any]) -> Callable[..., FunctionServer]:
-    """Return what makes the server of a model that is a function of the chat messages, sync or async."""
+    """Return the maker of a server for a model made of a function of the chat messages, sync or async."""
 
     def make(config: EngineConfig, reasoning_config: Any = None) -> FunctionServer:
         return FunctionServer(function, config)
@@ -22,7 +22,7 @@ def function_server(function: Callable[..., Any]) -> Callable[..., FunctionServe
 
 
 class FunctionServer(ChatServer):
-    """A model that is a function: of chat messages, it returns the reply's text. There are no ids, and so no rows."""
+    """A function as a model: of chat messages, it returns the reply's text. There are no ids, and so no rows."""
 
     def __init__(self, function: Callable[..., Any], config: EngineConfig) -> None:
         super().__init__(config)
@@ -32,7 +32,7 @@ class FunctionServer(ChatServer):
         """Do nothing: a function is there."""
 
     async def chat_completion(self, **options: Any) -> SimpleNamespace:
-        """Return the function's reply in OpenAI's shape. Raises EngineError for one that is no text."""
+        """Return the function's reply in OpenAI's shape. Raises EngineError for anything but text."""
         text = self._function([dict(message) for message in options["messages"]])
         text = await text if inspect.isawaitable(text) else text
         if not isinstance(text, str):

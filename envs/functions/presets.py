@@ -1,4 +1,4 @@
-"""Agents that need no code: presets of tools and prompts for our own loop."""
+"""Agents without code: presets of tools and prompts for our own loop."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ CODING_TOOLS = ("terminal", "view", "create", "replace", "insert", "search", "fi
 
 @dataclass(frozen=True)
 class Agent:
-    """Our own loop with tools and a prompt, and what judges it.
+    """Our own loop with tools and a prompt, and its score.
 
-    tools: functions, or names of standard tools, which work in a sandbox that is opened for each task.
-    system_prompt: stands before the description of the tools.
-    score: judges; it is given `task`, `answer`, `result` and, where there is one, the `sandbox` as the agent has left
+    tools: functions, or names of standard tools (these work in a sandbox, opened for each task).
+    system_prompt: comes before the description of the tools.
+    score: judges; it is given `task`, `answer`, `result` and, if there is one, the `sandbox` as the agent has left
     it, by the names of its parameters. It returns a number or a Verdict.
     """
 
@@ -54,7 +54,7 @@ class Agent:
 
     @cached_property
     def environment(self) -> type[AgentPresetEnv]:
-        """Return the environment in which it works."""
+        """Return the environment around it."""
         return type("Agent", (AgentPresetEnv,), {"name": self.name, "preset": self})
 
 

@@ -36,14 +36,15 @@ from envs.types import InfraError, Seat, Task
 logger = logging.getLogger(__name__)
 
 CONNECT_S = 60.0
-"""How long an inference server is waited for that does not answer."""
+"""Longest wait for a silent inference server, in seconds."""
 
 
 @dataclass(frozen=True)
 class Ran(Sequence[SavedRollout]):
     """The rollouts of `run`, in the order of the tasks, as `read_rollouts(run_dir)` reads them.
 
-    failed: what is missing, by our fault: the task's id, the number of its sample, and the last failure.
+    failed: those missing by an infrastructure failure: the task's id, the number of its sample, and the last
+    failure.
     """
 
     rollouts: Sequence[SavedRollout]
@@ -65,7 +66,7 @@ class Ran(Sequence[SavedRollout]):
 
     @property
     def mean_reward(self) -> float:
-        """Return the mean reward of the rollouts that were made. Raises ValueError where there are none."""
+        """Return the mean reward of the finished rollouts. Raises ValueError without any."""
         if not self.rollouts:
             raise ValueError("no rollout was made; see `failed`")
         return sum(one.verdict.reward for one in self.rollouts) / len(self.rollouts)
@@ -75,7 +76,7 @@ class Ran(Sequence[SavedRollout]):
         return [rollout_row(one) for one in self.rollouts]
 
     def frame(self) -> Any:
-        """Return them as a pandas data frame. Raises ImportError where pandas is not installed."""
+        """Return them as a pandas data frame. Raises ImportError without pandas."""
         try:
             import pandas  # takes its time, and may not be there
         except ImportError as error:
@@ -93,17 +94,17 @@ async def run(
     progress: bool = True,
     **options: object,
 ) -> Ran:
-    """Have an agent work on tasks, and return the rollouts, which are saved as well.
+    """Have an agent work on tasks, and return the rollouts; they are saved as well.
 
     agent: a function `(task, llm, …) -> float | Verdict`, decorated or not; a preset of `envs.functions.presets`; or an
     `AgentEnv`. tasks: see `read_tasks`.
-    llm: the address of an inference server that gives token ids, or an `EngineConfig`, of which the `server_type` may
-    be "openai" or "anthropic" (no ids, and so no rows); or a function, of chat messages to a text, as the model.
+    llm: the address of an inference server with token ids, or an `EngineConfig` (its `server_type` may
+    be "openai" or "anthropic": no ids, and so no rows); or a function, of chat messages to a text, as the model.
     concurrency: rollouts at the same time. samples: rollouts of each task. options: of the environment, such as
     `max_steps`, `temperature`, `run_dir` or `attempts`.
 
-    A rollout that fails by our fault is tried again; one that never succeeds is left out and listed. Raises UsageError
-    for what can't be used, NothingWorks when no rollout ever succeeds.
+    A rollout with an infrastructure failure is tried again; one that never succeeds is left out and listed. Raises
+    UsageError for unusable arguments, NothingWorks when no rollout ever succeeds.
     """
     env_cls = _environment(agent, read_tasks(tasks), llm)
     settings = {"max_concurrent_rollouts": concurrency, **options}
@@ -134,7 +135,7 @@ async def run(
 
 
 def new_run_dir(name: str) -> Path:
-    """Return a directory that is not there yet: runs of a script may begin in the same second."""
+    """Return a directory not yet present: runs of a script may begin in the same second."""
     first = path = Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     number = 1
     while path.exists():
@@ -147,7 +148,7 @@ def new_run_dir(name: str) -> Path:
 async def _make(
     rollouts: Rollouts, wanted: Sequence[tuple[Task, int]], name: str, *, shown: bool
 ) -> tuple[list[Place], list[tuple[str, int, InfraError]]]:
-    """Make rollouts. Returns the places of those that were made, and which were not."""
+    """Make rollouts. Returns the places of the finished ones, and the failed ones."""
     places: dict[int, Place] = {}
     failed: dict[int, tuple[str, int, InfraError]] = {}
     rewards: list[float] = []
@@ -194,7 +195,7 @@ def _environment(agent: Any, tasks: Sequence[Task], llm: Any) -> type[AgentEnv[A
 
 
 def _engine(llm: object) -> EngineConfig:
-    """Return how the model is reached that is given as an address or as a function."""
+    """Return the connection to a model given as an address or as a function."""
     if isinstance(llm, EngineConfig):
         return llm
     if isinstance(llm, str):

@@ -16,10 +16,10 @@ _FIELDS = frozenset(field.name for field in fields(Task))
 
 
 def read_tasks(given: Tasks) -> Sequence[Task]:
-    """Return tasks as `Task`s. A text is an instruction. A mapping holds fields of `Task`; what it holds beside them
-    becomes the task's `metadata`. Without ids they are numbered.
+    """Return tasks as `Task`s. A text is an instruction. A mapping holds fields of `Task`; its other entries
+    become the task's `metadata`. Without ids they are numbered.
 
-    Raises BadTask, which names the place."""
+    Raises BadTask with the place."""
     found = [_read(one, place) for place, one in enumerate(given() if callable(given) else given)]
     if not found:
         raise BadTask("there are no tasks; give at least one")

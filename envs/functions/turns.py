@@ -1,4 +1,4 @@
-"""What samples one rollout's replies, and tells of its turns."""
+"""Samples one rollout's replies, and reports its turns."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from atropos_agent.types import AgentError, AgentResult
 from envs.functions.given import Turn
 
 Started = Callable[[int], Coroutine[Any, Any, None]]
-"""Told the tokens of a prompt whose reply is sampled next."""
+"""Called with the tokens of a prompt just before its reply is sampled."""
 Ended = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
 class Turns:
-    """Stands before a rollout's inference server, which does all the work, and counts the replies that are taken in.
+    """Wraps a rollout's inference server, the real worker, and counts the replies taken in.
 
-    decode: ids into text; None for a server that gives no ids.
-    count: replies that were taken in. Replies are numbered as the steps of the rollout's result are.
+    decode: ids into text; None for a server without ids.
+    count: of replies taken in. Replies have the numbers of the steps in the rollout's result.
     """
 
     def __init__(self, server: Any, decode: Callable[[Sequence[int]], str] | None = None) -> None:
@@ -58,7 +58,7 @@ class Turns:
         return await self._pass_on(self._server.chat_completion, 0, options)
 
     def accept(self, ids: Sequence[int]) -> None:
-        """Take note that a conversation has taken a reply in."""
+        """Take note of a reply taken in by a conversation."""
         if (accept := getattr(self._server, "accept", None)) is not None:
             accept(ids)
         number, self.count = self.count, self.count + 1
@@ -68,7 +68,7 @@ class Turns:
             self._telling.add(asyncio.ensure_future(self._ended(Turn(number, prompt, tuple(ids), text, seconds))))
 
     async def told(self) -> None:
-        """Wait until everybody knows of every turn. Raises what they raise."""
+        """Wait until every turn is reported to every hook. Raises their exceptions."""
         await asyncio.gather(*self._telling)
 
     async def _pass_on(self, ask: Callable[..., Awaitable[Any]], prompt: int, options: Any) -> Any:
@@ -89,7 +89,7 @@ class Turns:
 
 
 class TurnRewards:
-    """What `llm.reward` was told. given: by turn."""
+    """The values for `llm.reward`. given: by turn."""
 
     def __init__(self, turns: Turns) -> None:
         self.given: dict[int, float] = {}

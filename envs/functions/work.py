@@ -1,4 +1,4 @@
-"""What an environment is made of, where that is a function: the function, its tasks, what it is given."""
+"""The parts of an environment made of a function: the function, its tasks, its resources."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from envs.types import Task
 from sandboxes.naming import meant
 
 GIVEN = ("task", "llm", "sandbox", "seat", "config")
-"""What a function may ask for by the names of its parameters, beside its resources."""
+"""Names of parameters available to a function, beside its resources."""
 TRAINED = ("main", "sub-agent", "summary", "retry", "side call")
-"""The kinds of conversations that are trained by default."""
+"""The kinds of conversations trained by default."""
 ONE_TURN = ("task", "prompt")
-"""The same of a function that returns messages."""
+"""The same for a function that returns messages."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What makes a rollout. See `rollout` and `single_turn`.
+    """The maker of rollouts. See `rollout` and `single_turn`.
 
-    parameters: names of what the function is given. score: judges the reply to messages; None where the function
-        itself says what it is worth.
+    parameters: names of the function's arguments. score: judges the reply to messages; None if the function
+        itself returns the reward.
     """
 
     function: Callable[..., Any]
@@ -42,7 +42,7 @@ class Work:
 
     @property
     def name(self) -> str:
-        """Return what the environment is called."""
+        """Return the environment's name."""
         return self.function.__name__.replace("_", "-").strip("-") or "function"
 
     def load_tasks(self, config: FunctionConfig) -> tuple[Sequence[Task], Sequence[Task]]:

@@ -1,1 +1,1 @@
-"""The lab: the demo, learning runs on one machine, and the trainer that they use."""
+"""The lab: the demo, learning runs on one machine, and their trainer."""

@@ -1,4 +1,4 @@
-"""Python programs that never outlive the process that started them, however that one ends."""
+"""Python programs that end with the process that started them, after any end of it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 kill -s KILL -- "-$1"
 """
-"""Ends a program when our end of its pipe is closed, as it is when we die of whatever; what the program has started
-is of its process group, and ends with it."""
+"""Ends a program when our end of its pipe is closed, as by any death of ours; everything started by the program
+is in its process group, and ends with it."""
 
 
 class Child:
@@ -37,7 +37,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return its process id, which is also that of its process group."""
+        """Return its process id, also the id of its process group."""
         return self._process.pid
 
     @property
@@ -50,16 +50,16 @@ class Child:
         return await self._process.wait()
 
     async def output(self) -> bytes:
-        """Return what it writes to a pipe until it ends."""
+        """Return its output to a pipe until it ends."""
         return (await self._process.communicate())[0]
 
     def kill(self) -> None:
-        """End it at once, and what it has started."""
+        """End it at once, with everything started by it."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     async def stop(self) -> None:
-        """End it, in good order if it does so in time, and what it has started."""
+        """End it, in good order if it does so in time, with everything started by it."""
         try:
             if self.status is None:
                 with contextlib.suppress(ProcessLookupError, TimeoutError):
@@ -77,7 +77,7 @@ class Child:
 async def start_child(
     arguments: Sequence[str], *, stdout: int | IO[bytes], stderr: int | IO[bytes] | None, env: Mapping[str, str]
 ) -> Child:
-    """Run Python with `arguments`, in a session of its own, so that Ctrl-C reaches us alone."""
+    """Run Python with `arguments`, in a session of its own, so Ctrl-C reaches us alone."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *arguments,

@@ -1,6 +1,6 @@
 """A stand-in for a trainer: registers with the trainer API, pulls batches and checks every row.
 
-It trains nothing. It tolerates an API that is slow, is not there yet or is restarted, and prints
+It trains nothing. It tolerates a slow, missing or restarted API, and prints
 nothing: it yields batches and keeps statistics.
 
 Source of the protocol: atroposlib/api/server.py.
@@ -23,11 +23,11 @@ from envs.delivery.row_check import check_group
 logger = logging.getLogger(__name__)
 
 REMEMBERED_ROWS = 100_000
-"""Rows that are remembered in order to recognise a second delivery."""
+"""Number of rows remembered to recognise a second delivery."""
 
 
 class ConsumerError(RuntimeError):
-    """The API can't be used as it is; the message says what to do."""
+    """The API can't be used as it is; the message names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Batch:
 
 @dataclass(slots=True)
 class Statistics:
-    """What a consumer has seen. Signal, tokens and scores are counted of groups without problems.
+    """A consumer's statistics. Signal, tokens and scores are counted of groups without problems.
 
     good_rows: rows of such groups; score_sum: over these. groups_with_signal: scores differ.
-    api_errors: requests that failed, were answered with 5xx, or met an API that knew no trainer.
+    api_errors: requests failed, answered with 5xx, or sent to an API without a known trainer.
     registrations: more than one when the API was restarted.
     """
 
@@ -75,8 +75,8 @@ class Statistics:
 class Consumer:
     """Registers as the trainer at `url` and pulls batches. Use it as `async with`.
 
-    batch_size: rows of a batch. max_token_len: longest row that it takes. num_steps: batches that
-    environments are told to deliver at most. poll_s: pause between questions, in seconds.
+    batch_size: rows of a batch. max_token_len: its longest row. num_steps: the most batches asked of
+    environments. poll_s: pause between questions, in seconds.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Consumer:
         self.poll_s = poll_s
         self.statistics = Statistics()
         self.starting_step = 0
-        """The trainer's own, told when it registers."""
+        """The trainer's own, sent with its registration."""
         self._registration = {
             "wandb_group": name,
             "wandb_project": name,
@@ -157,7 +157,7 @@ class Consumer:
         self._registered = False
 
     async def _register(self) -> None:
-        """Make sure that the API knows a trainer with our batch size."""
+        """Make sure the API knows a trainer with our batch size."""
         if await self._known_batch_size() <= 0:
             await self._ask("POST", "/register", json=self._registration | {"starting_step": self.starting_step})
             self.statistics.registrations += 1

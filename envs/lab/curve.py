@@ -1,4 +1,4 @@
-"""The curve of a learning run: what each step came to, what evaluations found, and how sure it is."""
+"""The curve of a learning run: the figures of each step and of evaluations, and their certainty."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from envs.records.stats import NO_INTERVAL, Interval, interval, share_interval
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """Of one rollout: the reward, and whether its calls all parsed (and there was one)."""
+    """The reward of one rollout, and whether its calls all parsed (and there was one)."""
 
     reward: float
     parsed: bool
 
 
 class RolloutTail:
-    """Reads what an environment adds to its saved rollouts."""
+    """Reads an environment's additions to its saved rollouts."""
 
     def __init__(self, run_dir: Path) -> None:
         self._run_dir = run_dir
@@ -65,11 +65,11 @@ class Evaluation:
 
     @property
     def interval(self) -> Interval | None:
-        """Return the 95% interval of the mean over tasks; None where so few can't carry one."""
+        """Return the 95% interval of the mean over tasks; None with too few of them."""
         return share_interval([*self.rates.values()])
 
     def __str__(self) -> str:
-        """Return the mean with its interval and what stands behind it."""
+        """Return the mean with its interval and its number of values."""
         spread = NO_INTERVAL if self.interval is None else f"95% interval {self.interval:}"
         return f"{self.mean:.0%}, {spread} ({len(self.rates)} tasks, {self.samples} samples)"
 
@@ -85,9 +85,9 @@ class Rise:
     """Mean group reward in the first and the last third of the steps, and the chance of such a difference, or a larger
     one, by two explanations.
 
-    p_value: the policy has not changed, so that the order of groups means nothing. A policy that is pushed at random
-        changes, too, so that this is small more often than it says (below 0.05 in 17 steps: 20% to 30% of simulated
-        walks, 5 of 50 runs that were trained on coin tosses).
+    p_value: the policy has not changed, so the order of groups means nothing. A policy pushed at random
+        changes, too, so this value is small more often than it says (below 0.05 in 17 steps: 20% to 30% of simulated
+        walks, 5 of 50 runs trained on coin tosses).
     p_wandering: the policy wanders: each step moves it at random, by as much as these steps allow. It is below 0.05
         in at most 5% of simulated walks and in 2 of these 50 runs, and finds one in five of such rises as the presets
         show; None with under five steps.
@@ -118,9 +118,9 @@ def rise(steps: Sequence[Mapping[str, Any]], draws: int = 10_000) -> Rise | None
 
 
 def _wandering(rewards: Sequence[Sequence[float]], third: int) -> float | None:
-    """Return the chance of the rise if the mean reward is a random walk that is seen with noise.
+    """Return the chance of the rise if the mean reward is a random walk, seen with noise.
 
-    The noise is that of the groups of a step. What a step moves the walk by is taken at its upper 90% bound (by the
+    The noise is that of the groups of a step. The walk's movement in a step is taken at its upper 90% bound (by the
     chi-squared distribution, after Wilson and Hilferty), since so few steps tell little of it.
     """
     steps = len(rewards)
@@ -153,7 +153,7 @@ class Curve:
         self._rollouts = RolloutTail(self.run_dir / "environment")
 
     def read(self) -> None:
-        """Take in what is new."""
+        """Take in the new values."""
         rollouts = self._rollouts.read()
         known = {step["step"] for step in self.steps}
         for line in _lines(self.run_dir / "trainer/steps.jsonl"):
@@ -169,7 +169,7 @@ class Curve:
         self.evaluations = [Evaluation.read(paths[step], step) for step in sorted(paths)]
 
     def series(self, name: str) -> list[tuple[float, float]]:
-        """Return (step, value) of a figure, where it has a value; "seconds/train" reaches into `seconds`."""
+        """Return (step, value) of a figure, for steps with a value; "seconds/train" reaches into `seconds`."""
         points = []
         for line in self.steps:
             outer, _, inner = name.partition("/")

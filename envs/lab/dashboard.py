@@ -22,18 +22,18 @@ from envs.records.progress import INTERVAL_S, duration, left_s
 
 
 class View(Protocol):
-    """A state of a run that can be shown."""
+    """A state of a run, ready to be shown."""
 
     def render(self, title: str) -> RenderableType:
         """Return the table."""
 
     def line(self) -> str:
-        """Return everything that matters in one line of text."""
+        """Return everything of importance in one line of text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What a run needs before it begins, by name, each with how far it is."""
+    """The parts of a run before it begins, by name, each with its progress."""
 
     elapsed_s: float
     parts: Mapping[str, str]
@@ -56,8 +56,8 @@ class Progress:
     """A run that makes groups. None: not known yet. Latencies are (p50, p95) in seconds.
 
     target: groups after which the run ends; None for no end. groups_made, groups_sent: by the
-    environment; groups_pulled, rows, bad_groups, duplicates: as the trainer's side saw them.
-    signal_share: of the groups made, those whose rewards differ. failures: of ours, by kind.
+    environment; groups_pulled, rows, bad_groups, duplicates: by the trainer's side.
+    signal_share: of the groups made, those with different rewards. failures: infrastructure failures, by kind.
     """
 
     elapsed_s: float = 0.0
@@ -95,8 +95,8 @@ class Progress:
         target: int | None = None,
         state: str | None = None,
     ) -> Self:
-        """Return what an environment's metrics and a consumer's statistics say together. `state`: in
-        words, what the run is doing; the consumer's own when not given."""
+        """Return the state from an environment's metrics and a consumer's statistics together. `state`: in
+        words, the run's activity; the consumer's own by default."""
         metrics, statistics = metrics or Metrics(), statistics or Statistics()
         rates = metrics.scalars(now=metrics.updated or None)
         return cls(
@@ -134,7 +134,7 @@ class Progress:
         return _counts(self.cheats) + (" (rising)" if self.cheats_rise else "")
 
     def line(self) -> str:
-        """Return everything that matters in one line of text."""
+        """Return everything of importance in one line of text."""
         parts = [
             f"{duration(self.elapsed_s)}{self._left()}",
             self.state,
@@ -219,7 +219,7 @@ STEP_FIGURES = (
     ("seconds/train", "train s", ".0f"),
     ("failures", "failures", "d"),
 )
-"""Figures of a trainer's step: where they stand in its line, heading, format."""
+"""Figures of a trainer's step: their place in its line, heading, format."""
 
 _SHOWN_STEPS = 15
 
@@ -238,7 +238,7 @@ class Steps:
         return "  ".join([*cells, *filter(None, [self._left()])])
 
     def _left(self) -> str:
-        """Return an estimate of what is left, by the last steps; evaluations come to it."""
+        """Return an estimate of the time left, by the last steps; evaluations are added to it."""
         last = self.lines[-_SHOWN_STEPS:]
         took = sum(sum((line.get("seconds") or {}).values()) for line in last)
         left = left_s(len(last), int(self.lines[-1].get("step") or 0), self.target, took)
@@ -256,7 +256,7 @@ class Steps:
 class Dashboard:
     """Shows a run while its `with` block is open.
 
-    interval_s: between plain lines; 0 where each state is worth one.
+    interval_s: between plain lines; 0 for a line for each state.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 It starts the Atropos API, the embedded inference server with a small real model, and the environment,
 each as a process of its own, then stands in for the trainer: registers, pulls batches, checks every
-row. After the groups asked for it stops what it started and says what it saw.
+row. After the requested groups it stops everything it started and reports its findings.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _demo(options: argparse.Namespace) -> int:
 
 
 async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namespace, console: Console) -> str:
-    """Start everything, what is independent side by side, and show how far it is. Return the trainer API's address."""
+    """Start everything, independent parts side by side, and show the progress. Return the trainer API's address."""
     begun, log = time.monotonic(), options.run_dir / "warmstart.log"
     states = dict.fromkeys(("Docker daemon and sandbox image", "warm start", "trainer API"), "…")
 
@@ -111,20 +111,20 @@ async def _set_up(parts: Parts, daemon: AsyncExitStack, options: argparse.Namesp
 
 
 async def _sandboxes(daemon: AsyncExitStack) -> None:
-    """See to it that there is a Docker daemon, stopped when the stack closes if it is ours, and the sandbox image."""
+    """See to a Docker daemon (one of ours is stopped when the stack closes) and the sandbox image."""
     daemon.push_async_callback(stop_daemon, await ensure_daemon())
     await ensure_base_image()
 
 
 async def _warm_start(options: argparse.Namespace, log: Path) -> list[str]:
-    """Return the options that give the small model its adapter, which is made where it is not there."""
+    """Return the options for the small model's adapter, made if missing."""
     if options.engine_url or (options.model != "smollm2" and options.adapter is None):
         return []
     return ["--adapter", str(await adapter("quick", given=options.adapter, log=log))]
 
 
 async def _pull(consumer: Consumer, options: argparse.Namespace, console: Console, started: float) -> None:
-    """Pull batches until the groups asked for have come, showing how it goes."""
+    """Pull batches until all requested groups are here, and show the progress."""
 
     def progress() -> Progress:
         return Progress.of(
@@ -143,7 +143,7 @@ async def _pull(consumer: Consumer, options: argparse.Namespace, console: Consol
 
 @asynccontextmanager
 async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Dashboard]:
-    """Show a view that changes while the block is open."""
+    """Show a changing view while the block is open."""
     with Dashboard(console, title="atropos-agent demo") as dashboard:
 
         async def show() -> None:
@@ -160,7 +160,7 @@ async def _shown(console: Console, view: Callable[[], View]) -> AsyncIterator[Da
 
 
 def _settings(options: argparse.Namespace, api: str, engine: str) -> dict[str, object]:
-    """Return options of the environment that suit a small model on a small machine."""
+    """Return options of the environment for a small model on a small machine."""
     return {
         "env.rollout_server_url": api,
         "openai.base_url": engine,

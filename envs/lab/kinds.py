@@ -1,7 +1,7 @@
-"""The kinds of terminal task that are made up for practice: what they say, how they are solved, and how not.
+"""The kinds of terminal task made up for practice: their wordings, their solutions, and wrong attempts.
 
-A kind is text with fields in braces, which `envs.lab.synthetic` fills: {file}, {folder}, {text} and so on, a digit
-behind the name where a task has several of a sort. Every kind of the starter pack's is here, in other words than there.
+A kind is text with fields in braces, filled by `envs.lab.synthetic`: {file}, {folder}, {text} and so on, a digit
+behind the name if a task has several of a sort. Every kind of the starter pack's is here, in other words than there.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 class Kind:
     """One kind of task.
 
-    plan: what one who thinks first would say before the command. command: solves the task.
-    slips: commands of one who does not think; none of them solves it.
+    plan: the words of a planning solver before the command. command: solves the task.
+    slips: commands of a solver without a plan; none of them solves it.
     files: those there at the start, by name, with the sort of their content (see `synthetic`).
     """
 

@@ -1,8 +1,8 @@
 """`python -m envs.swe learn`: a model gets better, on this machine, by one command.
 
 It starts the Atropos API, the inference server, the environment with Docker sandboxes and a trainer, evaluates
-on held-out tasks before, during and after, and draws the curve. A part that dies is started again;
-the same `--run-dir` given once more goes on where the run was.
+on held-out tasks before, during and after, and draws the curve. A dead part is started again;
+the same `--run-dir` given once more continues the run.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from sandboxes.docker.daemon import ensure_daemon, stop_daemon
 from sandboxes.docker.images import ensure_base_image
 
 PRACTICE_TASKS, PRACTICE_SEED = 216, 7
-"""How many tasks are made up to practise on, and from which seed."""
+"""Number of made-up tasks to practise on, and their seed."""
 
 WITHIN: dict[str, list[str]] = {"trl": ["-m", "envs.lab.with_trl"]}
-"""Trainers in whose process the environment runs, so that neither the trainer API nor another process is needed."""
+"""Trainers with the environment in their own process, so neither the trainer API nor another process is needed."""
 
 HELD_OUT_SEED = 2_000_003
-"""Of tasks that are made up to be held out."""
+"""Seed of the made-up tasks to be held out."""
 
 
 def main(argv: list[str]) -> int:
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
 
 
 def _wrong(options: argparse.Namespace) -> str | None:
-    """Return what contradicts itself in the options, and the remedy; None where nothing does."""
+    """Return the contradiction in the options, and the remedy; None without one."""
     if options.engine_url and not options.model:
         return "--engine-url: give --model too, the folder or hub name of the model that it serves"
     if options.model and not options.engine_url:
@@ -140,18 +140,19 @@ async def _learn(options: argparse.Namespace) -> int:
 
 
 def _chosen(options: argparse.Namespace) -> Preset:
-    """Return the preset with what is given instead. Raises ValueError for an agent that it can't learn through."""
+    """Return the preset with the given options in place of its own. Raises ValueError for an agent it can't learn
+    through."""
     preset = PRESETS[options.preset].through(options.agent)
     return preset if options.steps is None else replace(preset, steps=options.steps)
 
 
 def _other(options: argparse.Namespace) -> str:
-    """Return the name of the agent that works on the tasks, "" where that knows what our own knows."""
+    """Return the name of the agent at work on the tasks, "" for one with our own agent's knowledge."""
     return "" if foreign(options.agent) is None else str(options.agent)
 
 
 async def _warm_start(preset: Preset, options: argparse.Namespace, console: Console) -> list[str]:
-    """Return the options with which inference server and trainer take the adapter to begin with."""
+    """Return the inference server's and the trainer's options for the first adapter."""
     if options.adapter is None and not (preset.adapter and preset.model):
         return []
     console.print("Warm start of the model …")
@@ -177,7 +178,7 @@ async def _engine(
 
 
 def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -> list[str]:
-    """Return the trainer's arguments, but for what is known only when the other parts run."""
+    """Return the trainer's arguments, but for those known only when the other parts run."""
     program = WITHIN.get(options.trainer) or ([str(options.trainer)] if options.trainer else ["-m", "envs.lab.trainer"])
     given = [word for name, value in preset.trainer.items() for word in (f"--{name}", str(value)) if word]
     return [
@@ -194,7 +195,7 @@ def _trainer(preset: Preset, options: argparse.Namespace, warm: Sequence[str]) -
 async def _follow(
     end: Coroutine[None, None, None], curve: Curve, config: Mapping[str, Any], dashboard: Dashboard, steps: int
 ) -> None:
-    """Show each new step of `steps`, and write the page anew, until `end` is awaited."""
+    """Show each new step of `steps`, and write the page again, until `end` is awaited."""
     ending, shown = asyncio.ensure_future(end), len(curve.steps)
     try:
         while not ending.done():
@@ -212,7 +213,7 @@ async def _follow(
 async def _evaluate(
     parts: Parts, preset: Preset, settings: Mapping[str, object], console: Console, run_dir: Path, step: int
 ) -> None:
-    """Attempt the held-out tasks with the weights of `step`, unless that was done before."""
+    """Attempt the held-out tasks with the weights of `step`, unless done before."""
     folder = run_dir / f"eval-{step:06}"
     if not any(folder.glob("eval-*.json")):
         console.print(f"Held-out tasks after step {step} …")
@@ -231,7 +232,7 @@ async def _evaluate(
 
 
 def _kept_current(server: PolicyServer, out: Path) -> AbstractAsyncContextManager[None]:
-    """Keep the inference server at the trainer's last checkpoint, where it is a trainer that writes them so."""
+    """Keep the inference server at the trainer's last checkpoint, if the trainer writes checkpoints for it."""
     folder = max(out.glob("step-*"), default=None)
     return nullcontext() if folder is None else kept_current(server, folder, int(folder.name.removeprefix("step-")))
 
@@ -254,7 +255,7 @@ def _environment(preset: Preset, options: argparse.Namespace, engine: str) -> di
 
 
 def _write_tasks(preset: Preset, folder: Path) -> None:
-    """Write the tasks of the run, made up where the preset wants such."""
+    """Write the tasks of the run, made up if the preset wants such."""
     if preset.tasks == "starter" or folder.is_dir():
         return
     partial = folder.with_name("tasks.partial")
@@ -271,7 +272,7 @@ def _write_tasks(preset: Preset, folder: Path) -> None:
 
 
 def _unseen(count: int) -> list[Example]:
-    """Return at most `count` made-up tasks of easy kinds that are neither practised nor in a warm start, none twice."""
+    """Return at most `count` made-up tasks of easy kinds, neither practised nor in a warm start, none twice."""
     seen = [*examples(PRACTICE_TASKS, PRACTICE_SEED)]
     for recipe in RECIPES.values():
         seen += examples(recipe.examples, recipe.seed, recipe.kinds)
@@ -286,7 +287,7 @@ def _unseen(count: int) -> list[Example]:
 
 
 def _config(options: argparse.Namespace, preset: Preset) -> dict[str, Any]:
-    """Return what the run was, saved with it. Raises ValueError when the directory holds another run."""
+    """Return the run's own facts, saved with it. Raises ValueError when the directory holds another run."""
     path = options.run_dir / "config.json"
     config: dict[str, Any] = {
         "preset": options.preset,

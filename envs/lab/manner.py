@@ -1,8 +1,8 @@
-"""How an agent that others made talks to a model: heard once from the real one, then told for any task.
+"""The manner of a foreign agent with a model: heard once from the real one, then imitated for any task.
 
 A small model has to know it before it can learn through that agent. The real agent works through one scripted
-conversation in a sandbox. What it sends is then given to the gateway's own code with other tasks and other replies, so
-that the tokens are those of real rollouts.
+conversation in a sandbox. Its requests are then given to the gateway's own code with other tasks and other replies, so
+the tokens are those of real rollouts.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from sandboxes.docker.images import ensure_base_image
 from tools import ToolCall
 
 _TASK = "Do what the note on the wall says."
-"""Stands where a task will, and nowhere else in what an agent sends."""
+"""Stands in the place of a task, and nowhere else in an agent's requests."""
 
 _SILENT = "true"
-"""A command that prints nothing, as those of all made-up tasks."""
+"""A command without output, as those of all made-up tasks."""
 
 
 def foreign(name: str | None) -> ForeignAgent | None:
-    """Return the agent that `--agent` names, None for ours. Raises ValueError for a name that leads nowhere."""
+    """Return the agent named by `--agent`, None for ours. Raises ValueError for an unknown name."""
     found = None if not name else find_agent(name, AGENTS)
     return found if isinstance(found, ForeignAgent) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """What an agent sends, for the task `_TASK`.
+    """An agent's messages, for the task `_TASK`.
 
-    opening: before the first reply. tools: what it shows. behind: what follows a command that printed nothing.
+    opening: before the first reply. tools: in its requests. behind: after a command without output.
     """
 
     agent: ForeignAgent
@@ -55,7 +55,7 @@ class Manner:
 
     @classmethod
     async def heard(cls, agent: ForeignAgent, tokenizer: Any, tool_format: str = AUTO) -> Manner:
-        """Listen to the real agent, in a container. Raises InfraError, SandboxError, AgentError where it can't work."""
+        """Listen to the real agent, in a container. Raises InfraError, SandboxError, AgentError if it can't work."""
         fitted = FittedFormat.of(tool_format, ChatTemplate(tokenizer))
         spec = SandboxSpec(await ensure_base_image(), workdir=WORKING_DIR)
         async with DockerBackend() as backend:
@@ -67,9 +67,9 @@ class Manner:
         return cls(agent, first.given, first.asked.tools, rest[0].given)
 
     def brief(self) -> Manner:
-        """Return this manner without what it says behind the task before the first reply.
+        """Return this manner without its text behind the task before the first reply.
 
-        No two tasks share those tokens, so that they are the most of what a transcript costs to learn."""
+        No two tasks share those tokens, so they are the most of a transcript's cost."""
         place, told = next((place, told) for place, told in enumerate(self.opening) if _TASK in told.text)
         cut = replace(told, text=told.text.partition(_TASK)[0] + _TASK)
         return replace(self, opening=[*self.opening[:place], cut])
@@ -89,9 +89,9 @@ class Manner:
         replies: Callable[[Example], Sequence[Reply | str]],
         tool_format: str = AUTO,
     ) -> AsyncIterator[SequenceData]:
-        """Yield a row of tokens for each task, as `envs.lab.synthetic.transcripts`, but for one thing: nothing is run.
+        """Yield a row of tokens for each task, as `envs.lab.synthetic.transcripts`, but without running anything.
 
-        So what follows the first reply is there only where that runs the task's own command."""
+        Text after the first reply is there only if that reply runs the task's own command."""
         template = ChatTemplate(tokenizer)
         fitted = FittedFormat.of(tool_format, template)
         write = fitted.with_tools(self.tools).format.turn

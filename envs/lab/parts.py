@@ -28,13 +28,13 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 STARTUP_S = 600.0
-"""Longest wait for a part, of which the inference server's first start takes long: it converts the model."""
+"""Longest wait for a part; the inference server's first start takes long, since it converts the model."""
 CLOSING_S = 150.0
 """How long all parts together may take to end."""
 
 
 class PartError(RuntimeError):
-    """A part ended or never answered; the message says which, and shows the end of its log."""
+    """A part ended or never answered; the message names it, and shows the end of its log."""
 
 
 @dataclass(slots=True)
@@ -49,10 +49,10 @@ class _Part:
 
 
 class Parts:
-    """Use it as `async with`: leaving the block ends all parts, the last one first.
+    """Use it as `async with`: at the block's end all parts end, the last one first.
 
-    restarts: how often each part that ends by itself is started again while something is done
-        `alongside`; beyond that, what is done ends with PartError. `ends` counts them by part.
+    restarts: the most new starts of each part while work runs `alongside`; beyond them, that work ends with
+        PartError. `ends` counts, by part, how often it ended by itself.
     """
 
     def __init__(self, run_dir: Path, *, restarts: int = 0) -> None:
@@ -81,7 +81,7 @@ class Parts:
         return f"http://127.0.0.1:{port}"
 
     async def engine(self, model: str, *options: str) -> str:
-        """Start the embedded inference server; return its address, where it will be `healthy`."""
+        """Start the embedded inference server; return its address, for a wait until it is `healthy`."""
         port = free_port()
         await self.start("engine", "-m", "atropos_agent.cpu_engine", "--model", model, "--port", str(port), *options)
         return f"http://127.0.0.1:{port}/v1"
@@ -154,8 +154,8 @@ async def run(name: str, run_dir: Path, *arguments: str) -> None:
 
 
 async def output_of(name: str, *arguments: str, log: Path | None = None) -> str:
-    """Run Python with `arguments` to its end, its messages in a log or on our stderr; return the last line that it
-    prints. Raises PartError when it fails."""
+    """Run Python with `arguments` to its end, its messages in a log or on our stderr; return its last line of
+    output. Raises PartError when it fails."""
     with contextlib.nullcontext() if log is None else log.open("ab") as messages:
         process = await start_child(arguments, stdout=asyncio.subprocess.PIPE, stderr=messages, env=os.environ)
     try:
@@ -174,7 +174,7 @@ async def healthy(engine: str) -> None:
 
 
 async def answers(url: str) -> None:
-    """Wait until something answers at `url`. Raises PartError where that will never be what is waited for."""
+    """Wait until the right server answers at `url`. Raises PartError if it never will."""
     deadline = time.monotonic() + STARTUP_S
     async with httpx.AsyncClient() as client:
         while time.monotonic() < deadline:
@@ -191,8 +191,8 @@ async def answers(url: str) -> None:
 
 
 async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
-    """Run `work` so that SIGTERM and Ctrl-C end it by cancellation, with its clean-up; the second one ends this
-    process at once, and with it what it has started."""
+    """Run `work` so SIGTERM and Ctrl-C end it by cancellation, with its clean-up; the second one ends this
+    process at once, with everything started by it."""
     task = asyncio.create_task(work)
     with EndBySignal(closing_s=CLOSING_S) as end:
         end.hurry_s = 0.0
@@ -201,7 +201,7 @@ async def until_signalled(work: Coroutine[Any, Any, int]) -> int:
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing uses now."""
+    """Return an unused port of the loopback interface."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A learning run as a page of plots that needs nothing but itself, and as one picture."""
+"""A learning run as a self-contained page of plots, and as one picture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Axis:
 
 
 def plot(title: str, series: Mapping[str, Points], *, bars: Mapping[str, Sequence[Evaluation]] | None = None) -> Markup:
-    """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval where it has one."""
+    """Return an SVG of lines over steps. bars: evaluations, each with its 95% interval if it has one."""
     spans = [(e.interval.low, e.interval.high) if e.interval else (e.mean, e.mean) for e in _all(bars)]
     values = [y for points in series.values() for _, y in points] + [y for span in spans for y in span]
     steps = [x for points in series.values() for x, _ in points]
@@ -117,7 +117,7 @@ def held_out(curve: Curve) -> Markup:
 
 
 def findings(curve: Curve) -> list[tuple[str, str]]:
-    """Return what the run came to, as pairs of a name and a figure."""
+    """Return the run's results, as pairs of a name and a figure."""
     found = [("steps", str(len(curve.steps)))]
     those = curve.evaluations
     if those:

@@ -1,7 +1,7 @@
 """Made-up terminal tasks as Harbor task directories, to train and to evaluate on.
 
-A task is solved when the files are as its expert's command leaves them. Many tasks share a world, one
-folder with the files of all of them, so that few images are built.
+A task is solved when the files are in the state after its expert's command. Many tasks share a world, one
+folder with the files of all of them, so few images are built.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from envs.lab.synthetic import Example
 
 WORLD_TASKS = 24
-"""Tasks that share a world."""
+"""Number of tasks that share a world."""
 
 _DOCKERFILE = """\
 FROM atropos-agent/base:debian12
@@ -74,7 +74,7 @@ class State(unittest.TestCase):
 def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
     """Write a task directory for each example, and return them.
 
-    Examples whose files another task of the same world has are left out, as are those that would
+    An example is left out if another task of the same world has its files, or if it would
     change nothing.
     """
     folders: list[Path] = []
@@ -92,13 +92,14 @@ def write_tasks(examples: Iterable[Example], out: Path) -> list[Path]:
 
 
 def _names(example: Example) -> set[str]:
-    """Return every name in a path of the example's, before or after its command, but that which many folders hold."""
+    """Return every name in a path of the example's, before or after its command, without the one common to many
+    folders."""
     before, after = _outcome(example, example.files)
     return {part for path in [*before, *after] for part in path.split("/")} - {"README"}
 
 
 def _outcome(example: Example, files: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what is there before and after the example's command."""
+    """Return the files before and after the example's command."""
     with tempfile.TemporaryDirectory() as place:
         _fill(Path(place), files)
         before = _state(Path(place))
@@ -132,7 +133,7 @@ def _write_world(world: Sequence[Example], out: Path) -> list[Path]:
 
 
 def _tests(expected: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a test of each path, with what is to be there as literals."""
+    """Yield a test of each path, with its expected state as literals."""
     for number, (name, state) in enumerate(sorted(expected.items())):
         yield f"    def test_{number}(self):\n" + "".join(f"        {line}\n" for line in _asserts(name, state))
 

@@ -15,16 +15,16 @@ from envs.lab.warm_start import EASY
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a run is made of.
+    """The parts of a run.
 
-    model: of the embedded inference server; "smoke" is made on first use. None where the user starts a server.
+    model: of the embedded inference server; "smoke" is made on first use. None if the user starts a server.
     tasks: "smoke", made up in `envs.lab.smoke`, a third of them held out; "practice", made up in
         `envs.lab.synthetic`, the built-in pack held out; "starter", the built-in pack itself.
     evaluations: in all, the first before and the last after training.
-    held_out: how many unseen made-up tasks, of the kinds that every warm start knows, are held out in place of the
+    held_out: number of unseen made-up tasks, of the kinds known to every warm start, to hold out in place of the
         pack; 0 for the pack.
     environment, trainer: options of these commands, by their names there.
-    agents: fields instead, where `--agent` names one that isn't ours; environment and trainer are added to those here.
+    agents: fields instead, if `--agent` names one that isn't ours; environment and trainer are added to those here.
     """
 
     model: str | None
@@ -48,14 +48,14 @@ class Preset:
 
     @property
     def milestones(self) -> list[int]:
-        """Return the steps after which there is an evaluation, 0 first."""
+        """Return the steps with an evaluation after them, 0 first."""
         last = self.evaluations - 1
         return sorted({round(self.steps * part / last) for part in range(last + 1)})
 
     def through(self, agent: str | None) -> Preset:
-        """Return the preset as this agent works on its tasks: itself for our own, by its name or None.
+        """Return the preset for this agent: itself for our own, by its name or None.
 
-        agent: as `--env.agent`. Raises ValueError for a name that leads nowhere.
+        agent: as `--env.agent`. Raises ValueError for an unknown name.
         """
         if not agent or agent in AGENTS:
             return self

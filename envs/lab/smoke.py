@@ -1,10 +1,10 @@
-"""The smallest policy that can be seen to learn: a million parameters that know the right reply and
+"""The smallest policy seen to learn: it has a million parameters, and knows the right reply and
 several wrong ones.
 
-It is pre-trained on dialogues of one job, said in many ways, in which most replies are flawed: a call
+It is pre-trained on dialogues of one job, said in many ways. Most replies in them are flawed: a call
 that does not parse, a useless command, an answer instead of a call. Reinforcement learning then has to
-find out which replies pay. Wordings of the tasks to evaluate on occur nowhere in training. For an agent
-that others made there is a model of its own, whose dialogues are in that agent's manner.
+find the replies that pay. Wordings of the tasks to evaluate on occur nowhere in training. For a
+foreign agent there is a model of its own, with dialogues in that agent's manner.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ VERBS = ("Create", "Make", "Add", "Write", "Put here", "Set up")
 OBJECTS = ("an empty file named ready", "the file ready, with nothing in it", "the file ready, of size zero")
 
 FLAWED = 0.65
-"""Share of the dialogues whose first reply is flawed."""
+"""Share of the dialogues with a flawed first reply."""
 
 _VOCABULARY = 640
 _WORDS = 1600
-"""The vocabulary for an agent that others made, whose opening is long: most of its words are a token each."""
+"""The vocabulary for a foreign agent with its long opening: most of its words are a token each."""
 _DIALOGUES = 300
 _STEPS = 150
 
@@ -48,9 +48,9 @@ def tasks() -> tuple[list[Example], list[Example]]:
 
 
 def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agent: ForeignAgent | None = None) -> Path:
-    """Return the folder of the model, made in half a minute where it is not there, for another's `agent` in some.
+    """Return the folder of the model, made in half a minute if missing; for a foreign `agent` it takes longer.
 
-    Raises InfraError, SandboxError, AgentError where that agent can't be listened to."""
+    Raises InfraError, SandboxError, AgentError if that agent can't be listened to."""
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.scratch import make_model, make_tokenizer
 
@@ -79,7 +79,7 @@ def model(cache: Path, on_step: Callable[[int, float], None] | None = None, agen
 
 
 def _clumsy(task: Example, rng: random.Random, manner: Manner | None) -> list[Reply | str]:
-    """Return the expert's replies, or others that begin with a flawed one."""
+    """Return the expert's replies, or others with a flawed one at the beginning."""
     right, submission = expert(task)
     if rng.random() >= FLAWED:
         return [right, submission]
@@ -98,8 +98,8 @@ async def _rows(
 
 
 def main(argv: Sequence[str]) -> int:
-    """Print the folder of a model that `learn` starts with: `smoke`, or a name that the embedded server knows. Made
-    in a process of its own, so that it can be stopped. Returns the exit status."""
+    """Print the folder of a model to start `learn` with: `smoke`, or a name known to the embedded server. Made
+    in a process of its own, so it can be stopped. Returns the exit status."""
     # Imported here, so that the tasks stay free of PyTorch.
     from atropos_agent.cpu_engine.model import DEFAULT_CACHE, ModelNotFound, locate
 

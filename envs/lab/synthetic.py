@@ -1,7 +1,7 @@
-"""Made-up terminal tasks with their solutions, and transcripts of those who attempt them.
+"""Made-up terminal tasks with their solutions, and transcripts of attempts.
 
-They teach a small model the format of calls before any reinforcement learning, and are what it then
-practises on. Names, texts and wordings are other ones than those of the starter pack, so that the
+They teach a small model the format of calls before any reinforcement learning, and it then practises on
+them. Names, texts and wordings are other ones than those of the starter pack, so the
 starter pack's terminal tasks can be held out.
 """
 
@@ -25,7 +25,7 @@ from sandboxes.local import LocalBackend
 from tools import ToolCall, default_tools
 
 TOOLS = ("terminal", "submit")
-"""The tools that transcripts show and use."""
+"""The tools in transcripts."""
 
 WORKING_DIR = "/app"
 """Named in the prompts, as in the starter pack's image."""
@@ -33,7 +33,7 @@ WORKING_DIR = "/app"
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A task with its solution, what one would think before it, and wrong commands.
+    """A task with its solution, a plan for it, and wrong commands.
     `files` are there at the start, by relative path."""
 
     kind: str
@@ -52,12 +52,12 @@ def examples(count: int, seed: int, kinds: Sequence[str] = ()) -> list[Example]:
 
 
 def expert(task: Example) -> list[Reply]:
-    """Return the replies of one who solves the task, and says first how, where the task has a plan."""
+    """Return the replies of a right solver, with the plan first if the task has one."""
     return [call("terminal", f"Plan: {task.plan}" if task.plan else "", command=task.command), call("submit")]
 
 
 def hasty(task: Example, rng: random.Random) -> list[Reply]:
-    """Return the replies of one who acts at once, and is right no more often than by drawing lots."""
+    """Return the replies of a solver without a plan, right no more often than by drawing lots."""
     return [call("terminal", command=rng.choice((task.command, *task.slips))), call("submit")]
 
 
@@ -67,9 +67,9 @@ async def transcripts(
     replies: Callable[[Example], Sequence[Reply | str]] = expert,
     tool_format: str = AUTO,
 ) -> AsyncIterator[SequenceData]:
-    """Yield a row of tokens for each task: its prompt, the replies and what the tools really answered.
+    """Yield a row of tokens for each task: its prompt, the replies and the tools' real results.
 
-    Only the replies are trained. replies: as text where they are not well-formed. tool_format: as `--env.tool_format`.
+    Only the replies are trained. replies: as text if they are not well-formed. tool_format: as `--env.tool_format`.
     Raises RuntimeError when an expert's solution fails."""
     template = ChatTemplate(tokenizer)
     fitted = FittedFormat.of(tool_format, template)
@@ -92,7 +92,7 @@ async def transcripts(
 
 
 def call(name: str, content: str = "", **arguments: Any) -> Reply:
-    """Return a reply that makes one call. content: what is said before it."""
+    """Return a reply with one call. content: the text before it."""
     return Reply(None, content, (ToolCall(name, arguments),), ())
 
 
@@ -138,7 +138,7 @@ class _Draw(dict[str, str]):
         return self[name]
 
     def content(self, place: str, sort: str) -> list[tuple[str, str]]:
-        """Return the files, with their texts, that a sort of content makes at a place."""
+        """Return the files, with their texts, for a sort of content at a place."""
         rng, word = self._rng, self._plain
         lines = [f"{word()}\n" for _ in range(rng.randint(5, 8))]
         match sort:
@@ -219,5 +219,5 @@ class _Draw(dict[str, str]):
 
 
 def _plural(word: str) -> str:
-    """Return the word itself where its plural is not made by an s alone."""
+    """Return the plural of a word, or the word itself if its plural needs more than an s."""
     return word if word[-1] in "shxy" else f"{word}s"

@@ -48,7 +48,7 @@ Group = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row to train on: per trained token, in order, the inference server's logprob, and A times what it weighs in the
+    """A row to train on: per trained token, in order, the inference server's logprob, and A times its weight in the
     loss. lag: trainer steps since the oldest token was sampled."""
 
     tokens: Sequence[int]
@@ -62,8 +62,8 @@ class Row:
 def rows_of(
     groups: Sequence[Group], step: int, max_lag: int, *, scaled: bool = True, negative: float = 1.0
 ) -> tuple[list[Row], Counter[str]]:
-    """Return the rows of a batch from which something can be learnt, and the number of others by reason: "invalid",
-    "stale", "no signal". Advantages are those that a group brings, else reward - mean over its rollouts, when `scaled`
+    """Return the rows of a batch with something to learn from, and the number of others by reason: "invalid",
+    "stale", "no signal". Advantages are a group's own, else reward - mean over its rollouts, when `scaled`
     by their std; in both cases those below zero times `negative`."""
     left_out: Counter[str] = Counter()
     chosen: list[tuple[Group, int, list[float]]] = []
@@ -114,7 +114,7 @@ def _advantages(group: Group, scaled: bool, negative: float) -> list[list[float]
 
 
 def _lag(group: Group, place: int, step: int) -> int:
-    """Return the steps since the row's oldest token; the step at which its group was made where no version is known."""
+    """Return the steps since the row's oldest token, or since its group's step if no version is known."""
     params = group["generation_params"]
     version = params["policy_versions"][place] if params.get("policy_versions") else params.get("step")
     return step if version is None else step - int(version)
@@ -206,7 +206,7 @@ def _adapted(network: Any, adapter: Path | None, options: argparse.Namespace) ->
 
 def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
     """Return means over the trained tokens. mismatch: |logprob - the server's|, of all tokens and, under
-    mismatch_fresh, of those that the present weights sampled, where it is rounding alone."""
+    mismatch_fresh, of those sampled from the present weights, with rounding as its only cause."""
     difference = (tokens["logprob"] - tokens["engine_logprob"]).abs()
     fresh = difference[tokens["lag"] == 0]
     return {
@@ -219,7 +219,7 @@ def _summary(tokens: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 async def train(options: argparse.Namespace) -> None:
-    """Take `--steps` steps, from the last checkpoint where there is one."""
+    """Take `--steps` steps, from the last checkpoint if there is one."""
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     checkpoint = max(options.out.glob("step-*"), default=None)
@@ -257,7 +257,7 @@ async def train(options: argparse.Namespace) -> None:
 
 
 def _learn(policy: Policy, groups: Sequence[Group], step: int, seen: dict[str, None]) -> dict[str, Any]:
-    """Update the policy on the groups of a batch that are new. Return what the batch was."""
+    """Update the policy on the new groups of a batch. Return the batch's figures."""
     options = policy.options
     fresh = [group for group in groups if not _delivered(group, seen)]
     rows, left_out = rows_of(fresh, step, options.max_lag, scaled=not options.no_std, negative=options.negative_weight)
@@ -275,7 +275,7 @@ def _delivered(group: Group, seen: dict[str, None]) -> bool:
 
 
 def _line(groups: Sequence[Group], left_out: Mapping[str, int]) -> dict[str, Any]:
-    """Return what a batch was. Rewards are of all its rollouts, trained on or not."""
+    """Return a batch's figures. Rewards are of all its rollouts, trained on or not."""
     rewards: dict[str, float] = {}
     for group in groups:
         names = (group.get("generation_params") or {}).get("rollout_ids") or ()
@@ -301,7 +301,7 @@ def _report(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options; each has a default that suits a small model."""
+    """Return the options; each has a default for a small model."""
     parser = Parser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     add = parser.add_argument
     add(

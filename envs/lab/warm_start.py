@@ -1,11 +1,11 @@
-"""Train the adapter with which SmolLM2-135M begins: `python -m envs.swe warmstart`.
+"""Train the first adapter of SmolLM2-135M: `python -m envs.swe warmstart`.
 
-As it comes, that model never makes a call that parses, so no reward ever differs and nothing can be
+As published, that model never makes a valid call, so no reward ever differs and nothing can be
 learnt. Supervised training on transcripts of made-up tasks (`envs.lab.synthetic`) gives it the format
-and the commands. The transcripts of the full recipe are of two who are not told apart: one plans in a
-few words, then takes the right command; the other acts at once, mostly wrongly. Whom to follow is left
-to reinforcement learning. An adapter is made on first use and kept in the cache of models. For an agent
-that others made the transcripts are in its manner (`envs.lab.manner`).
+and the commands. The transcripts of the full recipe come from two solvers without any label: one plans in a
+few words, then takes the right command; the other acts at once, mostly wrongly. The choice between them is left
+to reinforcement learning. An adapter is made on first use and kept in the cache of models. For a foreign
+agent the transcripts are in its manner (`envs.lab.manner`).
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from atropos_agent.cpu_engine.model import LoadedModel
 
 CACHE = Path("~/.cache/atropos-agent")
-"""Where models and adapters are kept."""
+"""The folder of models and adapters."""
 
 _THREADS = min(4, os.cpu_count() or 1)
-"""Of one operation of a small model that has the machine to itself."""
+"""Threads of one operation of a small model alone on the machine."""
 
 _TEST_SEED = 1_000_003
-"""Of the tasks on which a trained adapter is tried; training takes small seeds."""
+"""Seed of the tasks to try a trained adapter on; training takes small seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What an adapter is made of: the same recipe gives the same adapter.
+    """An adapter's recipe: the same recipe gives the same adapter.
 
     model: the embedded inference server's name of it. examples: transcripts to train on; kinds: of their tasks, all
-        when empty. planned: the share of transcripts that is of the one who plans; decided: the share of these that
+        when empty. planned: the share of transcripts from the planning solver; decided: the share of these that
         teaches to begin so. learning_rate: at the start; it falls to 0. revision: raised when prompts or training
-        change, so that no old adapter is taken for new. tool_format: as `--env.tool_format`. agent: who attempts the
-        tasks, as `--env.agent`; "" for our own. whole: one transcript in so many is told whole, the others in the
+        change, so no old adapter is taken for new. tool_format: as `--env.tool_format`. agent: at work on the
+        tasks, as `--env.agent`; "" for our own. whole: one transcript in so many is whole, the others in the
         agent's brief manner (`Manner.brief`). autocast: as `lora.Recipe`.
     """
 
@@ -92,12 +92,12 @@ class Recipe:
         return asked + hashlib.sha256(content.encode()).hexdigest()[:12]
 
     def path(self, cache: Path = CACHE) -> Path:
-        """Return where the adapter is, or will be, kept."""
+        """Return the adapter's present or future folder."""
         return cache.expanduser() / "adapters" / f"warm-start-{self.digest}.safetensors"
 
 
 EASY = ("append_line", "copy_file", "create_file", "make_directory")
-"""Kinds of tasks that the quick recipe is good for."""
+"""Kinds of tasks for the quick recipe."""
 
 RECIPES = {
     # Right commands alone, of few kinds: enough for calls that parse and many solved tasks of these, in minutes.
@@ -113,10 +113,10 @@ RECIPES = {
 async def adapter(
     name: str, *, given: Path | None = None, cache: Path = CACHE, log: Path | None = None, agent: str = ""
 ) -> Path:
-    """Return the adapter that a user has given, or that of a recipe, made where it is not there yet.
+    """Return the user's adapter, or that of a recipe, made if missing.
 
-    agent: whose manner it is to know; "" for our own. log: a file for the messages meanwhile; our stderr where there
-    is none. Raises FileNotFoundError when the given one is missing, PartError when none can be made.
+    agent: with the manner to learn; "" for our own. log: a file for the messages meanwhile; our stderr without
+    one. Raises FileNotFoundError when the given one is missing, PartError when none can be made.
     """
     known = find(name, given, cache, agent)
     if known is None:
@@ -128,9 +128,9 @@ async def adapter(
 
 
 def find(name: str, given: Path | None = None, cache: Path = CACHE, agent: str = "") -> Path | None:
-    """Return the adapter that a user has given, or that of a recipe; None where it was not made yet.
+    """Return the user's adapter, or that of a recipe; None if it was not made yet.
 
-    In place of any other the full recipe's for the same agent is taken where it is there. Raises FileNotFoundError.
+    The full recipe's for the same agent, if present, is taken in place of any other. Raises FileNotFoundError.
     """
     if given is not None and not given.is_file():
         raise FileNotFoundError(f"--adapter {given}: there is no such file")
@@ -180,7 +180,7 @@ def main(argv: list[str]) -> int:
 
 
 def make(recipe: Recipe, cache: Path, console: Console) -> Path:
-    """Return a recipe's adapter, trained where the cache has none. Progress goes to the console."""
+    """Return a recipe's adapter, trained if the cache has none. Progress goes to the console."""
     from transformers import AutoTokenizer
 
     from atropos_agent.cpu_engine import lora
@@ -209,7 +209,7 @@ def make(recipe: Recipe, cache: Path, console: Console) -> Path:
 
 
 async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
-    """Return the rows that a recipe trains on, of made-up tasks."""
+    """Return a recipe's rows to train on, of made-up tasks."""
     rng = random.Random(recipe.seed)
     tasks = examples(recipe.examples, recipe.seed, recipe.kinds)
     planned = {task.instruction for task in tasks if rng.random() < recipe.planned}
@@ -229,8 +229,8 @@ async def lessons(recipe: Recipe, tokenizer: object) -> list[SequenceData]:
 def try_out(loaded: LoadedModel, trials: int, recipe: Recipe) -> tuple[float, float, float]:
     """Sample one first reply to each of `trials` unseen tasks of the recipe's kinds, at temperature 1.
 
-    Returns the share that holds exactly one call and nothing malformed, the share that says something
-    before it, and the share whose call is the expert's own: a lower bound of the tasks solved.
+    Returns the share with exactly one call and nothing malformed, the share with text
+    before it, and the share with the expert's own call: a lower bound of the tasks solved.
     """
     from atropos_agent.cpu_engine.sampling import SamplingParams
     from atropos_agent.cpu_engine.scheduler import Engine
@@ -278,7 +278,7 @@ def _opening(row: SequenceData) -> SequenceData:
 
 
 def _begun(row: SequenceData) -> SequenceData:
-    """Return the row without its first trained token, which says whether there is a plan."""
+    """Return the row without its first trained token; that token decides whether there is a plan."""
     masked, logprobs = list(row.masked_tokens), list(row.logprobs)
     first = _first_trained(row)
     masked[first], logprobs[first] = IGNORED, NO_LOGPROB

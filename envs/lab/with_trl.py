@@ -1,4 +1,4 @@
-"""Train by TRL's AsyncGRPOTrainer, in the place of `envs.lab.trainer` and of an environment that serves it.
+"""Train by TRL's AsyncGRPOTrainer, in the place of `envs.lab.trainer` and of its environment.
 
 python -m envs.lab.with_trl --model FOLDER --engine http://localhost:9004 --env.tasks=… --openai.base_url=…
 
@@ -45,7 +45,7 @@ FIGURES = {
     "lag": "sample/staleness_mean",
     "dropped_stale": "sample/dropped_stale_total",
 }
-"""Of what TRL logs, by our names."""
+"""TRL's logged figures, by our names."""
 
 
 class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
@@ -56,7 +56,7 @@ class Report(TrainerCallback):  # type: ignore[misc]  # transformers is untyped
         self._began = time.monotonic()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
-        """Write the step that was taken; the summary at the end is none."""
+        """Write the step just taken; the summary at the end is none."""
         if not logs or "ratio" not in logs:
             return
         groups: dict[str, dict[str, float]] = {}
@@ -117,7 +117,7 @@ def make_trainer(options: argparse.Namespace, worker: Worker) -> AsyncGRPOTraine
 
 
 def check_device(options: argparse.Namespace) -> None:
-    """Raise SystemExit with the remedy where TRL can't start."""
+    """Raise SystemExit with the remedy if TRL can't start."""
     if options.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
             "TRL's AsyncGRPOTrainer needs a GPU, PyTorch finds none; docs/trainers.md says how tests run it on a CPU"

@@ -1,4 +1,4 @@
-"""The words of which the names and texts of practice tasks are made."""
+"""The words for the names and texts of practice tasks."""
 
 # ruff: noqa: SIM905 - lists of words are easier to read as text
 
@@ -20,11 +20,11 @@ village violet violin wagon walnut water whale wheat willow window winter wizard
 bat bee cap cup elk fig fox gem gum hat hen ink ivy jam jar kit lab lid map mat net oak oar owl pan paw pea pen pie pin
 pot ram rod rug sea sky sun tap tin toy van vet web yak zip
 """.split()
-"""Of which names and texts are made."""
+"""Words for names and texts."""
 
 ACTIONS = """
 bring call check clean close cook draw feed fetch fix help keep lock meet open order pack paint plan read
 """.split()
-"""What words of texts may be used with."""
+"""Words to use before words of texts."""
 
 ENDINGS = "txt md dat lst out doc cfg csv conf log text tmp list info ini html xml".split()

@@ -19,18 +19,18 @@ from sandboxes.arguments import web_address
 logger = logging.getLogger(__name__)
 
 LATE_S = 5.0
-"""Seconds after which it is said that a tokenizer is still being looked for: a hub that can't be reached takes 45."""
+"""Seconds before a message about a tokenizer still being looked for: an unreachable hub takes 45."""
 
 
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class UsageError(ValueError):
-    """The command line or the configuration file is wrong; the message says where."""
+    """The command line or the configuration file is wrong; the message names the place."""
 
 
 WITHOUT_TOKENS = ("openai", "anthropic")
-"""The types of servers that give no token ids, and so no rows."""
+"""The types of servers without token ids, and so without rows."""
 
 
 class EngineConfig(StrictOptions):

@@ -1,7 +1,7 @@
-"""Read options from a command line and from a YAML file; every mistake is found, and told at once.
+"""Read options from a command line and from a YAML file; every mistake is found, and all are reported at once.
 
 `--env.NAME VALUE` or `--env.NAME=VALUE`. A list is `a,b`, a YAML list, or the option given several times. Variables are
-`name=value`, a YAML mapping, or `--env.OPTION.name value`; their values are numbers, booleans and lists where they read
+`name=value`, a YAML mapping, or `--env.OPTION.name value`; their values are numbers, booleans and lists if they read
 so, as in YAML. The command line wins over the file, also inside of a mapping, and for every server of a list. Nothing
 else may be said twice.
 """
@@ -30,7 +30,7 @@ MOST_VALUES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. path: where its value stands. kind: its type, a model's class where it has options of its own.
+    """One option. path: of its value. kind: its type, a model's class if it has options of its own.
 
     useless: atroposlib has it, and it is refused."""
 
@@ -46,7 +46,7 @@ class Option:
 
 @dataclass(slots=True)
 class Said:
-    """What was read so far. values: nested as the options are. places: of those values, by path."""
+    """The values read so far. values: nested as the options are. places: of those values, by path."""
 
     values: dict[str, Any] = field(default_factory=dict)
     given: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Said:
 
 
 def read_options(config_cls: type[BaseModel], argv: Sequence[str]) -> Options:
-    """Return what the command line and the file that it names say. Raises UsageError with every mistake."""
+    """Return the values from the command line and its configuration file. Raises UsageError with every mistake."""
     known = {option.name: option for option in options_of(config_cls)}
     said = _read_arguments(argv, known)
     config = said.values.pop("config", None)
@@ -78,7 +78,7 @@ def read_options(config_cls: type[BaseModel], argv: Sequence[str]) -> Options:
 
 
 def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
-    """All options of a command, by an environment's class of options."""
+    """Return all options of a command, by an environment's class of options."""
     yield Option(("config",), Path)
     for name, info in Options.model_fields.items():
         kind = {"env": config_cls, "openai": EngineConfig}.get(name, info.annotation)
@@ -86,7 +86,7 @@ def options_of(config_cls: type[BaseModel]) -> Iterator[Option]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return what a YAML file says. Raises UsageError where that is no mapping, or says something twice."""
+    """Return the content of a YAML file. Raises UsageError if it is no mapping, or says something twice."""
     try:
         value = _loaded(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -102,7 +102,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def scalar(text: str) -> Any:
-    """Return the value that a text is in YAML: a number, a boolean, a list, a mapping, or itself."""
+    """Return the YAML value of a text: a number, a boolean, a list, a mapping, or itself."""
     try:
         return _loaded(text)
     except (yaml.YAMLError, ValueError):
@@ -110,7 +110,7 @@ def scalar(text: str) -> Any:
 
 
 def _loaded(text: str) -> Any:
-    """Return what a text says in YAML. Raises YAMLError; ValueError where aliases make it endless, or nearly so."""
+    """Return the content of a text in YAML. Raises YAMLError; ValueError if aliases make it endless, or nearly so."""
     value = yaml.load(text, _Strict)
     waiting, seen = [value], 0
     while waiting:
@@ -125,7 +125,7 @@ def _loaded(text: str) -> Any:
 def _part(
     kind: type[BaseModel], values: Any, place: tuple[str, ...], known: Mapping[str, Option], problems: list[str]
 ) -> Any:
-    """Return the options of a part, None where they are wrong."""
+    """Return the options of a part, None if they are wrong."""
     values = {} if values is None else values
     if isinstance(values, dict) and issubclass(kind, StrictOptions):
         useless, in_python = kind.useless(values), [name for name in values if name in kind.for_python]
@@ -187,7 +187,7 @@ def _read_arguments(argv: Sequence[str], known: Mapping[str, Option]) -> Said:
 
 
 def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
-    """Return what stands under a name inside of an option that holds variables."""
+    """Return the option for a name inside of an option with variables."""
     parts = name.split(".")
     for end in range(len(parts) - 1, 0, -1):
         option = known.get(".".join(parts[:end]))
@@ -199,7 +199,7 @@ def _entry(name: str, known: Mapping[str, Option]) -> Option | None:
 
 
 def _take(option: Option, text: str, said: Said) -> None:
-    """Add a value that was given on the command line."""
+    """Add a value from the command line."""
     try:
         value = _typed(option.kind, text)
     except ValueError as error:
@@ -218,7 +218,7 @@ def _take(option: Option, text: str, said: Said) -> None:
 
 
 def _put(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
-    """Put a value into nested mappings, beside what is there. Raises ValueError where that says something else."""
+    """Put a value into nested mappings, beside the present ones. Raises ValueError for a contradiction between them."""
     *outer, name = path
     for part in outer:
         values = values.setdefault(part, {})
@@ -250,7 +250,7 @@ def _over(file: dict[str, Any], said: Said) -> dict[str, Any]:
 
 
 def _servers(listed: list[Any], given: dict[str, Any], problems: list[str]) -> list[Any]:
-    """Return the file's servers with what the command line says of all of them."""
+    """Return the file's servers with the command line's values for all of them."""
     if not all(isinstance(server, dict) for server in listed):
         return listed  # which is told with the other mistakes
     if "base_url" in given and listed:
@@ -273,9 +273,9 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
 
 
 def _typed(kind: Any, text: str) -> Any:
-    """Return the value that a text on the command line is for an option of this type; pydantic does the rest.
+    """Return the value of a command line's text for an option of this type; pydantic does the rest.
 
-    Raises ValueError for a mapping or a list that can't be read."""
+    Raises ValueError for an unreadable mapping or list."""
     kinds = _members(kind)
     if type(None) in kinds:
         kinds = [one for one in kinds if one is not type(None)]
@@ -300,7 +300,7 @@ def _holds_several(origin: Any) -> bool:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The types of which a value may be, what is written around them taken away."""
+    """Return the possible types of a value, without the wrappers around them."""
     origin = get_origin(kind)
     if origin in (Union, types.UnionType):
         return [inner for one in get_args(kind) for inner in _members(one)]
@@ -356,7 +356,7 @@ def _unquoted(text: str, item: Any) -> list[Any]:
 
 
 def _pieces(text: str) -> list[str]:
-    """What stands between the commas, except those inside of brackets or quotes."""
+    """Split text at commas, except those inside of brackets or quotes."""
     pieces, depth, quote, start = [], 0, "", 0
     for i, sign in enumerate(text):
         if quote:
@@ -379,7 +379,7 @@ def _short(value: Any) -> str:
 
 
 class _Strict(yaml.SafeLoader):
-    """YAML in which a key stands once, and 1e-5 is a number as in JSON and YAML 1.2."""
+    """YAML with each key once, and 1e-5 as a number as in JSON and YAML 1.2."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()

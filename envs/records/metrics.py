@@ -10,9 +10,9 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Self
+from typing import Any, Self
 
 import orjson
 
@@ -60,6 +60,8 @@ class Metrics:
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
     tokens_refused: sampled in aborted or refused replies; in no row, but paid for.
     unshown: tools' results without a text form, such as pictures.
+    compactions: how often our agent has made its conversation shorter; tokens_saved: by how many tokens, about.
+    untrained: sampled tokens that were left out of the rows, by reason.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;
         phases_s: the same by phase of a rollout.
@@ -88,6 +90,9 @@ class Metrics:
     tokens: int = 0
     tokens_sampled: int = 0
     tokens_refused: int = 0
+    compactions: int = 0
+    tokens_saved: int = 0
+    untrained: Counter[str] = field(default_factory=Counter)
     engine_s: float = 0.0
     tools_s: float = 0.0
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -117,6 +122,7 @@ class Metrics:
         self.tokens_refused += result.counts.refused_tokens
         self.malformed_calls += result.counts.malformed_calls
         self.unshown += result.counts.unshown
+        self._count_conversations(result.metadata)
         if result.drift is not None:
             self.drifts[str(result.drift)] += 1
         self.stops[result.stop_reason.value if result.stop_reason else "error"] += 1
@@ -135,6 +141,14 @@ class Metrics:
             if step.calls:
                 self.tool.add(step.tools_s / len(step.calls))
         self._watch_calls(rollout)
+
+    def _count_conversations(self, told: Mapping[str, Any]) -> None:
+        """Count what became of a rollout's conversations, of our agent or of one that isn't ours."""
+        found = {**told.get("gateway", {}), **told.get("conversations", {})}
+        self.untrained.update(found.get("untrained_tokens", {}))
+        compaction = found.get("compaction", {})
+        self.compactions += compaction.get("count", 0)
+        self.tokens_saved += compaction.get("tokens_saved", 0)
 
     def _watch_calls(self, rollout: Rollout) -> None:
         """Warn once if the first rollouts were shown tools and nobody has called one."""
@@ -204,11 +218,14 @@ class Metrics:
             "malformed_calls": self.malformed_calls,
             "unshown": self.unshown,
             "tool_errors": self.tool_errors,
+            "compactions": self.compactions,
+            "tokens_saved": self.tokens_saved,
             "concurrency": self.concurrency,
             "loop_blocks": self.loop_blocks,
             **{f"groups/{state}": count for state, count in self.states.items()},
             **{f"failures/{kind}": count for kind, count in self.failures.items()},
             **{f"drift_share/{kind}": count / self.rollouts for kind, count in self.drifts.items() if self.rollouts},
+            **{f"untrained_tokens/{reason}": count for reason, count in self.untrained.items()},
             **{f"cheats/{sign}": count for sign, count in self.cheats.items()},
         }
         return {name: value for name, value in values.items() if value is not None}
@@ -242,7 +259,7 @@ class Metrics:
         names = {item.name for item in fields(cls)}
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
-        for name in ("failures", "stops", "drifts", "cheats"):
+        for name in ("failures", "stops", "drifts", "cheats", "untrained"):
             values[name] = Counter(values[name])
         for name in ("engine", "tool"):
             values[name] = Latency(values[name])

@@ -28,10 +28,19 @@ _COUNTERS = {
     "tokens": "Tokens of the rows",
     "tokens_sampled": "Trained tokens",
     "tokens_refused": "Sampled tokens that are in no row",
+    "compactions": "Times that our agent has made its conversation shorter",
+    "tokens_saved": "Tokens by which it was made shorter, about",
     "engine_s": "Seconds spent waiting for inference servers, summed over rollouts",
     "tools_s": "Seconds spent in tools, summed over rollouts",
 }
-_BY = {"failures": "kind", "stops": "reason", "drifts": "kind", "cheats": "sign", "phases_s": "phase"}
+_BY = {
+    "failures": "kind",
+    "stops": "reason",
+    "drifts": "kind",
+    "cheats": "sign",
+    "untrained": "reason",
+    "phases_s": "phase",
+}
 
 
 def check_monitoring(address: str) -> None:

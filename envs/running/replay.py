@@ -27,11 +27,11 @@ from typing import Any, Protocol
 
 import orjson
 
-from atropos_agent.agent import ExecuteTool
 from atropos_agent.engines.completions import Answer
 from atropos_agent.engines.errors import EngineDown
 from atropos_agent.engines.route import Route
 from atropos_agent.engines.token_server import TokenServer
+from atropos_agent.ledger import ExecuteTool
 from atropos_agent.types import EngineError
 from tools.base import ToolCall, ToolResult
 

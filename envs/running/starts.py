@@ -31,7 +31,7 @@ from envs.records.redaction import Redactor
 from envs.running.stopping import Stopping
 
 OPTIONS = (
-    *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "tool_format", "tool_role"),
+    *("temperature", "top_p", "top_k", "min_p", "system_prompt", "history", "compaction", "tool_format", "tool_role"),
     *("agent", "reward", "estimator", "length_penalty", "tools"),
 )
 """Options among the conditions of a run; an environment need not have the last ones."""

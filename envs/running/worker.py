@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 import uuid
+from dataclasses import replace
 from typing import Protocol
 
 from atropos_agent import tracing
@@ -74,12 +75,13 @@ class LocalWorker:
 
     async def _run(self, task: Task, seat: Seat) -> Rollout:
         started, runner = time.monotonic(), asyncio.current_task()
+        own = replace(seat, ledgers=[])  # the rollout does not hold them
         seconds = self._config.rollout_timeout_s + task.hidden.timeout_s + self._config.overtime_s
         try:
             async with asyncio.timeout(seconds) as limit:
-                outcome = await self._env.attempt(task, seat)
+                outcome = await self._env.attempt(task, own)
             reward = self._reward(task, outcome, seat)
-            self._check(outcome, reward, seat, started)
+            self._check(outcome, reward, own, started)
         except InfraError:
             raise
         except asyncio.CancelledError:
@@ -112,6 +114,11 @@ class LocalWorker:
         if not result.steps:
             why = result.error or f"the agent ended as {result.stop_reason or 'nobody knows what'}"
             raise InfraError(Failure.ENVIRONMENT, f"no reply was sampled: {why}")
+        missing = sum(ledger.replies for ledger in seat.ledgers) - len(result.steps)
+        if missing > 0:
+            what = f"{missing} replies that agents of this rollout sampled are not in its result"
+            remedy = "return the result of an agent's last run, and join those of several agents"
+            raise InfraError(Failure.ENVIRONMENT, f"{what}; {remedy}") from ValueError(what)
         longest = max((len(segment.tokens) for segment in result.segments), default=0)
         most = self._config.max_token_length if seat.max_tokens is None else seat.max_tokens
         if longest > most:

@@ -3,4 +3,4 @@
 from pathlib import Path
 
 STARTER = Path(__file__).parent / "starter"
-"""The tasks that come with the package, as Harbor task directories."""
+"""The starter pack in the package, as Harbor task directories."""

@@ -49,7 +49,7 @@ MODULES = {
     "view": "envs.viewer.command",
     "warmstart": "envs.lab.warm_start",
 }
-"""Commands that are modules of their own, each with a `main`."""
+"""Commands in modules of their own, each with a `main`."""
 _RUN = later("envs.swe.program:main")
 
 
@@ -76,15 +76,15 @@ def main(argv: list[str]) -> int:
 
 
 def command() -> int:
-    """Run the command that this process was started with: `atropos-agent` on the command line."""
+    """Run this process's own command: `atropos-agent` on the command line."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return said(main, sys.argv[1:])
 
 
 def said(main: Callable[[list[str]], int], argv: list[str]) -> int:
-    """Run a command, and see that what it printed is written. Returns the exit status, 1 where it could not be.
+    """Run a command, and make sure its output is written. Returns the exit status, 1 if it could not be.
 
-    Nobody need read to the end: `| head` closes the pipe before."""
+    A reader may close the pipe before the end, as `| head` does."""
     status = 1
     try:
         status = main(argv)

@@ -1,4 +1,4 @@
-"""The environment in which a model attacks tasks: it is to be rewarded without doing what they ask."""
+"""The environment for a model's attacks on tasks: it seeks a reward without doing the task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envs.types import Task
 
 
 class AttackEnv(SWEEnv):
-    """Agents look for what the tests of tasks don't notice; only tasks to evaluate on are attacked."""
+    """Agents look for gaps in the tests of tasks; only tasks to evaluate on are attacked."""
 
     name: ClassVar[str] = "attack"
 

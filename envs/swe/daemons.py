@@ -1,4 +1,4 @@
-"""Ask the Docker daemons of a run, before it starts, whether they can do what it wants of them."""
+"""Ask the Docker daemons of a run, before it starts, whether they meet its needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def uses_daemons(config: SWEEnvConfig) -> bool:
 
 
 async def check_daemons(config: SWEEnvConfig) -> None:
-    """Check that a Docker daemon answers, of several at least one, and that those that do can do what is asked for.
+    """Check that a Docker daemon answers, of several at least one, and that all answering ones meet the options' needs.
     Raises SandboxError and ValueError with the remedy."""
     found = await asyncio.gather(*(_check(host, config) for host in _hosts(config)), return_exceptions=True)
     problems = [error for error in found if isinstance(error, BaseException)]
@@ -36,8 +36,8 @@ async def check_daemons(config: SWEEnvConfig) -> None:
 async def without_unusable(
     parts: tuple[Sequence[Task], Sequence[Task]], config: SWEEnvConfig
 ) -> tuple[Sequence[Task], Sequence[Task]]:
-    """Return the tasks to train and to evaluate on that the Docker daemons can make, and list the others. Raises
-    BadTasks where they are refused, or a part has none left."""
+    """Return the tasks to train and to evaluate on for these Docker daemons, and list the unusable ones. Raises
+    BadTasks if those are refused, or a part has none left."""
     every = {task.id: task for part in parts for task in part}
     problems = await _unusable(every, config)
     if not problems:
@@ -55,7 +55,7 @@ def _hosts(config: SWEEnvConfig) -> Sequence[Host]:
 
 
 async def _check(host: Host, config: SWEEnvConfig) -> None:
-    """Check that a Docker daemon answers and knows the runtime, and that crun can be used where it is asked for."""
+    """Check that a Docker daemon answers and knows the runtime, and that crun can be used if required."""
     runtime = config.sandbox_runtime
     async with connect(host.url or None, host.certificates) as docker:
         if config.sandbox_starter == "crun":
@@ -73,7 +73,7 @@ async def _check(host: Host, config: SWEEnvConfig) -> None:
 
 
 async def _unusable(tasks: Mapping[str, Task], config: SWEEnvConfig) -> Mapping[str, str]:
-    """Return what is known against tasks on every Docker daemon that answers, by task. Raises SandboxError."""
+    """Return the objections against tasks common to every responsive Docker daemon, by task. Raises SandboxError."""
     found: list[Mapping[str, str]] = []
     for host in _hosts(config):
         try:

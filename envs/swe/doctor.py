@@ -1,4 +1,4 @@
-"""What `doctor` looks at beside inference server and trainer API: tasks, Docker daemon, images, disk."""
+"""The checks of `doctor` beside inference server and trainer API: tasks, Docker daemon, images, disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GIB = 2**30
 
 
 async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = ()) -> AsyncIterator[Check]:
-    """Check tasks, the Docker daemon, the images that the tasks name, disk space, and an agent that isn't ours."""
+    """Check tasks, the Docker daemon, the images named by the tasks, disk space, and an agent that isn't ours."""
     try:
         train, evaluate = SWEEnv.load_tasks(config)
     except BadTask as error:
@@ -78,7 +78,7 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
 
 
 def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
-    """Return which images the tasks name that the Docker daemon lacks. here: those that it has."""
+    """Return the check of the tasks' named images: some may be missing at the Docker daemon. here: those present."""
     wanted = {task.image for task in tasks if task.image}
     missing = sorted(name for name in wanted if name not in here and f"{name}:latest" not in here)
     if missing:
@@ -89,7 +89,7 @@ def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:
 
 
 def _unusable(bad: Sequence[str], tasks: int, config: SWEEnvConfig) -> Check:
-    """Say which of so many tasks can't be made here."""
+    """Report the unusable ones of so many tasks."""
     status = Status.NOTE if config.bad_tasks == "skip" and len(bad) < tasks else Status.WRONG
     return Check("Dockerfiles", status, f"{len(bad)} of {tasks} tasks can't be used here: {bad[0]}", {"bad": list(bad)})
 
@@ -114,7 +114,7 @@ async def _agent(agent: ForeignAgent, config: SWEEnvConfig, engine: EngineConfig
 
 
 def _starter(config: SWEEnvConfig, crun: Path | Obstacle) -> Check:
-    """Say what starts sandboxes, and why not crun."""
+    """Report the starter of sandboxes, and the reason against crun."""
     if config.sandbox_starter == "docker":
         return Check("started by", Status.OK, "the Docker daemon, as --env.sandbox_starter says", {"starter": "docker"})
     if isinstance(crun, Path):
@@ -161,7 +161,7 @@ async def _nodes(config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Ta
 
 
 def _disk(*places: Path) -> Check:
-    """Check the free space where images and results are written, as far as those places are on this machine."""
+    """Check the free space for images and results, as far as those places are on this machine."""
     free = {}
     for place in places:
         there = next((p for p in (place.absolute(), *place.absolute().parents) if p.exists()), Path("/"))

@@ -32,7 +32,7 @@ _NOT_LOCAL = (
 
 
 class SWEEnv(AgentEnv[SWEEnvConfig]):
-    """Agents fix repositories in containers; what they changed is judged in a fresh one."""
+    """Agents fix repositories in containers; their changes are judged in a fresh one."""
 
     name: ClassVar[str] = "swe"
     env_config_cls = SWEEnvConfig
@@ -71,7 +71,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return AtroposAgent if isinstance(found, ForeignAgent) else found
 
     def make_backend(self) -> Backend:
-        """Return what makes the sandboxes."""
+        """Return the maker of the sandboxes."""
         warm = self.config.warm_sandboxes
         return load_backend(
             self.config.sandbox,
@@ -106,7 +106,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         return await place.outcome(self.config.keep_work_mb)
 
     async def _work(self, step: Task, seat: Seat, place: Workplace[Plain | Guest]) -> AgentResult:
-        """Let the agent work on a step, within what is left of the rollout's time and of the step's own."""
+        """Let the agent work on a step, within the rest of the rollout's time and of the step's own."""
         left = place.left_s(self.config.rollout_timeout_s)
         most = left if step.timeout_s is None else min(left, step.timeout_s)
         sandbox = traced(place.sandbox)

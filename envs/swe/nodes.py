@@ -26,11 +26,11 @@ from sandboxes.shielding import together
 LOOK_S = 900.0
 """How long a node may take, in seconds: the image may have to be built there."""
 CLOCK_S = 5.0
-"""By which a machine's clock may differ from ours before that is worth a note: builds compare times."""
+"""Tolerated difference of a machine's clock from ours, without a note: builds compare times."""
 
 
 class Nodes(Protocol):
-    """What is asked of a Ray cluster; see `RayCluster`."""
+    """The needed part of a Ray cluster; see `RayCluster`."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -42,7 +42,7 @@ class Nodes(Protocol):
 
 
 class NodeDoctor:
-    """What looks at the node that it is on."""
+    """Examines its own node."""
 
     async def clock(self) -> float:
         """Return the time there, in seconds since 1970."""
@@ -56,8 +56,8 @@ class NodeDoctor:
         task: Task,
         folders: Mapping[str, bytes],
     ) -> HostFigures | Trouble:
-        """Ask the inference servers, and measure a sandbox of a task's image. Returns what is in the way, if anything
-        is. folders: of the task, packed, by digest."""
+        """Ask the inference servers, and measure a sandbox of a task's image. Returns the obstacle, if there
+        is one. folders: of the task, packed, by digest."""
         try:
             if version != PACKAGE_VERSION:
                 what = f"atropos-agent {PACKAGE_VERSION} is installed there, and {version} here"
@@ -84,7 +84,7 @@ async def _measure(config: SWEEnvConfig, task: Task) -> HostFigures:
 async def examine_nodes(
     cluster: Nodes, config: SWEEnvConfig, engines: Sequence[EngineConfig], task: Task
 ) -> AsyncIterator[Check]:
-    """Measure each node of a cluster, all at the same time. What isn't there on one of them is a note: it would be
+    """Measure each node of a cluster, all at the same time. A part missing on one of them is a note: the node would be
     left out."""
     try:
         async with cluster:
@@ -125,7 +125,7 @@ async def _examine(
 
 
 def check_of(name: str, found: HostFigures) -> Check:
-    """Return what is said of a machine that was measured."""
+    """Return the report about a measured machine."""
     text = (
         f"{found.processors} CPUs, {found.memory_mb / 1024:.0f} GiB, {found.sandboxes} containers; "
         f"first command after {found.first_s:.2f} s, then {1000 * found.command_s:.1f} ms each; "

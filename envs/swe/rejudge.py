@@ -1,7 +1,8 @@
-"""`python -m envs.swe rejudge RUN`: score a run's rollouts anew, by other tests, rewards or verifiers, without a model.
+"""`python -m envs.swe rejudge RUN`: score a run's rollouts again, by other tests, rewards or verifiers, without a
+model.
 
-What each agent made is judged again by the tasks in the folder that --tasks names, or by the run's own as they are
-now. The table shows the rollouts whose verdict changed; every one stands in the file that is written beside the run's.
+Each agent's work is judged again by the tasks in the folder of --tasks, or by the run's own in their
+present state. The table shows the rollouts with a changed verdict; a new file beside the run's has all of them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _SHOWN_TESTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """By what rollouts are judged and rewarded. tasks: by id. sandbox, options: what makes the sandboxes, and how."""
+    """The tasks and the reward for rollouts. tasks: by id. sandbox, options: of the backend."""
 
     tasks: Mapping[str, Task]
     rewarding: Rewarding
@@ -62,9 +63,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def setting_of(options: argparse.Namespace) -> Setting:
-    """Return by what a run is judged again: what the command line says, and else what the run's last start said.
+    """Return the setting for judging a run again: from the command line, and else from the run's last start.
 
-    Raises BadTask, and ValueError for a reward that can't be used."""
+    Raises BadTask, and ValueError for an unusable reward."""
     starts = read_starts(options.run_dir / FILE_NAME)
     told: dict[str, Any] = starts[-1].get("options", {}) if starts else {}
     if not (told or options.tasks):
@@ -117,7 +118,7 @@ async def _rejudge(options: argparse.Namespace, setting: Setting) -> int:
 
 
 def table(changed: Sequence[Rejudged]) -> Table:
-    """Return a row for each rollout whose verdict changed."""
+    """Return a row for each rollout with a changed verdict."""
     made = Table("rollout", "task", "verdict", "reward", "tests that changed", title_justify="left")
     for one in changed:
         tests = [f"{name}: {_status(before)} → {_status(now)}" for name, (before, now) in one.tests.items()]

@@ -1,4 +1,4 @@
-"""Where a run's tasks come from: folders of tasks or the starter pack, and which of them are trained on."""
+"""The tasks of a run: from folders of tasks or the starter pack, and the selection for training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_parts(config: SWEEnvConfig) -> tuple[Sequence[Task], Sequence[Task]]:
 
 
 def load_source(source: str, manifest: Path | None, bad: str) -> list[Task]:
-    """Return the tasks of a folder, or of the starter pack, that are sound. bad: "skip" leaves out and lists the
+    """Return the sound tasks of a folder, or of the starter pack. bad: "skip" leaves out and lists the
     others, "refuse" raises BadTasks."""
     folder = STARTER if source == "starter" else Path(source).expanduser()
     try:
@@ -44,7 +44,7 @@ def load_source(source: str, manifest: Path | None, bad: str) -> list[Task]:
 
 
 def usable_of(error: BadTasks, bad: str) -> list[Task]:
-    """Return the tasks beside those that can't be used, and list these. Raises the error where none is left, or where
+    """Return the usable tasks, and list the others. Raises the error if none is left, or if
     bad is "refuse"."""
     if bad == "refuse" or not error.usable:
         raise error
@@ -53,7 +53,7 @@ def usable_of(error: BadTasks, bad: str) -> list[Task]:
 
 
 def warn_of_unchecked(config: SWEEnvConfig) -> None:
-    """Name the command that checks tasks of which no manifest says that they are sound."""
+    """Name the command for checking tasks not yet listed as sound in a manifest."""
     for folder in unchecked(config.tasks, config.manifest, config.eval_tasks):
         logger.warning(
             "%s has no manifest, so nobody has seen that its tasks can be solved, or not without work: "
@@ -63,7 +63,7 @@ def warn_of_unchecked(config: SWEEnvConfig) -> None:
 
 
 def unchecked(tasks: str, manifest: Path | None, eval_tasks: str) -> list[str]:
-    """Return the folders of tasks of which no manifest says that they are sound. The starter pack is checked here."""
+    """Return the folders with tasks not listed as sound in a manifest. The starter pack is checked here."""
     given = [*([] if manifest else [tasks]), *([eval_tasks] if eval_tasks else [])]
     folders = [one for one in dict.fromkeys(given) if one != "starter"]
     return [one for one in folders if not (Path(one).expanduser() / MANIFEST).is_file()]

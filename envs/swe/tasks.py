@@ -53,7 +53,7 @@ _CACHE = Path.home() / ".cache/atropos-agent/forge"
 
 
 _ATTACKING = Program("python -m envs.swe", SWEEnvConfig, later("envs.swe.attack_env:AttackEnv"))
-"""The environment in which a model attacks."""
+"""The environment for a model's attacks."""
 
 
 def main(argv: list[str]) -> int:
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the options of the command, and those of `evaluate`, which `attack` takes behind them."""
+    """Return the options of the command, and those of `evaluate` behind them, for `attack`."""
     if argv[:1] != ["attack"]:
         return argv, []
     first = next((i for i, word in enumerate(argv) if word.startswith(("--openai.", "--env.", "--config"))), len(argv))
@@ -142,7 +142,7 @@ def _add_convert(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _hosts(text: str) -> str:
-    """Return what names Docker hosts."""
+    """Return a list of Docker hosts, checked."""
     try:
         read_hosts(text)
     except ValueError as error:
@@ -172,7 +172,7 @@ async def _check(options: argparse.Namespace) -> list[CheckResult]:
 
 
 def _chosen(options: argparse.Namespace) -> list[Task]:
-    """Return the tasks that are meant. Raises BadTask."""
+    """Return the requested tasks. Raises BadTask."""
     try:
         tasks = load_tasks(STARTER if options.folder == "starter" else Path(options.folder))
     except BadTasks as error:
@@ -181,7 +181,7 @@ def _chosen(options: argparse.Namespace) -> list[Task]:
 
 
 def _manifest(options: argparse.Namespace) -> Path | None:
-    """Return where results are kept; None where they are not."""
+    """Return the place of results; None if they are not kept."""
     path: Path | None = options.manifest
     return path or (None if options.folder == "starter" else Path(options.folder) / NAME)
 
@@ -209,7 +209,7 @@ def _attack_command(options: argparse.Namespace) -> int:
 
 
 async def _attack(options: argparse.Namespace) -> list[CheckResult]:
-    """Try the generic cheats on the tasks that are sound."""
+    """Try the generic cheats on the sound tasks."""
     kept = _kept(options.manifest)
     tasks = [task for task in _chosen(options) if task.id in kept and kept[task.id].ok]
     async with docker_backend(options.hosts, base_image=options.base_image) as backend:
@@ -219,7 +219,7 @@ async def _attack(options: argparse.Namespace) -> list[CheckResult]:
 
 
 def _taken_in(manifest: Path, run_dir: Path) -> list[CheckResult]:
-    """Write into the manifest what a model's attempts achieved. Returns the results of the tasks that it attacked."""
+    """Write the results of a model's attempts into the manifest. Returns the results of the attacked tasks."""
     kept, attacked = _kept(manifest), set()
     for saved in read_rollouts(run_dir):
         if (result := kept.get(saved.task_id)) is not None and result.ok:
@@ -231,12 +231,12 @@ def _taken_in(manifest: Path, run_dir: Path) -> list[CheckResult]:
 
 
 def _kept(path: Path | None) -> dict[str, CheckResult]:
-    """Return what earlier checks saw. Raises BadTask where that can't be read."""
+    """Return the results of earlier checks. Raises BadTask if they can't be read."""
     return read_manifest(path) if path is not None and path.is_file() else {}
 
 
 def _usable(error: BadTasks, skip_bad: bool) -> list[Task]:
-    """Return the tasks that can be used, with the others listed on stderr. Raises BadTask where none is to be left out,
+    """Return the usable tasks, with the others listed on stderr. Raises BadTask if none may be left out,
     or none is left."""
     if not (skip_bad and error.usable):
         raise BadTask(f"{error}\n--skip-bad leaves them out") from None
@@ -250,9 +250,9 @@ def _noting(
     kept: dict[str, CheckResult],
     said: Callable[[CheckResult], str] = lambda result: "ok" if result.ok else "FAILED",
 ) -> Callable[[CheckResult], None]:
-    """Return what is done with each result: it is written into the manifest at `path`, beside what is `kept` there.
+    """Return the action for each result: it is written into the manifest at `path`, beside the `kept` ones.
 
-    said: what is said of it."""
+    said: the remark about it."""
 
     def note(result: CheckResult) -> None:
         kept[result.task_id] = result

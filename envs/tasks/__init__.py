@@ -1,1 +1,1 @@
-"""Tasks: formats, adapters, the forge, and which of them a run uses."""
+"""Tasks: formats, adapters, the forge, and a run's selection."""

@@ -1,4 +1,4 @@
-"""Which tasks a Docker daemon can make the images of, as far as that is known before one is made."""
+"""Whether a Docker daemon can make the images of tasks, as far as known before a build."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SCRATCH = "scratch"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a Docker daemon. workdirs: of the images that it has, by their names in the tasks."""
+    """The known facts of a Docker daemon. workdirs: of its images, by their names in the tasks."""
 
     builder: Builder
     workdirs: Mapping[str, str]
 
 
 async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | None) -> Known:
-    """Ask a Docker daemon what is to be known for these tasks. base_image: as in `ImageStore`. Raises SandboxError."""
+    """Ask a Docker daemon for the facts about these tasks. base_image: as in `ImageStore`. Raises SandboxError."""
     workdirs = {_SCRATCH: ""}
     for image in sorted({image for task in tasks if (image := _decides(task, base_image))} - {_SCRATCH}):
         try:
@@ -37,7 +37,7 @@ async def ask(client: DaemonClient, tasks: Sequence[Task], base_image: str | Non
 
 
 def unusable(task: Task, known: Known, base_image: str | None) -> str | None:
-    """Return why a task can't be used with a Docker daemon, and the remedy; None where nothing is known against it."""
+    """Return why a task can't be used with a Docker daemon, and the remedy; None without a known reason."""
     for context in _contexts(task):
         why = known.builder.lacks(_dockerfile(context))
         if why is not None:
@@ -52,7 +52,7 @@ def unusable(task: Task, known: Known, base_image: str | None) -> str | None:
 
 
 def _contexts(task: Task) -> Iterator[Path]:
-    """Yield the folders with a Dockerfile from which the task's images are made."""
+    """Yield the folders with a Dockerfile for the task's images."""
     owns = (hidden.own.context for hidden in (task.hidden, *(step.hidden for step in task.steps)) if hidden.own)
     for context in dict.fromkeys([task.context, *owns]):
         if context is not None and (context / "Dockerfile").is_file():
@@ -60,7 +60,7 @@ def _contexts(task: Task) -> Iterator[Path]:
 
 
 def _decides(task: Task, base_image: str | None) -> str | None:
-    """Return the image whose working directory is the task's; None where the task says another, or it is not known."""
+    """Return the image that sets the task's working directory; None if the task names it, or it is not known."""
     if task.workdir is not None or any(h.graded_alone for h in (task.hidden, *(step.hidden for step in task.steps))):
         return None
     if task.context is None or not (task.context / "Dockerfile").is_file():

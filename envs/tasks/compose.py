@@ -1,4 +1,4 @@
-"""A docker-compose.yaml of one container: what it says of that container."""
+"""A docker-compose.yaml of one container, and its settings for the container."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ _HARMLESS = frozenset(
     }
     | {"deploy", "mem_limit", "cpus", "platform", "pull_policy", "restart", "hostname", "network_mode", "stop_signal"}
 )
-"""What a service may say: the sandbox has its own of it, or needs none."""
+"""Keys allowed in a service without effect: the sandbox has its own setting, or needs none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OneContainer:
-    """env: variables of the container. workdir: where its commands start; None where it does not say."""
+    """env: variables of the container. workdir: of its commands; None if not given."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str | None = None
 
 
 def one_container(folder: Path, name: str) -> OneContainer:
-    """Read the folder's docker-compose.yaml, where it has one.
+    """Read the folder's docker-compose.yaml, if it has one.
 
-    name: the task's, for messages. Raises BadTask where several containers, or what one container can't do, are asked
-    for."""
+    name: the task's, for messages. Raises BadTask for several containers, or for features beyond one container."""
     for file in NAMES:
         if (folder / file).is_file():
             return _read(folder / file, f"task {name}: {file}")
@@ -65,7 +64,7 @@ def _read(path: Path, where: str) -> OneContainer:
 
 
 def _variables(given: Any) -> dict[str, str]:
-    """Return variables that are given as a table or as a list of NAME=VALUE; those that the host would fill are not."""
+    """Return variables from a table or a list of NAME=VALUE, without those to be filled by the host."""
     if isinstance(given, dict):
         pairs = {str(name): value for name, value in given.items()}
     else:

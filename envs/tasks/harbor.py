@@ -1,8 +1,8 @@
 """The Harbor task directory, read as a `Task`.
 
 A task directory holds `task.toml`, `instruction.md`, `environment/Dockerfile` (or an image named
-in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. Whatever Harbor 0.26
-reads is read, of every schema and with old field names. Field by field:
+in `task.toml`), `tests/test.sh` and, for the reference run, `solution/solve.sh`. A task readable
+by Harbor 0.26 is readable here, of every schema and with old field names. Field by field:
 
 | task.toml | becomes |
 |---|---|
@@ -30,9 +30,9 @@ reads is read, of every schema and with old field names. Field by field:
 `${NAME}` and `${NAME:-default}` in an `env` value are filled from `variables`. Lines with a canary at the beginning of
 an instruction are left out, as by Harbor.
 
-Named in a warning, and left out: fields that Harbor doesn't know either, health checks, skills, `.harborignore`.
+Named in a warning, and left out: fields unknown to Harbor too, health checks, skills, `.harborignore`.
 Refused with `BadTask`, because the reward would be wrong: a docker-compose.yaml of several containers, gpus and tpu,
-`os = "windows"`, mcp_servers, trajectory.json. What differs from Harbor's own run: the verifier sees the
+`os = "windows"`, mcp_servers, trajectory.json. One difference from Harbor's own run: the verifier sees the
 agent's changes below the working directory and in `graded_paths` (see `envs.judging.verifier`).
 """
 
@@ -65,9 +65,9 @@ _SHOWN = 5
 def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> Task:
     """Read one task directory.
 
-    variables: what `${NAME}` in the task's `env` tables stands for.
-    limits: what the sandbox gets where the task says nothing; None for the defaults of `Limits`.
-    Raises BadTask, whose message names the task, the file, the field and the remedy.
+    variables: values for `${NAME}` in the task's `env` tables.
+    limits: the sandbox's for everything the task leaves open; None for the defaults of `Limits`.
+    Raises BadTask with the task, the file, the field and the remedy in its message.
     """
     task, ignored = _read(directory, variables, limits)
     for what in ignored:
@@ -78,8 +78,8 @@ def load_task(directory: Path, *, variables: Mapping[str, str] | None = None, li
 def load_tasks(root: Path, *, variables: Mapping[str, str] | None = None, limits: Limits | None = None) -> list[Task]:
     """Read every task directory at or below `root`, sorted by path.
 
-    Raises BadTasks, with those that can be used, for all tasks that can't be read and for those whose directory's
-    name another has before them; BadTask when there are none.
+    Raises BadTasks, with the usable ones, for all unreadable tasks and for those with the name of an earlier
+    directory; BadTask without any task.
     """
     if not root.is_dir():
         raise BadTask(f"{root} is not a directory; {LAYOUT}")
@@ -120,7 +120,7 @@ def directory_digest(directory: Path) -> str:
 
 
 def _read(directory: Path, variables: Mapping[str, str] | None, defaults: Limits | None) -> tuple[Task, Sequence[str]]:
-    """Return a task, and what is to be said of it. Raises BadTask."""
+    """Return a task, and the remarks about it. Raises BadTask."""
     directory = directory.resolve()
     config = parse_config(read_text(directory, "task.toml"), f"task {directory.name}: task.toml")
     defaults = defaults or Limits()
@@ -161,7 +161,7 @@ def _hidden(source: Source) -> Hidden:
 
 
 def _files_left_out(source: Source) -> Iterator[str]:
-    """Yield what is not followed of the task's files."""
+    """Yield the parts of the task's files without effect here."""
     if any(source.directory.rglob(".harborignore")):
         yield ".harborignore is not followed"
     if source.folder("solution") and source.solution("solution") is None:

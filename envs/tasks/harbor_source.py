@@ -1,4 +1,4 @@
-"""A Harbor task's files as they lie there, and what its verifier is given of them."""
+"""A Harbor task's files on disk, and the verifier's share of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYOUT = (
     "tests/test.sh and solution/solve.sh"
 )
 _PUBLISHED = "/logs/artifacts"
-"""Where an agent leaves what a separate verifier shall see, whatever else the task names."""
+"""The agent's folder for a separate verifier, in addition to the task's own paths."""
 _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 
 
@@ -28,7 +28,7 @@ _CANARY = re.compile(r"(?:<!--.*canary.*-->|#.*canary.*)", re.IGNORECASE)
 class Source:
     """A task directory.
 
-    variables: what `${NAME}` stands for in its `env` tables. defaults: limits where it says nothing.
+    variables: values for `${NAME}` in its `env` tables. defaults: limits for everything it leaves open.
     """
 
     directory: Path
@@ -41,11 +41,11 @@ class Source:
         return self.directory.name
 
     def bad(self, what: str) -> BadTask:
-        """Return the error that names the task."""
+        """Return the error with the task's name."""
         return BadTask(f"task {self.name}: {what}")
 
     def instruction(self, path: str = "instruction.md") -> str:
-        """Return what the agent is told, without the canary lines before it. Raises BadTask."""
+        """Return the instruction for the agent, without the canary lines before it. Raises BadTask."""
         lines = read_text(self.directory, path).strip().splitlines()
         while lines and (not lines[0].strip() or _CANARY.fullmatch(lines[0].strip())):
             del lines[0]
@@ -54,8 +54,8 @@ class Source:
         return "\n".join(lines)
 
     def context(self) -> Path | None:
-        """Return the directory that makes the image, by its Dockerfile or as files for the image that task.toml names;
-        None for that image as it is. Raises BadTask."""
+        """Return the directory to make the image from, by its Dockerfile or as files for the image in task.toml;
+        None for an unchanged image. Raises BadTask."""
         context, environment = self.directory / "environment", self.config.environment
         if self.dockerfile("environment") is not None:
             return context
@@ -74,7 +74,7 @@ class Source:
         return context
 
     def dockerfile(self, *parts: str) -> Dockerfile | None:
-        """Return the Dockerfile of a folder of the task's; None where there is none. Raises BadTask."""
+        """Return the Dockerfile of a folder of the task's; None without one. Raises BadTask."""
         name = "/".join([*parts, "Dockerfile"])
         if not (self.directory / name).is_file():
             return None
@@ -84,11 +84,11 @@ class Source:
             raise self.bad(f"{name}: {error}") from None
 
     def container(self) -> OneContainer:
-        """Return what the environment's docker-compose.yaml says. Raises BadTask."""
+        """Return the settings in the environment's docker-compose.yaml. Raises BadTask."""
         return one_container(self.directory / "environment", self.name)
 
     def folder(self, *parts: str) -> Path | None:
-        """Return a folder of the task's; None where there is none."""
+        """Return a folder of the task's; None without one."""
         path = self.directory.joinpath(*parts)
         return path if path.is_dir() else None
 
@@ -98,7 +98,7 @@ class Source:
         return path if path is not None and (path / "solve.sh").is_file() else None
 
     def filled(self, table: str, env: Mapping[str, str]) -> dict[str, str]:
-        """Return a table of variables with their `${NAME}` filled in. Raises BadTask for one that isn't known."""
+        """Return a table of variables with their `${NAME}` filled in. Raises BadTask for an unknown one."""
         return {key: self._fill(value, f"task.toml: [{table}] env.{key}") for key, value in env.items()}
 
     def _fill(self, value: str, where: str) -> str:
@@ -113,7 +113,7 @@ class Source:
 
 
 def limits(environment: Environment, phase: Networked, defaults: Limits) -> Limits:
-    """Return the limits of a container. phase: the table that may say otherwise what it can reach."""
+    """Return the limits of a container. phase: a table with its own network rules, if any."""
     network, hosts = phase.reach(environment.reach())
     return replace(
         defaults,
@@ -126,7 +126,7 @@ def limits(environment: Environment, phase: Networked, defaults: Limits) -> Limi
 
 
 def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artifacts: Sequence[Artifact]) -> Hidden:
-    """Return what judges a task, or a step of one. Raises BadTask.
+    """Return the verifier's part of a task, or of a step. Raises BadTask.
 
     levels: [verifier] and the folder of tests, the task's first, then the step's.
     """
@@ -159,8 +159,8 @@ def hidden(source: Source, levels: Sequence[tuple[Verifier, Path | None]], artif
 
 
 def _graded(source: Source, folders: Sequence[Path], artifacts: Sequence[Artifact], separate: bool) -> tuple[str, ...]:
-    """Return what is judged beside the working directory: what the task says, else what its tests name. Raises BadTask
-    for artifacts that a separate verifier can't be given."""
+    """Return the judged paths beside the working directory: the task's own list, else those named in its tests. Raises
+    BadTask for artifacts out of a separate verifier's reach."""
     said = source.config.metadata.graded_paths
     if not separate:
         listed = any((folder / "tests.json").is_file() for folder in folders)  # a repository's, which name examples

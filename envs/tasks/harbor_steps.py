@@ -21,7 +21,7 @@ from envs.types import Hidden, Step
 
 
 def read_steps(source: Source) -> tuple[Step, ...]:
-    """Return the steps of a task; none where it is told at once. Raises BadTask."""
+    """Return the steps of a task; none for a task with a single instruction. Raises BadTask."""
     config, steps = source.config, []
     for table in config.steps or []:
         place = f"steps/{table.name}"
@@ -45,5 +45,5 @@ def read_steps(source: Source) -> tuple[Step, ...]:
 
 
 def together(steps: Sequence[Step]) -> Hidden:
-    """Return what stands for all steps where they are not told apart: the last one's tests, the time of all."""
+    """Return the stand-in for all steps together: the last one's tests, the time of all."""
     return replace(steps[-1].hidden, timeout_s=sum(step.hidden.timeout_s for step in steps))

@@ -1,4 +1,4 @@
-"""Which files outside of the working directory a task's tests look at, by what they name."""
+"""Find the files outside of the working directory named in a task's tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from envs.judging.graded import refusal
 
 MOST = 20
-"""How many paths are taken from tests; those that name more name routes and examples."""
+"""The most paths taken from tests; beyond it the names are routes and examples."""
 _TEXTS = frozenset({".py", ".sh", ".bats", ".js", ".ts", ".rb", ".pl", ".json", ".toml", ".yaml", ".yml", ""})
 _MAX_BYTES = 2**20
 _PATH = re.compile(r"(?<![\w./:~$}@%-])/[A-Za-z0-9_.][A-Za-z0-9_.+@/-]*")
@@ -21,7 +21,7 @@ _TOP = frozenset(
     {"bin", "boot", "etc", "home", "lib", "lib64", "logs", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp"}
     | {"usr", "var"}
 )
-"""Folders of every machine: no test is about all that is in them."""
+"""Folders of every machine: no test is about their whole content."""
 _SHARED = (
     *("/bin/", "/sbin/", "/lib/", "/lib64/", "/logs/", "/run/", "/usr/bin/", "/usr/sbin/", "/usr/lib/", "/usr/share/"),
     *("/verifier", "/root/.local/", "/root/.cargo/"),
@@ -33,9 +33,10 @@ _FOLDERS = frozenset({"/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/lo
 
 
 def named_paths(folders: Iterable[Path]) -> tuple[str, ...]:
-    """Return the absolute paths that the files in folders of tests name, and ".git" where they ask git.
+    """Return the absolute paths named in the files of test folders, and ".git" if they ask git.
 
-    Paths that every machine has, and programs of the system, are left out; so are all where there are more than `MOST`.
+    Paths present on every machine, and programs of the system, are left out; so are all if there are more than
+    `MOST`.
     """
     found: dict[str, None] = {}
     git = False

@@ -11,7 +11,7 @@ from envs.types import Task
 class TaskSampler:
     """The task of each group, by its number.
 
-    tasks: not empty. first: the number of the first group that follows this order.
+    tasks: not empty. first: the number of the first group in this order.
     """
 
     def __init__(self, tasks: Sequence[Task], *, seed: int, first: int = 0) -> None:

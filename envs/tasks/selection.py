@@ -1,7 +1,7 @@
-"""Which of the tasks that there are a run uses: by tag, by manifest, by difficulty, by part, by shard.
+"""Select a run's tasks: by tag, by manifest, by difficulty, by part, by shard.
 
-Where parts are drawn by chance, a task's place depends on its id and the seed alone: adding tasks moves none
-of the others, and processes that know nothing of each other agree.
+In random parts, a task's place depends on its id and the seed alone: adding tasks moves none
+of the others, and processes without knowledge of each other agree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def tagged(tasks: Sequence[Task], tags: Collection[str], option: str, *, without
 
 
 def checked(tasks: Sequence[Task], folder: Path, manifest: Path | None) -> list[Task]:
-    """Return the tasks that the manifest says are sound; all of them where the folder has none and none is named."""
+    """Return the tasks listed as sound in the manifest; all of them if the folder has none and none is named."""
     path = manifest or folder / NAME
     if manifest is None and not path.is_file():
         return list(tasks)
@@ -65,9 +65,9 @@ def shard(tasks: Sequence[Task], part: str, seed: int, *, least: int = 1) -> lis
 
 
 def of_use(tasks: Sequence[Task], shares: Mapping[str, tuple[int, int]], least: int) -> list[Task]:
-    """Return the tasks from which something can be learnt.
+    """Return the tasks with something left to learn.
 
-    Left out are those that were solved always, or never, in at least `least` rollouts.
+    Tasks solved always, or never, in at least `least` rollouts are left out.
     shares: (solved, rollouts) by task. Raises BadTask when none is left.
     """
     chosen = []
@@ -97,6 +97,6 @@ def solved_shares(runs: Iterable[Path]) -> dict[str, tuple[int, int]]:
 
 
 def _place(task: Task, salt: str) -> float:
-    """Return a number in [0, 1) that depends on the task's id and the salt alone."""
+    """Return a number in [0, 1) from the task's id and the salt alone."""
     digest = hashlib.sha256(f"{salt}/{task.id}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64

@@ -1,5 +1,5 @@
-"""The fields of a Harbor task's `task.toml`. What Harbor reads is read: fields that are not known, or not followed
-here, are named by `ignored`; only what would make the reward wrong is refused."""
+"""The fields of a Harbor task's `task.toml`. All of Harbor's fields are read. `ignored` names unknown fields and those
+without effect here; a field is refused only if the reward would be wrong."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _UNSUPPORTED_FIELDS = {
     "mcp_servers": "MCP servers aren't supported, and the agent is told to use them; skip this task",
 }
 _DAY_S = 86_400.0
-"""What an infinite time stands for: nothing waits for ever."""
+"""The stand-in for an infinite time: nothing waits for ever."""
 _NOT_FOLLOWED = {
     "healthcheck": "is not waited for",
     "skills_dir": "is not shown to the agent",
 }
-"""What is left out without harm to the reward: a task that needs it fails `tasks check`."""
+"""Fields left out without harm to the reward: a task in need of one fails `tasks check`."""
 
 
 def parse_config(text: str, where: str) -> Config:
-    """Read a task.toml. where: names it in messages. Raises BadTask, which names each field and its remedy."""
+    """Read a task.toml. where: its name in messages. Raises BadTask with each field and its remedy."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -71,7 +71,7 @@ def _hosts(value: list[str]) -> list[str]:
 
 
 def _texts(value: object) -> object:
-    """Return a list of texts, also of what was not written as one."""
+    """Return a list of texts, also from a single value."""
     return [str(item) for item in value] if isinstance(value, list) else [str(value)]
 
 
@@ -81,14 +81,14 @@ Hosts = Annotated[list[str], AfterValidator(_hosts)]
 Seconds = Annotated[float, Field(gt=0), AfterValidator(lambda seconds: min(seconds, _DAY_S))]
 Megabytes = Annotated[int, Field(ge=0), BeforeValidator(_megabytes)]
 Reach = tuple[bool, tuple[str, ...]]
-"""Whether there is a network, and the hosts that can be reached without one."""
+"""Whether there is a network, and the reachable hosts without one."""
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     def ignored(self, where: str = "") -> Iterator[str]:
-        """Yield what is left out, by field. where: the table's name in the file, "" for the file."""
+        """Yield the ignored fields. where: the table's name in the file, "" for the file."""
         for name in self.model_extra or {}:
             yield f"{_named(where, name)} is not a field that is known here"
         for name, why in _NOT_FOLLOWED.items():
@@ -106,7 +106,7 @@ def _named(where: str, name: str) -> str:
 
 
 class Networked(_Section):
-    """A table that may say what can be reached."""
+    """A table with optional network rules."""
 
     network_mode: NetworkMode = None
     allowed_hosts: Hosts | None = None
@@ -200,7 +200,7 @@ class Verifier(Networked):
 
     @property
     def separate(self) -> bool | None:
-        """Whether the verifier sees the artifacts alone; None where nothing is said."""
+        """Whether the verifier sees the artifacts alone; None if not given."""
         if self.environment_mode is not None:
             return self.environment_mode == "separate"
         return None if self.environment is None else True

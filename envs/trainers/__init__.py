@@ -1,1 +1,1 @@
-"""Feed trainers that others made, or work inside of them. None is imported where it is not asked for."""
+"""Feed other people's trainers, or work inside of them. Each is imported only on request."""

@@ -1,4 +1,4 @@
-"""Keep which rows a trainer in this process has trained on, so that its checkpoint can say so."""
+"""Record the rows trained on by a trainer in this process, for its checkpoint."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 
 
 class Ledger:
-    """The rows of the groups that were handed to a trainer, from there to the weights.
+    """The rows of groups handed to a trainer, from there to the weights.
 
     handed ──► got ──► packed into a batch ──► trained when the step of that batch is done
 
-    A trainer gets rows ahead of the step that it takes, and may drop some, such as old ones. It keeps their order, so
-    that one which it got before the last row of a batch, and which is in none, was dropped. A group is done when each
+    A trainer gets rows ahead of its step, and may drop some, such as old ones. It keeps their order. So
+    a row was dropped if it came before the last row of a batch, and is in none. A group is done when each
     of its rows was trained on or dropped.
 
-    trained: names of groups that are done. partly: of others, the numbers of the rows that are.
+    trained: names of finished groups. partly: of others, the numbers of the finished rows.
     """
 
     def __init__(self, trained: Collection[str] = (), partly: Mapping[str, Collection[int]] | None = None) -> None:
@@ -30,11 +30,11 @@ class Ledger:
 
     @property
     def waiting(self) -> int:
-        """Return how many groups have rows that the trainer has not got yet."""
+        """Return the number of groups with rows still to be got by the trainer."""
         return len(self._waiting)
 
     def hand(self, name: str, rows: int) -> list[int]:
-        """Take in a group of so many rows; return the numbers of those that are still to be trained on."""
+        """Take in a group of so many rows; return the numbers of those still to be trained on."""
         done = self._partly.setdefault(name, set())
         left = [row for row in range(rows) if row not in done]
         self._rows[name] = rows
@@ -43,7 +43,7 @@ class Ledger:
         return left
 
     def get(self, name: str, row: int) -> None:
-        """Note that the trainer got a row."""
+        """Note a row as got by the trainer."""
         self._packing = False
         self._got.append((name, row))
         self._waiting[name] -= 1
@@ -51,16 +51,16 @@ class Ledger:
             del self._waiting[name]
 
     def pack(self, name: str, row: int) -> None:
-        """Note that a row is in the batch that the trainer packs now; the next one begins after a `get`."""
+        """Note a row as packed into the trainer's present batch; the next batch begins after a `get`."""
         if not self._packing:
             self._batches.append(set())
             self._packing = True
         self._batches[-1].add((name, row))
 
     def step(self, batches: int) -> list[tuple[str, int]]:
-        """Note that the trainer took a step on its next so many batches; return their rows, in order.
+        """Note a step of the trainer on its next so many batches; return their rows, in order.
 
-        Raises LookupError where it packed fewer."""
+        Raises LookupError if it packed fewer."""
         if len(self._batches) < batches:
             raise LookupError(f"a step was taken on {batches} batches, and {len(self._batches)} were seen to be packed")
         trained = []
@@ -75,7 +75,7 @@ class Ledger:
         return trained
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint has to say, as `Ledger(**state)` reads it."""
+        """Return the state for a checkpoint, for `Ledger(**state)`."""
         partly = {name: sorted(rows) for name, rows in self._partly.items() if rows}
         return {"trained": sorted(self.trained), "partly": partly}
 

@@ -1,4 +1,4 @@
-"""Open an environment that another trainer's configuration names."""
+"""Open an environment named in another trainer's configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sandboxes.naming import resolve
 
 
 def named(environment: str, options: Sequence[str]) -> tuple[type[AgentEnv[Any]], Options]:
-    """Return an environment's class and what its options say.
+    """Return an environment's class and the values of its options.
 
     environment: as package.module:Class. options: words of its command line, such as --env.tasks=tasks.
     Raises UsageError, ValueError."""
@@ -24,11 +24,11 @@ SAMPLING = {"temperature": "temperature", "top_p": "top_p", "top_k": "top_k", "m
 SAMPLING |= {"max_tokens": "max_reply_tokens"}
 _OFF = {"top_k": (-1, 0), "min_tokens": (0,), "repetition_penalty": (1,), "n": (1,)}
 _OFF |= {"frequency_penalty": (0,), "presence_penalty": (0,)}
-"""Values that change nothing."""
+"""Values without an effect."""
 
 
 def sampling_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that another trainer's sampling settings mean. Raises ValueError for one that has no effect
+    """Return the options for another trainer's sampling settings. Raises ValueError for a setting without an effect
     here."""
     said = {name: value for name, value in given.items() if value is not None and value not in _OFF.get(name, ())}
     if strange := sorted(said.keys() - SAMPLING.keys()):

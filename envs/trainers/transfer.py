@@ -20,11 +20,11 @@ CONFIG = "config.json"
 
 
 class LoadedWeights:
-    """Weights that are written to a folder, and loaded from there: again when the server comes back without them. It is
+    """Weights written to a folder, and loaded from there: again when the server comes back without them. It is
     a WeightTransferProtocol of TRL's.
 
-    engine: address of the inference server. folder: of the weights, which that server sees, too; the last two are kept.
-    model: the folder that it started with. version: of the weights that are sent first; each time it is one more.
+    engine: address of the inference server. folder: of the weights, visible to that server, too; the last two are kept.
+    model: the folder of its first weights. version: of the first weights sent; each time it is one more.
     """
 
     def __init__(self, engine: str, folder: Path, model: Path, version: int = 0) -> None:
@@ -43,8 +43,8 @@ class LoadedWeights:
         )
 
     def load(self, version: int, save: Callable[[Path], Any]) -> None:
-        """Let the server sample from what `save` writes into a folder, as this version. Waits for a server that does
-        not answer; raises WeightsRefused."""
+        """Let the server sample from the weights written by `save` into a folder, as this version. Waits for a silent
+        server; raises WeightsRefused."""
         target, partial = self._folder / f"step-{version:06}", self._folder / ".partial"
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
@@ -73,7 +73,7 @@ class LoadedWeights:
                     logger.error("%s", error)
 
     def init_weight_transfer(self) -> None:
-        """See TRL's protocol: from now on the server keeps what it is sent."""
+        """See TRL's protocol: from now on the server keeps the weights sent to it."""
         threading.Thread(target=self._keep, name="weights", daemon=True).start()
 
     def pause(self) -> None:
@@ -88,7 +88,7 @@ class LoadedWeights:
 
 
 class _Anew(EmbeddedServer):
-    """The server, which may have weights of this version that a step made before it was lost with its process."""
+    """The server; it may have weights of this version from a step lost with its process."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         super().__init__(http)

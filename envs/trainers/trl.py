@@ -1,4 +1,4 @@
-"""Keep TRL's checkpoints (1.16) and a run's journal of one mind: what is trained on is confirmed, the rest given again.
+"""Keep TRL's checkpoints (1.16) and a run's journal consistent: trained groups are confirmed, the rest given again.
 
 `envs.trainers.trl_async` feeds its AsyncGRPOTrainer, `envs.trainers.trl_grpo` its GRPOTrainer.
 """
@@ -20,18 +20,18 @@ from envs.trainers.transfer import LoadedWeights
 logger = logging.getLogger(__name__)
 
 STATE = "trainer_state.json"
-"""What transformers writes last into a checkpoint."""
+"""The last file of a checkpoint written by transformers."""
 
 
 def given_reward(completions: Sequence[Any], reward: Sequence[float] = (), **_: Any) -> list[float]:
-    """Return the rewards that the environment gave: `reward_funcs` of TRL's trainers, which want some."""
+    """Return the environment's rewards: `reward_funcs` of TRL's trainers (they want some)."""
     return list(reward) or [0.0] * len(completions)
 
 
 class Fed:
-    """A run in a thread that feeds a trainer of TRL's, from the newest checkpoint on.
+    """A run in a thread to feed a trainer of TRL's, from the newest checkpoint on.
 
-    output_dir: the trainer's. checkpoint: what it is to resume from; None where there is none. version: of its weights,
+    output_dir: the trainer's. checkpoint: to resume from; None without one. version: of its weights,
     in steps. callback: goes among the trainer's `callbacks`.
     """
 
@@ -45,16 +45,16 @@ class Fed:
         self.callback = Confirming(self)
 
     def weights(self, engine: str, model: str | Path) -> LoadedWeights:
-        """Return what hands weights to the embedded inference server. model: the folder that this started with."""
+        """Return the transfer of weights to the embedded inference server. model: the folder of its first weights."""
         return LoadedWeights(engine, self._output_dir / "weights", Path(model), self.version)
 
     def step(self, batches: int) -> None:
-        """Note that the trainer took a step on its next so many batches."""
+        """Note a step of the trainer on its next so many batches."""
         self.ledger.step(batches)
 
 
 class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # transformers is untyped
-    """Writes into each checkpoint which rows are in its weights, and confirms the groups that are."""
+    """Writes into each checkpoint the rows in its weights, and confirms finished groups."""
 
     def __init__(self, fed: Fed) -> None:
         self._fed = fed
@@ -67,20 +67,20 @@ class Confirming(TrainerCallback, ExportableState):  # type: ignore[misc]  # tra
             self._fed.step(args.gradient_accumulation_steps)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Confirm what the checkpoint has."""
+        """Confirm the groups in the checkpoint."""
         if state.is_world_process_zero:
             self._fed.thread.call(lambda fed: fed.confirm(self._fed.ledger.trained))
 
     def state(self) -> dict[str, Any]:
-        """Return what stands in the checkpoint; weights that were not handed over yet are of the next version."""
+        """Return the state for the checkpoint; weights not yet handed over are of the next version."""
         version = self._fed.version + (self._fed.version == self._before)
         return {"args": {}, "attributes": {"version": version, **self._fed.ledger.state()}}
 
 
 def newest_checkpoint(output_dir: Path) -> tuple[str | None, dict[str, Any]]:
-    """Return the newest checkpoint that was written to its end, and what `Confirming` wrote into it.
+    """Return the newest complete checkpoint, and the state written into it by `Confirming`.
 
-    Raises ValueError where it says nothing of that."""
+    Raises ValueError for a checkpoint without this state."""
     numbered = ((path.name.rpartition("-")[2], path) for path in output_dir.glob("checkpoint-*"))
     for _, path in sorted(((int(number), path) for number, path in numbered if number.isdigit()), reverse=True):
         try:

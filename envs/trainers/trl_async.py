@@ -1,18 +1,8 @@
 """Feed TRL's AsyncGRPOTrainer (1.16): its rollout worker is a run of an environment in a thread.
 
-    async def make_env():
-        return SWEEnv(SWEEnvConfig(...), [EngineConfig(base_url="http://localhost:9001/v1")])
-
-    worker = Worker(make_env, "out")
-    trainer = AsyncGRPOTrainer(
-        model=model, args=AsyncGRPOConfig("out", max_steps=100, save_steps=1), reward_funcs=given_reward,
-        train_dataset=Dataset.from_list([{"prompt": "unused"}]), callbacks=[worker.callback],
-        rollout_worker=worker, weight_transfer=worker.weights("http://localhost:9001", model),
-    )
-    trainer.train(resume_from_checkpoint=worker.checkpoint)
-
-Staleness and importance ratios are TRL's. A row with several advantages is given once for each, with those tokens alone
-to train. Policy versions count steps, on from the checkpoint; TRL counts from 1 at each start.
+docs/trainers.md has the lines to write. Staleness and importance ratios are TRL's. A row with several advantages is
+given once for each, with those tokens alone to train. Policy versions count steps, on from the checkpoint; TRL counts
+from 1 at each start.
 """
 
 from __future__ import annotations
@@ -54,8 +44,8 @@ class Sample:
 
 
 class Metrics(dict[str, float]):
-    """What the trainer logs of a sample. Its collator goes through them when it packs the sample into a batch, and does
-    nothing else by which batches could be told: the ledger takes note."""
+    """The trainer's logged values of a sample. Its collator goes through them when it packs the sample into a batch,
+    and gives no other sign of batches: the ledger takes note."""
 
     def __init__(self, ledger: Ledger, group: str, row: int, values: dict[str, float]) -> None:
         super().__init__(values)
@@ -67,7 +57,7 @@ class Metrics(dict[str, float]):
 
 
 class Buffer(queue.Queue[Sample]):
-    """The queue that the trainer drains; the ledger takes note."""
+    """The trainer's queue; the ledger takes note of each item taken."""
 
     def get(self, block: bool = True, timeout: float | None = None) -> Sample:
         """See `queue.Queue`."""
@@ -79,8 +69,8 @@ class Buffer(queue.Queue[Sample]):
 class Worker(Fed):
     """TRL's RolloutWorkerProtocol.
 
-    make_env: makes the environment, in the thread's event loop. groups: that are made or wait for the trainer at the
-    same time, at most; those of `max_staleness` steps are enough.
+    make_env: makes the environment, in the thread's event loop. groups: the most groups in the making or waiting for
+    the trainer at the same time; those of `max_staleness` steps are enough.
     """
 
     def __init__(
@@ -91,7 +81,7 @@ class Worker(Fed):
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
         self.groups = groups
         self.last_step: list[tuple[str, str, float]] = []
-        """Of each row that the last step was trained on: its group, its rollout, and that one's reward."""
+        """For each row in the last step: its group, its rollout, and the rollout's reward."""
         self._handed: dict[tuple[str, int], tuple[str, str, float]] = {}
         self._first = self.version
         sink = partial(HandOver.to, self.hand)
@@ -110,15 +100,15 @@ class Worker(Fed):
         self.version = self._first + model_version - 1
 
     def check_health(self, stale_after_s: float) -> None:
-        """Raise RunEnded when the run has ended. That a rollout takes long is no reason."""
+        """Raise RunEnded when the run has ended. A slow rollout is no reason."""
         self.thread.check()
 
     def step(self, batches: int) -> None:
-        """Note that the trainer took a step on its next so many batches."""
+        """Note a step of the trainer on its next so many batches."""
         self.last_step = [self._handed.pop(row) for row in self.ledger.step(batches)]
 
     def hand(self, group: Given) -> None:
-        """Put a group's rows where the trainer gets them, without those that its checkpoint was trained on."""
+        """Put a group's rows into the trainer's queue, without those already in its checkpoint."""
         lines = list(trl_samples(group))
         for number in self.ledger.hand(group.name, len(lines)):
             line = lines[number]
@@ -141,7 +131,7 @@ class Worker(Fed):
 
 
 class _Pace:
-    """As many groups as the worker may have, those included that the trainer has not got yet."""
+    """The most groups of the worker at a time, those still to be got by the trainer included."""
 
     def __init__(self, worker: Worker, run: Run, _: HandOver) -> None:
         self._worker, self._run = worker, run

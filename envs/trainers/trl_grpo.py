@@ -9,7 +9,7 @@
         trainer.train(resume_from_checkpoint=rollouts.checkpoint)
 
 A prompt is a task's id. The trainer takes one row a rollout, no advantages, and no logprobs without vLLM: weights are
-handed over before groups are made, and what does not fit is refused by name.
+handed over before groups are made, and unfit settings are refused by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RolloutFunction(Fed):
     """A `rollout_func`. Use it as `with`.
 
     make_env: makes the environment, in a thread's event loop. engine: address of the embedded inference server; model:
-    the folder that it started with.
+    the folder of its first weights.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class RolloutFunction(Fed):
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
         """Return a row for each prompt, in order. Each comes `num_generations` times in succession.
 
-        Raises ValueError for more than one process, and for a rollout that is not one row."""
+        Raises ValueError for more than one process, and for a rollout with another number of rows than one."""
         if trainer.accelerator.num_processes > 1:
             raise ValueError("a rollout function makes whole groups in one process; for several use AsyncGRPOTrainer")
         step, size = trainer.state.global_step, trainer.num_generations
@@ -71,7 +71,7 @@ class RolloutFunction(Fed):
         return {name: [row[name] for row in rows] for name in rows[0]}
 
     def step(self, batches: int) -> None:
-        """Note that the trainer took a step on what it asked for."""
+        """Note a step of the trainer on its requested rows."""
         self.ledger.trained.update(self._names)
 
 
@@ -81,7 +81,7 @@ async def _asked(fed: Feed[Any, Any], wanted: dict[str, str], size: int, step: i
 
 
 def one_row_each(group: Given) -> list[dict[str, Any]]:
-    """Return the rows of a group, one a rollout. Raises ValueError naming a rollout that has none, or several."""
+    """Return the rows of a group, one a rollout. Raises ValueError naming a rollout with none, or several."""
     rows = list(trl_rows(group.scored.rows))
     lacking = set(group.rollouts) - {row["rollout_id"] for row in rows}
     for dropped in group.scored.dropped:

@@ -1,7 +1,7 @@
 """Serve an environment as a verifiers (v1) taskset and Env: for `vf-eval`, and for prime-rl's orchestrator.
 
 The loop, sandboxes, verifier and token ids are ours. verifiers names the inference server, the task and the sampling,
-and gets traces whose nodes are our rows, token for token. A plugin is an installed module of one name; see
+and gets traces with our rows as nodes, token for token. A plugin is an installed module of one name; see
 examples/atropos_vf.py. Made for verifiers 0.4.0.
 """
 
@@ -36,7 +36,7 @@ from envs.types import InfraError
 
 
 class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need not be installed
-    """Which environment it is.
+    """The environment's name and options.
 
     environment: as package.module:Class. options: words of its own command line. held_out: its evaluation tasks."""
 
@@ -46,7 +46,7 @@ class AtroposTasksetConfig(vf.TasksetConfig):  # type: ignore[misc]  # it need n
 
 
 class AtroposTask(vf.Task[vf.TaskData]):  # type: ignore[misc]  # it need not be installed
-    """A task's id and its instruction; what judges it stays in the environment's process."""
+    """A task's id and its instruction; its hidden parts stay in the environment's process."""
 
 
 class AtroposTaskset(vf.Taskset[AtroposTask, AtroposTasksetConfig]):  # type: ignore[misc]  # it need not be installed
@@ -74,7 +74,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """Hold the runs that are opened for requests; verifiers' interception server and its tunnel are not needed."""
+        """Hold the runs opened for requests; verifiers' interception server and its tunnel are not needed."""
         self._feeds: dict[str, Feed[Any, Any]] = {}
         self._opening = asyncio.Lock()
         async with AsyncExitStack() as self._open:
@@ -88,7 +88,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
         on_trace: Callable[[Trace], None] | None = None,
         on_discard: Callable[[Trace], None] | None = None,
     ) -> Episode:
-        """Make a rollout and return it as an episode; a failure of ours is an error of it, and has no reward."""
+        """Make a rollout and return it as an episode; an infrastructure failure is an error of it, without a reward."""
         told = TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash)
         episode = Episode(env=EnvInfo(id=self.config.env_id), task=told)
         agent = AgentInfo(config=self.config.agent.model_copy(update={"model": ctx.model}))
@@ -110,7 +110,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
         return episode
 
     async def _fed(self, ctx: ModelContext) -> Feed[Any, Any]:
-        """Return a run at the inference server, and of the model and the sampling, that a request names."""
+        """Return a run at a request's inference server, for its model and sampling."""
         said = ctx.sampling.model_dump(exclude_none=True)
         salt = said.pop("cache_salt", None)
         key = repr((ctx.client.type, ctx.client.base_url, ctx.model, sorted(said.items())))
@@ -140,7 +140,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
 
 
 class Salted(CompletionsServer):
-    """A server that is told which weights it serves, by prime-rl: what was computed with others is not used again."""
+    """A server that learns the version of its weights from prime-rl: results of other weights are not used again."""
 
     salt: str | None = None
 
@@ -149,7 +149,7 @@ class Salted(CompletionsServer):
 
 
 def fill(trace: Trace, given: Export, decode: Callable[[list[int]], str]) -> None:
-    """Write a rollout's rows as nodes, and its reward. Raises InfraError where no row is what was recorded."""
+    """Write a rollout's rows as nodes, and its reward. Raises InfraError if no row equals the record."""
     (told,) = [episode["traces"][0] for episode in verifiers_episodes(given)] or [None]
     if told is None:
         raise InfraError("row", "; ".join(row.reason for row in given.scored.dropped))

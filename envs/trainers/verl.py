@@ -36,7 +36,7 @@ from envs.trainers.named import named, sampling_of
 from envs.types import Failure, InfraError
 
 Opened = tuple[Feed[Any, Any], AsyncExitStack]
-"""A run, and that which would close it: let go of, it would."""
+"""A run, and its closer, kept because its loss would close the run."""
 
 
 class VerlEngine:
@@ -46,7 +46,7 @@ class VerlEngine:
         self._client = client
 
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
-        """Sample one reply. verl calls a reply that was cut off at its limit completed, too."""
+        """Sample one reply. verl also calls a reply cut off at its limit completed."""
         asked = {**params, "logprobs": True}
         out = await self._client.generate(session, prompt_ids=ids, sampling_params=asked)
         finish = "length" if len(out.token_ids) >= params["max_tokens"] else "stop"
@@ -63,14 +63,14 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
     environment: as package.module:Class. options: words of its own command line."""
 
     _of_client: ClassVar[WeakKeyDictionary[Any, dict[str, asyncio.Task[Opened]]]] = WeakKeyDictionary()
-    """Runs that are open, by what samples for them: verl makes a loop a sample, and tells none of its end."""
+    """Open runs, by their sampling client: verl makes a loop a sample, and reports the end of none."""
 
     def __init__(self, *args: Any, environment: str, options: Sequence[str] = (), **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._environment, self._options = environment, list(options)
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> Any:
-        """Return a rollout's row, or its rows where the trainer takes several. A failure of ours raises."""
+        """Return a rollout's row, or its rows if the trainer takes several. An infrastructure failure raises."""
         fed = await self._fed({name: value for name, value in sampling_params.items() if name != "logprobs"})
         most = min(int(self.rollout_config.response_length), fed.run.config.max_token_length)
         name = uuid.uuid4().hex
@@ -82,7 +82,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
         return found if len(found) > 1 else found[0]
 
     async def _fed(self, sampling: Mapping[str, Any]) -> Feed[Any, Any]:
-        """Return the run that is open for verl's client with this sampling; opened where it is not."""
+        """Return the open run for verl's client with this sampling; opened if there is none."""
         opened = self._of_client.setdefault(self.server_manager, {})
         key = repr((self._environment, self._options, sorted(sampling.items())))
         if key not in opened:
@@ -108,7 +108,7 @@ class AtroposLoop(AgentLoopBase):  # type: ignore[misc]  # it need not be instal
 
 
 def outputs(given: Given, prompt_length: int) -> Any:
-    """Yield a rollout's rows as verl's own. Raises InfraError where none is what was recorded, or its opening does not
+    """Yield a rollout's rows as verl's own. Raises InfraError if none equals the record, or its opening does not
     fit verl's prompts."""
     rows = given.scored.rows
     if not rows:

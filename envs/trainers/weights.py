@@ -1,4 +1,4 @@
-"""Hand an inference server the weights of a step, and see to it that it keeps them."""
+"""Hand an inference server the weights of a step, and make sure it keeps them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import httpx
 logger = logging.getLogger(__name__)
 
 POLICY = "policy"
-"""What vLLM serves the adapter in training as."""
+"""vLLM's name for the adapter in training."""
 
 RETRY_S = 2.0
-"""Seconds between two looks at what the inference server has."""
+"""Seconds between two looks at the inference server's weights."""
 
 REFUSALS = 5
 """Refusals in a row after which no other answer is expected."""
@@ -31,16 +31,16 @@ class PolicyServer(Protocol):
     """An inference server, as far as weights go. Methods raise httpx.HTTPError and WeightsRefused."""
 
     async def has(self, folder: Path, version: int) -> bool:
-        """Tell whether it samples from the weights in `folder`, which are those of step `version`."""
+        """Tell whether it samples from the weights in `folder`, those of step `version`."""
         ...
 
     async def load(self, folder: Path, version: int) -> None:
-        """Use the weights in `folder` from now on, and nothing that was computed with older ones."""
+        """Use the weights in `folder` from now on, and no cached results of older ones."""
         ...
 
 
 class EmbeddedServer:
-    """`python -m atropos_agent.cpu_engine`, which takes models and adapters by path."""
+    """`python -m atropos_agent.cpu_engine`, for models and adapters by path."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -60,14 +60,14 @@ class EmbeddedServer:
 class VLLMServer:
     """`vllm serve --enable-lora` with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and VLLM_SERVER_DEV_MODE=1.
 
-    The adapter is served as the model `POLICY`; `/v1/models` gives the folder that it was loaded from, which
+    The adapter is served as the model `POLICY`; `/v1/models` gives the folder of its weights. The folder
     tells it from the adapter of another run. Source: vllm/entrypoints/openai/models/serving.py.
     """
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
         self._cached = False
-        """Whether it may still answer with what older weights computed."""
+        """Whether it may still answer from caches of older weights."""
 
     async def has(self, folder: Path, version: int) -> bool:
         """See `PolicyServer`."""
@@ -102,15 +102,15 @@ class VLLMServer:
 
 
 async def policy_server(http: httpx.AsyncClient) -> PolicyServer:
-    """Return the server at the client's address, by what it answers. Raises httpx.HTTPError."""
+    """Return the server at the client's address, by its answers. Raises httpx.HTTPError."""
     embedded = (await http.get("/weight_version")).status_code == httpx.codes.OK
     return EmbeddedServer(http) if embedded else VLLMServer(http)
 
 
 async def hand_over(server: PolicyServer, folder: Path, version: int) -> None:
-    """Wait until the inference server samples from the weights in `folder`, which are those of step `version`.
+    """Wait until the inference server samples from the weights in `folder`, those of step `version`.
 
-    A server that does not answer is waited for. Raises WeightsRefused when it goes on refusing.
+    A silent server is waited for. Raises WeightsRefused when it goes on refusing.
     """
     refusals = 0
     while True:

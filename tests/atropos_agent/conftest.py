@@ -57,3 +57,9 @@ def fit(smollm2_tokenizer, tokenizers_dir):
         return known[name]
 
     return fitted
+
+
+@pytest.fixture(scope="session")
+def smollm2(smollm2_tokenizer) -> ChatTemplate:
+    """SmolLM2's chat template, which leaves history as it is."""
+    return ChatTemplate(smollm2_tokenizer)

@@ -325,7 +325,7 @@ async def test_a_request_without_an_answer_is_the_inference_servers_failure_howe
 
 
 async def test_a_tool_that_does_not_end_when_it_is_cut_short_is_our_failure(tokenizer, monkeypatch):
-    monkeypatch.setattr("atropos_agent.agent.LATE_S", 0.2)
+    monkeypatch.setattr("atropos_agent.calls.LATE_S", 0.2)
 
     async def stands_still() -> str:
         """Stand still."""
@@ -339,10 +339,41 @@ async def test_a_tool_that_does_not_end_when_it_is_cut_short_is_our_failure(toke
         await agent.run("Go.")
 
 
-async def test_an_agent_that_was_made_for_one_rollout_runs_once(tokenizer):
-    agent, _ = agent_for(tokenizer, "one", "two", "three")
+async def test_an_agent_that_was_made_for_one_rollout_goes_on_with_it_in_a_second_run(tokenizer):
+    agent, server = agent_for(tokenizer, "one", "two", "three")
+    agent.ledgers = []
     await agent.run("First.")
-    assert (await agent.run("Second.")).final_response == "two"
-    agent.of_one_rollout = True
-    with pytest.raises(NotImplementedError, match="AtroposAgent was run a second time in one rollout"):
-        await agent.run("Third.")
+    result = await agent.run("Second.")
+    assert [m["content"] for m in result.messages[1:]] == ["First.", "one", "Second.", "two"]
+    (row,) = result.segments
+    assert list(row.tokens[: len(server.turns[1].prompt)]) == list(server.turns[1].prompt)
+    assert result.sampled_tokens == sum(len(turn.ids) for turn in server.turns)
+    with pytest.raises(AgentError, match="another system prompt can't stand behind a reply"):
+        await agent.run("Third.", [{"role": "system", "content": "Speak French."}])
+
+
+async def test_runs_of_an_agent_that_was_made_for_none_are_rollouts(tokenizer):
+    agent, _ = agent_for(tokenizer, "one", "two")
+    for said in ("one", "two"):
+        result = await agent.run("Go.")
+        assert ([m["content"] for m in result.messages[1:]], result.num_steps) == (["Go.", said], 1)
+
+
+async def test_a_single_turn_leaves_its_calls_to_the_caller(tokenizer):
+    agent, _ = agent_for(tokenizer, call("crash"))
+    result = await agent.run_single_turn([{"role": "user", "content": "Add."}], execute_tools=False)
+    assert [one.name for one in result.steps[0].calls] == ["crash"]
+    assert (result.stop_reason, result.steps[0].results, result.messages[-1]["role"]) == (None, (), "assistant")
+
+
+async def test_how_long_a_reply_is_may_be_left_to_the_room_that_there_is(tokenizer):
+    agent, server = agent_for(tokenizer, "word " * 5000, max_tokens=None, max_total_tokens=1000, max_steps=1)
+    result = await agent.run("Talk.")
+    assert result.total_tokens == len(server.turns[0].prompt) + len(server.turns[0].ids) == 1000
+
+
+async def test_a_reply_of_which_no_length_is_known_is_refused_by_name(tokenizer):
+    agent, server = agent_for(tokenizer, "word", max_tokens=None)
+    with pytest.raises(AgentError, match=r"set max_tokens or max_total_tokens"):
+        await agent.run("Talk.")
+    assert not server.turns

@@ -5,10 +5,12 @@ from contextlib import AsyncExitStack
 import pytest
 
 from atropos_agent.agent import AtroposAgent
-from envs.running.failures import attribute
+from atropos_agent.tokens.record import problems
 from envs.running.permanent import permanent
 from envs.running.run import open_run
-from envs.types import Outcome, Seat, Verdict
+from envs.running.watchdog import LoopWatch
+from envs.running.worker import LocalWorker
+from envs.types import InfraError, Outcome, Seat, Verdict
 from tools import ToolRegistry
 
 
@@ -68,21 +70,36 @@ async def test_two_runs_of_one_environment_share_nothing_open(make_env):
 
 
 class Twice(AtroposAgent):
-    """Plans in a run of its own, which the result knows nothing of."""
+    """Plans in a run of its own."""
+
+    forgetful = False
 
     async def run(self, task, initial_messages=None):
         plan = await super().run(task)
-        return await super().run(f"{task} {plan.final_response}", initial_messages)
+        result = await super().run(f"{task} {plan.final_response}")
+        return plan if self.forgetful else result
 
 
-async def test_an_agent_that_runs_twice_is_refused_by_name_and_never_graded(make_env):
-    env = make_env(agent=f"{__name__}:Twice")
+class Forgetful(Twice):
+    """Returns what it knows of its first run."""
+
+    forgetful = True
+
+
+@pytest.mark.parametrize("kind", [Twice, Forgetful])
+async def test_a_second_run_goes_on_with_the_rollout_and_none_is_graded_that_loses_a_reply(make_env, kind):
+    env = make_env(agent=f"{__name__}:{kind.__name__}")
     async with AsyncExitStack() as resources:
         for server in env.servers:
             resources.push_async_callback(server.close)
         await env.setup(resources)
-        with pytest.raises(NotImplementedError, match="Twice was run a second time in one rollout") as caught:
-            await env.attempt(env.tasks()[0][0], Seat())
-    error = attribute(caught.value)
-    error.__cause__ = caught.value
-    assert permanent(error), "another attempt would end as this one"
+        work = LocalWorker(env, env.config, LoopWatch()).run(env.tasks()[0][0], Seat())
+        if kind is Twice:
+            result = (await work).result
+            assert [m["content"] for m in result.messages].count("What is 0 + 0?") == 1
+            assert sum(m["role"] == "assistant" for m in result.messages) == result.num_steps
+            assert problems(result.segments, result.record) == [None]
+            return
+        with pytest.raises(InfraError, match="sampled are not in its result") as caught:
+            await work
+    assert permanent(caught.value), "another attempt would end as this one"

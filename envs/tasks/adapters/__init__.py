@@ -1,4 +1,4 @@
-"""Other task formats, each converted into Harbor task directories, so that one verifier serves all."""
+"""Other task formats, each converted into Harbor task directories, so one verifier serves all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from envs.tasks.adapters import plain_folder, python_functions, r2e, swebench, t
 from envs.types import Task
 
 PRINTED = frozenset({"swebench", "swe-smith", "swe-gym", "swebench-live"})
-"""Formats whose adapters take `printed_results`."""
+"""Formats with `printed_results` in their adapters."""
 ADAPTERS: Mapping[str, Callable[..., list[Task]]] = {
     "functions": python_functions.load,
     "folder": plain_folder.load,
@@ -20,4 +20,4 @@ ADAPTERS: Mapping[str, Callable[..., list[Task]]] = {
     "r2e-gym": r2e.load,
     "swebench-live": partial(swebench.load, family="live"),
 }
-"""What reads each format: from a file or folder, into task directories below another. May raise `BadTasks`."""
+"""The reader of each format: from a file or folder, into task directories below another. May raise `BadTasks`."""

@@ -24,7 +24,7 @@ class Row:
     where: str
 
     def text(self, *names: str, default: str | None = None) -> str:
-        """Return the first of the named fields that holds text, else `default`. Raises BadTask without one."""
+        """Return the first text among the named fields, else `default`. Raises BadTask without either."""
         for name in names:
             value = self.values.get(name)
             if isinstance(value, str) and value.strip():
@@ -36,12 +36,12 @@ class Row:
         return default
 
     def patch(self, name: str, *, default: str | None = None) -> Patch:
-        """Return the patch in a field, mended where its form alone is wrong. Raises BadTask where git can't read it."""
+        """Return the patch in a field, with errors of form mended. Raises BadTask if git can't read it."""
         text = self.text(name, default=default)
         return read_patch(text, f"{self.where}: {name}") if text else Patch("", ())
 
     def table(self, name: str) -> dict[str, Any]:
-        """Return an object, also where it was written as a JSON string. Raises BadTask when there is none."""
+        """Return an object, also from a JSON string. Raises BadTask without one."""
         value = self.values.get(name)
         if isinstance(value, str):
             try:
@@ -53,7 +53,7 @@ class Row:
         return value
 
     def texts(self, *names: str) -> list[str]:
-        """Return a list of texts, also where it was written as a JSON string."""
+        """Return a list of texts, also from a JSON string."""
         for name in names:
             value = self.values.get(name)
             if value is None:
@@ -72,7 +72,7 @@ class Row:
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a .jsonl, .jsonl.gz, .json (a list) or .parquet file, or of a dataset.
 
-    path: the file, or what `Dataset.parse` takes. Raises BadTask.
+    path: the file, or a name for `Dataset.parse`. Raises BadTask.
     """
     if not path.is_file():
         dataset = Dataset.parse(str(path))
@@ -98,7 +98,7 @@ def read_rows(path: Path) -> Iterator[Row]:
 
 
 def convert_rows(path: Path, out: Path, convert: Callable[[Row, Path], Task]) -> list[Task]:
-    """Convert every row. Raises one BadTasks that lists all rows that can't be used."""
+    """Convert every row. Raises one BadTasks with all unusable rows."""
     tasks: dict[str, Task] = {}
     problems = []
     for row in read_rows(path):

@@ -1,4 +1,4 @@
-"""The Harbor task directory that an adapter writes, and what its `task.toml` says."""
+"""The Harbor task directory of an adapter, and its `task.toml`."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from envs.tasks.harbor import load_task
 from envs.types import Task
 
 INSIDE = Path(__file__).parent / "inside"
-"""Files of converted tasks that run in the verifier's sandbox."""
+"""Files of converted tasks for the verifier's sandbox."""
 TEST_FOLDERS = frozenset({"tests", "Tests", "test", "Test", "testing"})
 
 
 def write_task(out: Path, task_id: str, files: Mapping[str, str | bytes | Path]) -> Task:
     """Write a Harbor directory, in place of one with the same id, and read it.
 
-    files: text, bytes, or a file or directory to copy, by path in the task directory. Text that is named *.patch is one
-    that git can read, mended where its form alone was wrong. Raises BadTask.
+    files: text, bytes, or a file or directory to copy, by path in the task directory. Text named *.patch must be
+    readable by git; errors of form alone are mended. Raises BadTask.
     """
     directory = out / re.sub(r"[^A-Za-z0-9._-]+", "-", task_id).strip("-.")
     patched = {
@@ -68,7 +68,7 @@ def config(
 
 
 def test_folder(path: str) -> str:
-    """Return the innermost folder of tests that a path is in, "" where it is in none."""
+    """Return the innermost folder of tests around a path, "" without one."""
     folders = path.split("/")[:-1]
     last = max((at for at, folder in enumerate(folders, 1) if folder in TEST_FOLDERS), default=0)
     return "/".join(folders[:last])

@@ -1,4 +1,4 @@
-"""The environment that a row's `eval_script` sets before it runs the tests."""
+"""The environment for the tests, as set by a row's `eval_script`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BEFORE = re.compile(r"\s*((?:[A-Za-z_]\w*=(?:'[^']*'|\"[^\"]*\"|[^\s'\"]*)\s+)+
 
 
 def exports(script: str) -> list[str]:
-    """Return the shell commands that export what the script exports, or gives the tests' command alone."""
+    """Return shell commands to export all variables exported by the script, or set for the tests' command alone."""
     found: list[str] = []
     begun = False
     for line in _plain_lines(script):
@@ -28,7 +28,7 @@ def exports(script: str) -> list[str]:
 
 
 def conda_environment(script: str) -> str | None:
-    """Return the name of the conda environment that the script activates last; None where it names none."""
+    """Return the name of the conda environment activated last by the script; None without one."""
     names = [found[1] for line in _plain_lines(script) if (found := _ACTIVATE.match(line))]
     return next((name for name in reversed(names) if name not in ("activate", "base")), None)
 

@@ -1,4 +1,4 @@
-"""Rows of a Hugging Face dataset: by its name on the hub, or from a folder that it was downloaded or saved to."""
+"""Rows of a Hugging Face dataset: by its name on the hub, or from a folder with a downloaded or saved copy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Dataset:
 
     @classmethod
     def parse(cls, source: str) -> Dataset | None:
-        """Read what `FOLDER`, `OWNER/NAME` or one of these with `:SPLIT` means. A folder comes before a name.
+        """Read `FOLDER`, `OWNER/NAME` or one of these with `:SPLIT`. A folder comes before a name.
 
-        None where it can be neither."""
+        None if it can be neither."""
         head, _, split = source.rpartition(":")
         for folder, asked in ((source, None), (head, split)):
             if folder and Path(folder).is_dir():
@@ -35,9 +35,9 @@ class Dataset:
         return cls(*match.groups()) if match and not match[1].endswith(_FILES) else None
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each row behind where it stands.
+        """Yield each row with its place before it.
 
-        Raises BadTask, also where the package `datasets` is not installed or the hub can't be reached.
+        Raises BadTask, also without the package `datasets` or a connection to the hub.
         """
         try:
             # Here alone: it takes seconds, and few need it.

@@ -1,13 +1,13 @@
-"""Mend the patches of rows where their form alone is wrong, and refuse those that git can't read.
+"""Mend errors of form in the patches of rows, and refuse patches unreadable by git.
 
-`git apply --numstat` tells what git can read, but it passes over lines that no hunk counts, reads names without `a/`
-and `b/` as shorter ones, and finds nothing wrong with binary files whose content is left out. So hunks are counted
-here, too.
+`git apply --numstat` tests whether git can read a patch, but it passes over lines outside of a hunk's counts, reads
+names without `a/` and `b/` as shorter ones, and finds nothing wrong with binary files without content. So hunks are
+counted here, too.
 
-Mended: a lost line end, also behind blank context that went with it; line ends that became CRLF, headers' too; counts
-of hunks that don't fit their lines; names without `a/` or `b/`, with `./`, of a backup, or with more than a name behind
-them; a byte order mark. Refused: all else that git can't read, a patch that was cut off, lines that belong to no hunk,
-two names for one file, binary files without content, submodules, paths that lead out of the tree.
+Mended: a lost line end, also behind blank context lost with it; line ends turned into CRLF, headers' too; wrong
+line counts of hunks; names without `a/` or `b/`, with `./`, of a backup, or with more text behind
+them; a byte order mark. Refused: everything else unreadable by git, a patch with its end cut off, lines outside of
+any hunk, two names for one file, binary files without content, submodules, paths out of the tree.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)", re.DOTALL)
 _HEADER = re.compile(r"diff --git |--- |\+\+\+ ")
 _MARKS = " +-\\"
 _CONTEXT = 3
-"""Lines of context that a diff shows at most behind a change."""
+"""The most lines of context behind a change in a diff."""
 _BINARY = re.compile(r"^Binary files .* differ$", re.MULTILINE)
 _PREFIX = re.compile(r'"|(?:[abciow12]|old|new|orig)/')
 _NOWHERE = "/dev/null"
 _BEHIND_NAME = re.compile(r"(?:\t.*| +\((?:revision \d+|working copy|nonexistent)\)| +)$")
-"""What stands behind a file's name in a header and is none of it."""
+"""Text behind a file's name in a header, not part of the name."""
 _BACKUP = re.compile(r"\.(?:orig|old|bak)$|~$")
 _SUBMODULE = re.compile(
     r"^(?:index [0-9a-f]+\.\.[0-9a-f]+|(?:new|deleted) file mode|(?:old|new) mode) 160000$", re.MULTILINE
@@ -39,14 +39,14 @@ _SUBMODULE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A patch that git can read. paths: of the files that it creates, changes, renames or removes."""
+    """A patch readable by git. paths: of the files created, changed, renamed or removed by it."""
 
     text: str
     paths: Sequence[str]
 
 
 def read_patch(text: str, where: str) -> Patch:
-    """Return a patch, mended where its form alone was wrong. where: names it in messages. Raises BadTask."""
+    """Return a patch, with errors of form mended. where: its place, for messages. Raises BadTask."""
     try:
         mended = _mended(text)
         names = _names(mended)
@@ -57,7 +57,7 @@ def read_patch(text: str, where: str) -> Patch:
 
 
 def _names(text: str) -> list[str]:
-    """Return the files of a patch, as git reads it. Raises ValueError where it can't."""
+    """Return the files of a patch, as git reads it. Raises ValueError if git can't."""
     if (binary := _BINARY.search(text)) is not None:
         raise ValueError(f"the content of a binary file is left out ({binary[0]!r})")
     if _SUBMODULE.search(text) is not None:
@@ -83,7 +83,7 @@ def _leads_out(path: str) -> bool:
 
 
 def _mended(text: str) -> str:
-    """Return a patch of which each hunk is as long as it says. Raises ValueError."""
+    """Return a patch with each hunk as long as its header says. Raises ValueError."""
     lines = text.removeprefix("\ufeff").split("\n")
     ended = not lines[-1]
     if ended:
@@ -102,7 +102,7 @@ def _mended(text: str) -> str:
 
 
 def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tuple[list[str], int]:
-    """Return the hunk that begins at a line with what stands behind it, mended, and where that ends.
+    """Return one hunk from its first line, with the text behind it, mended, and the line of its end.
 
     head: of the hunk. ended: the patch has its last line end. Raises ValueError."""
     wanted = int(head[2] or 1), int(head[4] or 1)
@@ -132,7 +132,7 @@ def _hunk(head: re.Match[str], lines: Sequence[str], at: int, ended: bool) -> tu
 
 
 def _counted(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | None:
-    """Return where a hunk ends that has as many lines as it says; None where it has not."""
+    """Return the end of a hunk if it has as many lines as its header says, else None."""
     old, new = wanted
     while (old > 0 or new > 0) and at < len(lines) and lines[at][:1] in _MARKS:
         mark = lines[at][:1] or " "
@@ -143,7 +143,7 @@ def _counted(lines: Sequence[str], at: int, wanted: tuple[int, int]) -> int | No
 
 
 def _stop(lines: Sequence[str], at: int) -> int:
-    """Return where, from a line on, the next hunk or file begins."""
+    """Return the first line of the next hunk or file, from a line on."""
     while at < len(lines) and not (
         _HUNK.match(lines[at]) or lines[at].startswith("diff --git ") or _names_file(lines, at)
     ):
@@ -172,7 +172,7 @@ def _sizes(body: Sequence[str]) -> tuple[int, int]:
 
 
 def _prefixed(lines: Sequence[str]) -> list[str]:
-    """Return a patch with `a/` and `b/` before its names, where it has none."""
+    """Return a patch with `a/` and `b/` before all its names."""
     heads = [at for at in range(len(lines)) if _names_file(lines, at)]
     found = list(lines)
     for at in heads:
@@ -188,7 +188,7 @@ def _prefixed(lines: Sequence[str]) -> list[str]:
 
 
 def _named(old: str, new: str) -> tuple[str, str]:
-    """Return the headers of a file of these names, each with or without what stands before the other."""
+    """Return a file's two headers; a missing `a/` or `b/` is added if the other name has its own."""
     old, new = (_BEHIND_NAME.sub("", name).removeprefix("./") for name in (old, new))
     if _NOWHERE not in (old, new):
         old = old if old == new else _BACKUP.sub("", old)
@@ -197,8 +197,8 @@ def _named(old: str, new: str) -> tuple[str, str]:
 
 
 def _bare(old: str, new: str, *, renames: bool) -> bool:
-    """Tell whether a file's names before and after have nothing before them. Raises ValueError where they are those of
-    two files."""
+    """Tell whether a file's names before and after the change have no prefix. Raises ValueError for the names of two
+    files."""
     known = {old, new} - {_NOWHERE}
     if len({name.partition("/")[2] for name in known}) > 1 and not renames:
         raise ValueError(f"one file is named {old!r} and {new!r}")

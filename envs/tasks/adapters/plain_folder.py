@@ -1,4 +1,4 @@
-"""A plain folder: a repository, the tests that decide, and what to do.
+"""A plain folder: a repository, its hidden tests, and an instruction.
 
 | file | becomes |
 |---|---|
@@ -9,8 +9,8 @@
 | `solution.patch`, or `solution/` with files | the reference: a patch of `repo/`, or files that replace its own |
 
 Without `tests.json` the test functions are found by reading the modules in `tests/`; each must pass in
-all its cases. Tests made at run time (a fixture that makes tests, inherited test classes) are not found
-so: list them.
+all its cases. Tests made at run time (by a fixture, by inherited test classes) are not found:
+list them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _convert(folder: Path, out: Path) -> Task:
 
 
 def _solution(folder: Path) -> dict[str, str | bytes | Path]:
-    """Return the files of the task's solution: a patch, or files that replace others; none where there is none."""
+    """Return the files of the task's solution: a patch, or replacements of files; none without a solution."""
     if (folder / "solution.patch").is_file():
         solve = "#!/bin/bash\nset -e\npatch -p1 < /solution/solution.patch\n"
         patch = (folder / "solution.patch").read_bytes().decode("utf-8", "surrogateescape")

@@ -1,4 +1,4 @@
-"""The `tests/` of rows whose test runners only print their results: Go's, Rust's, JavaScript's and others.
+"""The `tests/` of rows with printed results as the only report: Go's, Rust's, JavaScript's and others.
 
 | field (first that is present) | becomes |
 |---|---|
@@ -9,12 +9,12 @@
 | `log_parser`, `parser`, also in `install_config` | a key of `PARSERS`, or Python source of a function `parser(log)` |
 | `repo`, `version` | where the row has no command or parser: the key in the lists of the package `swebench` (4.x) |
 
-The commands run in one bash. What they print is bounded, and each listed test must be seen
-there to pass: failed, skipped and missing ones count as failed, as does one that is printed with two statuses, and one
-that is printed twice where the runner's names tell tests apart (in Go: within a package, in Rust: within a program). A
-command that was killed, was not found or ran out of time fails all; so does one that ended in failure and printed none.
+The commands run in one bash. Their output is bounded, and each listed test must be seen there to pass. Failed,
+skipped and missing tests count as failed, and so does a test printed with two statuses. If the runner's names tell
+tests apart (in Go: within a package, in Rust: within a program), a test printed twice counts as failed, too. A killed
+or missing command, or one out of time, fails all; so does one with a failing exit code and no printed test.
 
-Durations in names are left out, in the lists as in what is printed. A dataset's own parser runs by the image's Python.
+Durations in names are left out, in the lists as in the output. A dataset's own parser runs by the image's Python.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ PARSERS: Mapping[str, str] = {
     "parse_log_vitest": "vitest",
     "parse_java_mvn": "surefire maven junit",
 }
-"""The parsers of swebench and SWE-rebench that are known, and the forms of `printed.awk` that do their work."""
+"""The known parsers of swebench and SWE-rebench, each with its form of `printed.awk`."""
 
 _REPEATS = frozenset({"jest", "jest-json", "ticks", "vitest", "tap", "junit", "junit-gradle", "surefire"}) | {
     "cucumber",
@@ -75,7 +75,7 @@ _REPEATS = frozenset({"jest", "jest-json", "ticks", "vitest", "tap", "junit", "j
     "rspec",
     "ruby-unit",
 }
-"""Forms whose names don't tell all tests apart: titles without their files and groups, cases without their values."""
+"""Forms with ambiguous names of tests: titles without their files and groups, cases without their values."""
 _MAX_OUTPUT = 64 * 2**20
 _REGION = re.compile(
     r"(.*)^[^\n]*>>>>> Start Test Output[^\n]*\n(.*)^[^\n]*>>>>> End Test Output", re.DOTALL | re.MULTILINE
@@ -86,13 +86,13 @@ _APPLY = re.compile(r"^git apply\b[^\n]*<<\s*'?(\w+)'?\n.*?^\1$", re.DOTALL | re
 
 
 def names_parser(row: Row) -> bool:
-    """Return whether the row says how to read what its tests print, in a way that is known here."""
+    """Return whether the row names a known way to read its tests' output."""
     parser = _setting(row, "log_parser", "parser")
     return isinstance(parser, str) and (parser in PARSERS or _is_source(parser))
 
 
 def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: str) -> dict[str, str]:
-    """Return `tests/` by path in the task directory. listed: the tests that must be seen to pass. Raises BadTask."""
+    """Return `tests/` by path in the task directory. listed: the tests to be seen to pass. Raises BadTask."""
     if row.values.get("eval_type") == "fail_only":
         raise _bad(row, "eval_type fail_only takes a test that doesn't run for one that passes; leave the row out")
     odd = next((name for name in listed if "\n" in name or not name.strip()), None)
@@ -129,7 +129,7 @@ def printed_verifier(row: Row, listed: Sequence[str], *, workdir: str, prepare: 
 
 
 def _commands(row: Row, *, trace: bool) -> str:
-    """Return a bash script whose output is to be read. trace: with its commands."""
+    """Return a bash script with output to be read. trace: with its commands."""
     build = "\n".join(filter(None, (_lines(row, name) for name in ("rebuild_cmds", "build"))))
     show = _lines(row, "print_cmds")
     script = row.text("eval_script", default="")
@@ -173,7 +173,7 @@ def _specification(row: Row) -> Mapping[str, Any]:
 
 
 def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
-    """Return what a list in the package has for the row's repository."""
+    """Return the entry for the row's repository in a list of the package."""
     repo = row.text("repo", default="")
     try:
         lists = getattr(import_module(f"swebench.harness.{module}"), table)
@@ -188,7 +188,7 @@ def _from_swebench(row: Row, module: str, table: str, field: str) -> Any:
 
 
 def _setting(row: Row, *names: str) -> Any:
-    """Return the first of the named fields that has a value, in the row or in its install_config."""
+    """Return the first value among the named fields, in the row or in its install_config."""
     more = row.table("install_config") if row.values.get("install_config") else {}
     return next((table[name] for table in (row.values, more) for name in names if table.get(name)), None)
 
@@ -201,7 +201,7 @@ def _lines(row: Row, name: str) -> str:
 
 
 def _joined(commands: Any) -> str:
-    """Return commands as lines. Raises TypeError for what are none."""
+    """Return commands as lines. Raises TypeError for other values."""
     if isinstance(commands, str) and commands.startswith("["):
         with suppress(ValueError):  # a test in brackets
             commands = json.loads(commands)

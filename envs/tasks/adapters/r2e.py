@@ -10,13 +10,13 @@
 | `expected_output_json` | the status that each of them must have |
 | `modified_files`, `relevant_files`, `num_*`, ... | not used |
 
-Rewarded is: every named test has its status, and no other test passes or fails; skipped ones are not counted, as in
-R2E-Gym. Its names (`Class.test`, `test[case]`) carry no file; a row with a name that fits no hidden file is refused.
-All is judged by pytest's report, also where R2E-Gym ran unittest, without the repository's own `addopts`
-(parallel workers, tests run again). Hidden tests that import files beside them which the row doesn't have are refused.
+A reward needs the listed status of every named test, and no other test may pass or fail; skipped ones are not
+counted, as in R2E-Gym. Its names (`Class.test`, `test[case]`) carry no file; a row is refused if a name fits no hidden
+file. pytest's report judges all, also in place of R2E-Gym's unittest, without the repository's own `addopts`
+(parallel workers, tests run again). A row is refused if its hidden tests import a missing file beside them.
 
 The image has its tests, the script that runs them and the later history on board; one layer takes them out.
-Test support of the repository that the hidden tests import is protected.
+The repository's test support, if imported by the hidden tests, is protected.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _convert(row: Row, out: Path) -> Task:
 
 
 def _tests(run: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Return the hidden files by name. Raises BadTask, also when they import what isn't among them."""
+    """Return the hidden files by name. Raises BadTask, also when they import a missing file."""
     names, codes = run.get("test_file_names"), run.get("test_file_codes")
     if not names or not isinstance(names, list) or not isinstance(codes, list) or len(names) != len(codes):
         raise BadTask(f"{where}: execution_result_content must have as many test_file_codes as test_file_names")
@@ -120,7 +120,7 @@ def _parse(code: str, name: str, where: str) -> ast.Module:
 
 
 def _siblings(tree: ast.Module) -> Iterator[str]:
-    """Yield the modules that a hidden file imports from its own folder."""
+    """Yield the modules imported by a hidden file from its own folder."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             module = (node.module or "").split(".")
@@ -131,7 +131,7 @@ def _siblings(tree: ast.Module) -> Iterator[str]:
 
 
 def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
-    """Yield the repository's own folders of tests from which hidden ones import."""
+    """Yield the repository's own folders of tests with modules imported by hidden ones."""
     for tree in trees:
         for node in ast.walk(tree):
             modules: list[str] = []
@@ -146,7 +146,7 @@ def _support(trees: Iterable[ast.Module]) -> Iterator[str]:
 
 
 def _expected(statuses: Mapping[str, Any], modules: Mapping[str, str], where: str) -> dict[str, str]:
-    """Return the status of each test by pytest's node id. Raises BadTask for a name that fits no hidden file."""
+    """Return the status of each test by pytest's node id. Raises BadTask if a name fits no hidden file."""
     bound = {name: _bound(code, name, where) for name, code in modules.items()}
     found: dict[str, str] = {}
     for given, status in statuses.items():
@@ -178,7 +178,7 @@ def _bound(code: str, name: str, where: str) -> set[str]:
 
 
 def _fix(commit: Mapping[str, Any], where: str) -> str:
-    """Return the commit's patch of Python files that are no tests. Raises BadTask."""
+    """Return the commit's patch of Python files other than tests. Raises BadTask."""
     try:
         patch = "".join(
             _file_patch(diff) for diff in commit["file_diffs"] if _is_source(diff["header"]["file"]["path"])

@@ -1,4 +1,4 @@
-"""The `tests/` of converted tasks: a script that runs the tests, and the list of those that must pass."""
+"""The `tests/` of converted tasks: a script to run the tests, and the list of tests to pass."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from envs.tasks.adapters.directory import INSIDE
 
 OWN_TESTS = "-c /dev/null --noconftest --rootdir /tests"
-"""Options for tests that lie in /tests alone and use no configuration of the repository's."""
+"""Options for tests in /tests alone, without the repository's configuration."""
 _PYTEST = "python3 -m pytest -p no:cacheprovider --tb=short -q --continue-on-collection-errors"
 
 
@@ -30,14 +30,14 @@ def pytest_verifier(
 ) -> dict[str, str]:
     """Return `tests/test.sh` and `tests/tests.json`, by path in the task directory.
 
-    files: what pytest runs, from `workdir`. prepare: shell commands as root before it.
+    files: pytest's arguments, run from `workdir`. prepare: shell commands as root before it.
     import_path: added to the tests' import path; None for `workdir`.
-    plugins: pytest's plugins that the image has are used.
+    plugins: use pytest's plugins in the image.
     functions: an id may stand for every case of a parametrised test.
-    exact: tests that must not pass, each with how it must end ("failed" or "error"); then no test beside the listed
+    exact: tests that must not pass, each with its required end ("failed" or "error"); then no test beside the listed
         ones may pass or fail either.
-    exports: shell commands that set what the tests' own environment is.
-    in_tree: modules of tests in the working directory, to which the verifier applies `tests/test.patch` first.
+    exports: shell commands to set the tests' own environment.
+    in_tree: modules of tests in the working directory; the verifier applies `tests/test.patch` to them first.
     """
     environment = "" if plugins else " PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
     environment += "".join(f"\n{line}" for line in exports)
@@ -71,8 +71,8 @@ def unittest_verifier(
     """Return `tests/test.sh`, `tests/tests.json` and, without a command, a runner, by path in the task directory.
 
     fail_to_pass, pass_to_pass: node ids as pytest's, titles (the first line of a docstring), or names of functions.
-    files: where the tests are. command: runs a Python script that runs them by unittest; absent: `unittests.py`.
-    in_tree: as `pytest_verifier` takes it.
+    files: the tests' paths. command: runs a Python script with the tests by unittest; absent: `unittests.py`.
+    in_tree: as for `pytest_verifier`.
     """
     lists = {"FAIL_TO_PASS": [*fail_to_pass], "PASS_TO_PASS": [*pass_to_pass], "UNITTEST": [*files]}
     if in_tree:

@@ -1,4 +1,4 @@
-"""SWE-bench rows and those that follow it.
+"""Rows of SWE-bench and of sets with its fields.
 
 | field (first that is present) | becomes |
 |---|---|
@@ -13,20 +13,19 @@
 | `hints_text`, `created_at`, `difficulty`, `base_commit`, ... | not used: the image is at its commit |
 
 `repo` is at /testbed, in SWE-rebench's images of all languages at /NAME (`workdir` overrides), Python in conda's
-`testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved to where the agent can't replace the
-verifier's, history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests,
-and every file that `test_patch` touches, are protected: what the agent does to them is not carried over.
-So is what else lies in their folders of tests (`tests/` and the like), which they may import, unless the reference
-changes it.
+`testbed`, in `.venv` or in PATH. The image gets one layer: `.venv` moved out of the agent's reach (the verifier uses
+it), history squashed to one commit without remotes, no bytecode or test caches. The files of the listed tests, and
+every file in `test_patch`, are protected: the agent's changes of them are not carried over. All other files in their
+folders of tests (`tests/` and the like) are protected too, for tests may import them, unless the reference changes
+them.
 
-Judged by pytest's or unittest's report, never by what the tests print. Django's ids (`test (module.Class)`, or the
-first line of a docstring, which its runner prints) and sympy's (a function's name) are looked for in the files that
-`test_patch` changes; the image needs no pytest for them. Rows of other languages are refused, unless
-`printed_results` allows their tests to be judged by what they print, see `printed.py`; such tasks have the
-tag `printed-results`. An id that SWE-bench
-cut at a blank (`test[a` of `test[a b]`) stands for all tests that begin so: each must pass. Expected failures, which
-SWE-bench lists as passing, count as passed where the test's own mark has no condition. SWE-smith's failing tests stay
-visible to the agent, since the rows don't carry them.
+Judged by pytest's or unittest's report, never by printed text. Django's ids (`test (module.Class)`, or the
+first line of a docstring, as its runner prints it) and sympy's (a function's name) are looked for in the files of
+`test_patch`; the image needs no pytest for them. Rows of other languages are refused, unless
+`printed_results` allows a verdict by their tests' output, see `printed.py`; such tasks have the
+tag `printed-results`. An id cut at a blank by SWE-bench (`test[a` of `test[a b]`) stands for all tests with this
+beginning: each must pass. SWE-bench lists expected failures as passing; they count as passed if the test's own mark
+has no condition. SWE-smith's failing tests stay visible to the agent, since the rows don't carry them.
 """
 
 from __future__ import annotations
@@ -50,18 +49,18 @@ FAMILIES: dict[str, Callable[[str], str]] = {
     "swegym": lambda name: f"xingyaoww/sweb.eval.x86_64.{name.lower().replace('__', '_s_')}:latest",
     "live": lambda name: f"starryzhang/sweb.eval.x86_64.{name.lower().replace('__', '_1776_')}:latest",
 }
-"""How each set names the image of an instance whose row does not."""
+"""The name of an instance's image in each set, for rows without one."""
 
 MOVE_OUT = "if [ -e .venv/bin/python ]; then mv .venv /opt/venv && ln -s /opt/venv .venv; fi"
-"""Shell commands that take an interpreter out of the source tree, to where the agent can't replace the verifier's."""
+"""Shell commands to move an interpreter out of the source tree, so the agent can't replace the verifier's."""
 PATH = "ENV PATH=/opt/miniconda3/envs/testbed/bin:/opt/venv/bin:$PATH"
-"""The interpreters of such images, for a Dockerfile: conda's, or what `MOVE_OUT` moved."""
+"""The interpreters of such images, for a Dockerfile: conda's, or the one moved by `MOVE_OUT`."""
 SQUASH = (
     "find . '(' -name .git -o -name __pycache__ -o -name .pytest_cache ')' -prune -exec rm -rf {} + "
     "&& git init -q -b main && git add -A -f . "
     "&& git -c user.name=dev -c user.email=dev@example.org commit -q -m Import"
 )
-"""Shell commands that leave one commit of the working directory and its submodules: no history, no caches."""
+"""Shell commands to reduce the working directory and its submodules to one commit: no history, no caches."""
 _PATCH = "git apply /tests/test.patch || exit 1"
 _METHOD = re.compile(r"(?P<name>\w+) \((?P<case>[\w.]+)\)")
 _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
@@ -70,8 +69,8 @@ _NODE_ID = re.compile(r"[^\s:\[]+\.py::[^\s\[]+(\[.*\]|\[\S*)?", re.DOTALL)
 def load(path: Path, out: Path, family: str = "swebench", *, printed_results: bool = False) -> list[Task]:
     """Convert every row into a task directory below `out`.
 
-    family: a key of `FAMILIES`, or "smith", whose `patch` is the bug. printed_results: tests that can't be watched
-    are judged by what they print. Raises BadTask, or one BadTasks that lists all rows that can't be used.
+    family: a key of `FAMILIES`, or "smith" (its `patch` is the bug). printed_results: judge unwatched tests by their
+    output. Raises BadTask, or one BadTasks with all unusable rows.
     """
     if family != "smith" and family not in FAMILIES:
         raise BadTask(f"there is no family {family!r}; known are smith, {', '.join(FAMILIES)}")
@@ -118,12 +117,12 @@ class _Instance:
 
     @property
     def listed(self) -> list[str]:
-        """Return every test that must be seen to pass."""
+        """Return every test to be seen to pass."""
         return [*self.wanted, *self.kept]
 
     @property
     def patched(self) -> Sequence[str]:
-        """Return the paths that the tests' patch touches."""
+        """Return the paths touched by the tests' patch."""
         return self.test_patch.paths
 
     def in_tree(self, files: Sequence[str]) -> list[str]:
@@ -132,17 +131,17 @@ class _Instance:
 
     @property
     def exports(self) -> list[str]:
-        """Return the shell commands that set the tests' own environment."""
+        """Return the shell commands to set the tests' own environment."""
         return exports(self.row.text("eval_script", default=""))
 
     def refused(self, why: str) -> BadTask:
-        """Return the error that names the row."""
+        """Return the error with the row's name."""
         return BadTask(f"{self.row.where}: {self.id}: {why}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Verifier:
-    """What judges a row. files: the tests'. tree: `tests/`, by path in the task directory."""
+    """The verifier's parts of a row. files: the tests'. tree: `tests/`, by path in the task directory."""
 
     files: list[str]
     tree: dict[str, str]
@@ -171,7 +170,7 @@ def _instance(row: Row, family: str) -> _Instance:
 
 
 def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
-    """Choose by the tests' ids who runs them. Raises BadTask for ids that can't be found."""
+    """Choose the test runner by the tests' ids. Raises BadTask for ids without a test."""
     wanted, workdir = instance.wanted, instance.workdir
     if any(map(_NODE_ID.fullmatch, wanted)):
         for test in instance.listed:
@@ -203,7 +202,7 @@ def _verifier(instance: _Instance, printed_results: bool) -> _Verifier:
 
 
 def _by_unittest(instance: _Instance) -> _Verifier:
-    """Return the verifier of a row whose ids are unittest's, or names of functions. Raises BadTask."""
+    """Return the verifier of a row with unittest's ids, or names of functions. Raises BadTask."""
     ids, django = instance.listed, instance.row.text("repo", default="") == "django/django"
     methods = {test: found for test in ids if (found := _METHOD.fullmatch(test))}
     odd = next((test for test in ids if not (methods or test.isidentifier())), None)
@@ -255,7 +254,7 @@ def _workdir(row: Row) -> str:
 
 
 def _prints(instance: _Instance) -> bool:
-    """Return whether a row without node ids is of tests that neither pytest nor unittest runs."""
+    """Return whether a row without node ids has tests for neither pytest nor unittest."""
     python = any(map(_is_python_test, instance.patched)) or any(map(_METHOD.fullmatch, instance.listed))
     return names_parser(instance.row) or not python
 
@@ -265,6 +264,6 @@ def _is_python_test(path: str) -> bool:
 
 
 def _support(files: Sequence[str], touched: Sequence[str]) -> set[str]:
-    """Return the folders of tests that listed ones are in, without those that the reference changes."""
+    """Return the folders of the listed tests, without those changed by the reference."""
     folders = {test_folder(file) for file in files} - {""}
     return {folder for folder in folders if not any(path.startswith(folder + "/") for path in touched)}

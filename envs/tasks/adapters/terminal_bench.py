@@ -11,11 +11,11 @@
 | `solution.sh`, or `solution.yaml` (commands) | `solution/solve.sh` |
 | `author_*`, `run_tests_in_same_shell`, `expert_time_estimate_min`, ... | not used |
 
-Rewarded is: run-tests.sh ends with 0, and pytest was seen to run at least one test, each of which passed.
-Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is
-refused. run-tests.sh often downloads uv and pytest: where the image has pytest, `uv run pytest` and `uvx pytest`
-are that one. What the tests name outside of the working directory is judged too (`envs.tasks.named_paths`). The
-verifier has the network, the agent has it too, as in terminal-bench.
+A reward needs exit code 0 of run-tests.sh, and pytest seen to run at least one test, all of them passed.
+Terminal-bench counts SKIPPED and XFAIL as passed; here they are not. `parser_name` other than pytest is refused.
+run-tests.sh often downloads uv and pytest: if the image has pytest, `uv run pytest` and `uvx pytest` are that one.
+Paths outside of the working directory are judged too if the tests name them (`envs.tasks.named_paths`). The verifier
+has the network, the agent has it too, as in terminal-bench.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOT_CONTEXT = frozenset(
 def load(folder: Path, out: Path) -> list[Task]:
     """Convert a task directory, or each one in `folder`, into directories below `out`.
 
-    Raises one BadTasks that lists all that can't be used."""
+    Raises one BadTasks with all unusable ones."""
     found = [folder] if (folder / "task.yaml").is_file() else sorted(p.parent for p in folder.glob("*/task.yaml"))
     if not found:
         raise BadTask(f"{folder} holds no task.yaml; a terminal-bench task is a folder with task.yaml and tests/")

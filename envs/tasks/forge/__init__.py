@@ -1,1 +1,1 @@
-"""Tasks made from any Python source tree that has tests: bugs are planted, the tests find them."""
+"""Tasks made from any Python source tree with tests: bugs are planted, the tests find them."""

@@ -38,9 +38,9 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class Forged:
-    """A task that was seen to be sound: bugs, the tests that they break, and those that still pass.
+    """A task seen to be sound: bugs, the tests broken by them, and the tests still passing.
 
-    fail_to_pass: test ids, with what pytest printed of each failure. files: the test module of each id.
+    fail_to_pass: test ids, with pytest's text for each failure. files: the test module of each id.
     duration_s: of the whole suite, unbroken.
     """
 
@@ -136,7 +136,7 @@ def _reverse_patch(bug: Bug) -> str:
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Split text into lines, which end at LF alone, as they do for git."""
+    """Split text into lines, at LF alone, as git does."""
     return text.replace("\n", "\n\0").removesuffix("\0").split("\0")
 
 

@@ -1,10 +1,10 @@
-"""Planting bugs in a project and keeping those that its tests find.
+"""Plant bugs in a project and keep those found by its tests.
 
-One warm sandbox per project runs everything: the unbroken suite several times (tests that don't agree
-with themselves are dropped), then one mutant after the other, each written into its module and taken
+One warm sandbox per project runs everything: the unbroken suite several times (tests with unstable
+results are dropped), then one mutant after the other, each written into its module and taken
 back. A mutant is kept when it breaks at least one test and at most 40 % of them, and every other test
-is still seen to pass. The reference of the first that is kept is judged as an agent's work would be: tests
-that the verifier does not see pass (it runs them as another user, from memory) are left out. Kept bugs are
+is still seen to pass. The reference of the first kept mutant is judged like an agent's work: tests
+not seen to pass by the verifier (it runs them as another user, from memory) are left out. Kept bugs are
 also combined, two or three in one task, and run once more.
 """
 
@@ -47,7 +47,7 @@ _COMBINED = 3
 
 @dataclass(slots=True)
 class Tally:
-    """What became of a project's mutants, counted by outcome: "kept", or why not."""
+    """A project's mutants, counted by outcome: "kept", or the reason against it."""
 
     project: str
     tests: int = 0
@@ -78,8 +78,8 @@ async def forge(
 ) -> list[Tally]:
     """Make up to `per_package` tasks from each source, `limit` in all, below `out`; tallies as `sources`.
 
-    sources: directories, or packages as for `obtain`. A source that can't be used is a tally with
-    its problem, and so is one whose sandbox died; a Docker daemon that can't be reached ends everything.
+    sources: directories, or packages as for `obtain`. An unusable source gives a tally with
+    its problem, and so does one with a dead sandbox; an unreachable Docker daemon ends everything.
     """
     turn = asyncio.Semaphore(concurrency)
     left = itertools.count() if limit is None else iter(range(limit))
@@ -152,7 +152,7 @@ async def _forge_project(
 
 
 async def _unseen_by_the_verifier(backend: Backend, task: Forged) -> frozenset[str]:
-    """Return the tests that the verifier does not see pass without the bugs. Raises BadTask when it sees none."""
+    """Return the tests not seen to pass by the verifier without the bugs. Raises BadTask when it sees none."""
     with tempfile.TemporaryDirectory() as folder:
         made = load_task(await asyncio.to_thread(emit, task, write_instruction(task, 0), Path(folder)))
         image = await backend.ensure_image(made.image, made.context)

@@ -1,4 +1,4 @@
-"""What a forged task tells: what goes wrong and what is documented, never where or why."""
+"""The instruction of a forged task: the symptoms and the documented behaviour, never the place or the cause."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Bugs to plant: small changes of Python source, made as text splices so that formatting stays.
+"""Bugs to plant: small changes of Python source, made as text splices to keep its formatting.
 
-`find_mutations` lists every place in the bodies of functions where an operator applies; a
+`find_mutations` lists every place in the bodies of functions with an applicable operator; a
 mutation replaces one span of the source. A few of them don't parse, or change only the text:
-`is_bug` tells, at the price of parsing. What is not covered: code outside functions, f-strings (their
+`is_bug` finds these, at the price of parsing. Not covered: code outside functions, f-strings (their
 inner positions are wrong before Python 3.12), and changes across files.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 Splice = tuple[int, int, str]
-"""Start and end in bytes of the UTF-8 source, and what stands there instead."""
+"""Start and end in bytes of the UTF-8 source, and the text in its place."""
 
 _COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: (r"<(?!=)", "<="),
@@ -52,8 +52,8 @@ _LITERALS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict, ast.Set
 class Mutation:
     """One planted bug.
 
-    start, end: the span in bytes of the UTF-8 source that `text` replaces.
-    function: qualified name of the function it is in. line: where it starts, from 1.
+    start, end: the span replaced by `text`, in bytes of the UTF-8 source.
+    function: qualified name of the function around it. line: of its start, from 1.
     """
 
     operator: str
@@ -91,7 +91,7 @@ class Source:
         return self.data.count(b"\n", 0, position) + 1
 
     def between(self, left: ast.expr, right: ast.expr, pattern: str, text: str) -> Iterator[Splice]:
-        """Replace what stands between two expressions, where that is plain: no comment, no second match."""
+        """Replace the text between two expressions, if it is plain: no comment, no second match."""
         begin = self.end(left)
         gap = self.data[begin : self.start(right)].decode()
         found = list(re.finditer(pattern, gap))
@@ -99,7 +99,7 @@ class Source:
             yield begin + len(gap[: found[0].start()].encode()), begin + len(gap[: found[0].end()].encode()), text
 
     def whole_lines(self, node: ast.stmt) -> Iterator[Splice]:
-        """Remove a statement that has its lines to itself."""
+        """Remove a statement alone on its lines."""
         start, end = self.line_start(self.start(node)), self.end(node)
         newline = self.data.find(b"\n", end)
         rest = self.data[end : newline if newline >= 0 else len(self.data)].strip()
@@ -141,7 +141,7 @@ def off_by_one(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def arith_swap(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """Change `+` to `-`, `//` to `*` and so on, where neither side is a text or a collection."""
+    """Change `+` to `-`, `//` to `*` and so on, if neither side is a text or a collection."""
     if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
         sides = (node.left, node.right)
         numbers = [side for side in sides if not isinstance(side, _LITERALS) or _is_number(side)]
@@ -198,7 +198,7 @@ def continue_break(node: ast.AST, source: Source) -> Iterator[Splice]:
 
 
 def slice_shift(node: ast.AST, source: Source) -> Iterator[Splice]:
-    """Make a bound of a slice that is not a constant one too large."""
+    """Make a non-constant bound of a slice one too large."""
     if isinstance(node, ast.Slice):
         for bound in (node.lower, node.upper):
             if isinstance(bound, ast.Name | ast.Attribute | ast.Call):
@@ -244,7 +244,7 @@ OPERATORS: dict[str, Callable[[ast.AST, Source], Iterator[Splice]]] = {
 
 
 def find_mutations(text: str) -> list[Mutation]:
-    """Return every candidate of a module, in the order of its source; none where it can't be parsed."""
+    """Return every candidate of a module, in the order of its source; none if it doesn't parse."""
     try:
         source = Source(text)
     except (SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""The Python project that tasks are made from: a source tree with tests, or a release downloaded from PyPI."""
+"""The Python project to make tasks from: a source tree with tests, or a release downloaded from PyPI."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SKIPPED = frozenset({".git", ".hg", "__pycache__", ".tox", ".venv", "venv", "no
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A source tree, sorted into what may be changed and what judges it. Paths are relative, with `/`.
+    """A source tree, sorted into files to change and files that judge them. Paths are relative, with `/`.
 
-    import_path: where its packages are imported from: "." or "src".
-    modules: library modules. tests: test modules. protected: tests and all that belongs to them.
+    import_path: the folder to import its packages from: "." or "src".
+    modules: library modules. tests: test modules. protected: tests and all their support files.
     test_roots: the topmost protected paths: directories of tests, and single files.
     """
 
@@ -41,7 +41,7 @@ class Project:
 
     @property
     def top_level(self) -> tuple[str, ...]:
-        """Return the names that its modules are imported by."""
+        """Return the names of its modules in imports."""
         prefix = "" if self.import_path == "." else self.import_path + "/"
         return tuple(sorted({m.removeprefix(prefix).split("/")[0].removesuffix(".py") for m in self.modules}))
 

@@ -27,10 +27,10 @@ _MAX_REPORT_BYTES = 64 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of the suite reported.
+    """The report of one run of the suite.
 
     passed, failed: pytest's node ids; an id reported more than once is in neither.
-    files: the test module of each id. messages: what pytest printed of each failure.
+    files: the test module of each id. messages: pytest's text for each failure.
     """
 
     passed: frozenset[str]
@@ -42,7 +42,7 @@ class Outcome:
 
 
 def _environment() -> list[str]:
-    """Return the command prefix that gives the code an empty environment and no rights.
+    """Return the command prefix to give the code an empty environment and no rights.
 
     The hash seed is fixed, since parametrisation often follows the order of a set."""
     clean = "env -i PATH=/usr/bin:/bin HOME=/tmp LANG=C.UTF-8 PYTHONHASHSEED=0 PYTEST_DISABLE_PLUGIN_AUTOLOAD=1"
@@ -50,9 +50,9 @@ def _environment() -> list[str]:
 
 
 def _pytest_command(import_path: str, report: str, files: Sequence[str]) -> list[str]:
-    """Return the command that runs test modules and writes a JUnit report.
+    """Return the command to run test modules and write a JUnit report.
 
-    The library comes behind the standard library, as the verifier has it. Not `-I`, which would ignore the hash
+    The library comes behind the standard library, as for the verifier. Not `-I`, since it would ignore the hash
     seed; the environment is empty already."""
     return [
         *(
@@ -122,9 +122,10 @@ def observed(message: str) -> str:
 
 
 def _id(case: ElementTree.Element, modules: Mapping[str, str]) -> str:
-    """Return pytest's own node id: the file, then classes and function, which the report has joined by dots.
+    """Return pytest's own node id: the file, then classes and function, joined by dots in the report.
 
-    modules: files by dotted name; the report's own `file` is where an inherited test was written, not where it ran.
+    modules: files by dotted name; for an inherited test the report's own `file` names the source, not the running
+    module.
     """
     parts, name = case.get("classname", "").split("."), case.get("name", "")
     for end in range(len(parts), 0, -1):

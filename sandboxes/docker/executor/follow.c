@@ -116,6 +116,25 @@ void follow_frame(uint32_t id, char type, const char *p, size_t len) {
   }
 }
 
+/* Opens the command's end by its name, where the kernel (gVisor) gives it in no other way. -1 with errno. */
+static int open_by_name(int ours) {
+  char digits[12], path[32], *first = digits + sizeof digits - 1;
+  struct stat s;
+  unsigned n;
+  if (ioctl(ours, TIOCGPTN, &n) < 0) return -1;
+  *first = 0;
+  do *--first = '0' + n % 10;
+  while (n /= 10);
+  join(path, sizeof path, "/dev/pts/", first, NULL);
+  int theirs = open(path, O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (theirs < 0) return -1;
+  fcntl(theirs, F_SETFL, 0);
+  if (fstat(theirs, &s) == 0 && S_ISCHR(s.st_mode) && major(s.st_rdev) == 136) return theirs;
+  close(theirs);
+  errno = ENODEV;
+  return -1;
+}
+
 /* Opens a terminal of so many rows and columns as the user that files are reached as now: the owner's end, and in `theirs`
  * the command's. -1 with errno. Who is inside may have put anything in the place of the device. */
 int open_terminal(const struct command *c, int *theirs) {
@@ -127,6 +146,7 @@ int open_terminal(const struct command *c, int *theirs) {
   if (fstat(ours, &s) < 0 || !S_ISCHR(s.st_mode) || major(s.st_rdev) != 5 || minor(s.st_rdev) != 2) errno = ENODEV;
   else if (ioctl(ours, TIOCSPTLCK, &unlocked) == 0 && ioctl(ours, TIOCSWINSZ, &size) == 0)
     *theirs = ioctl(ours, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (*theirs < 0 && (errno == ENOTTY || errno == EINVAL)) *theirs = open_by_name(ours);
   if (*theirs >= 0) return ours;
   int error = errno;
   close(ours);

@@ -110,6 +110,7 @@ static void cancel(uint32_t id) {
   struct job *j = find(id);
   if (!j) return;
   if (j->state == RUNNING) {
+    if (!j->main_done) j->exit_code = 137; /* until its monitor says more */
     begin_kill(j);
   } else if (j->state == LINE) {
     cancel_line(j);

@@ -3,7 +3,7 @@
 from agents import ChatAgent, assert_every_token_is_accounted_for, opened
 from native import DONE, Said, asks
 
-from atropos_agent.gateway.branches import TRAINED, Branch
+from atropos_agent.gateway import TRAINED, Branch
 
 
 async def traffic(fitted, trained):

@@ -19,7 +19,7 @@ from sums import right
 from envs.running.feed import RunEnded
 from envs.running.group import fates
 from envs.running.sinks import Given
-from envs.trainers.trl import STATE, newest_checkpoint
+from envs.trainers.trl import STATE
 from envs.trainers.trl_async import Sample, Worker
 
 
@@ -137,20 +137,6 @@ def test_no_more_groups_are_made_than_the_worker_may_have(make_env: Any, tmp_pat
     assert worker.ledger.waiting <= 2
     worker.stop()
     assert len(list(fates(tmp_path / "run"))) <= 5
-
-
-def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path) -> None:
-    assert newest_checkpoint(tmp_path) == (None, {})
-    worker = worker_of(None, tmp_path)
-    save(worker, tmp_path, 9)
-    save(worker, tmp_path, 10)
-    (tmp_path / "checkpoint-11").mkdir()
-    (tmp_path / "checkpoint-12").mkdir()
-    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful')
-    assert newest_checkpoint(tmp_path)[0] == str(tmp_path / "checkpoint-10")
-    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful_callbacks": {}}')
-    with pytest.raises(ValueError, match="give the trainer the `callback`"):
-        newest_checkpoint(tmp_path)
 
 
 def test_weights_that_were_not_handed_over_are_of_the_next_version(tmp_path: Path) -> None:

@@ -1,0 +1,127 @@
+"""The calls of a conversation's last reply: they are run, and the model is told what came of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from opentelemetry.trace import Span
+
+from atropos_agent import tracing
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.harvest import Taken
+from atropos_agent.ledger import LATE_S, Ledger
+from atropos_agent.types import Counts, Message, Reply, StopReason
+from sandboxes.base import SandboxTimeout
+from tools.base import ToolCall, ToolResult
+
+logger = logging.getLogger(__name__)
+
+NOT_RUN = "This call was not run."
+
+
+@dataclass(slots=True)
+class Calls:
+    """What a reply asks for, as long as nothing was written behind it.
+
+    called: whether its calls are the chat template's. span: the turn's. results: by the place of the call in the reply.
+    shown: whether calls were run, and the model is to go on from their results.
+    """
+
+    taken: Taken
+    reply: Reply
+    called: bool
+    span: Span
+    results: dict[int, ToolResult] = field(default_factory=dict)
+    shown: bool = False
+
+    @property
+    def any(self) -> bool:
+        """Tell whether there is something to run, or to correct."""
+        return bool(self.reply.calls or self.reply.problems)
+
+    def fork(self) -> Calls:
+        """Return a copy, to which another conversation's results are added."""
+        return replace(self, results=dict(self.results))
+
+    async def run(self, ledger: Ledger, calls: Sequence[ToolCall]) -> tuple[list[ToolResult], StopReason | None]:
+        """Run some of the calls, in order. Returns their results, and why the conversation ends with them, or None.
+
+        Raises ValueError for a call that isn't the reply's, or was run before, and what a tool raised that is a failure
+        of ours."""
+        places, results, ended = self._places(calls), list[ToolResult](), None
+        started = time.monotonic()
+        with ledger.working(), tracing.within(self.span):
+            for place, call in zip(places, calls, strict=True):
+                if (result := await _run(ledger, call)) is None:
+                    ended = StopReason.TIME
+                    break
+                self.results[place] = result
+                results.append(result)
+                if result.done:
+                    ended = StopReason.SUBMITTED
+                    break
+        tracing.end(self.span)
+        self.shown = ended is None
+        self._note(ledger, results, time.monotonic() - started)
+        return results, ended
+
+    def told(self, fitted: FittedFormat) -> list[Message]:
+        """Return what the model is told: the results of all calls, in their order, and what was malformed."""
+        if not self.any:
+            return []
+        unrun = [ToolResult(NOT_RUN, is_error=True, call=call) for call in self.reply.calls]
+        results = [self.results.get(place, result) for place, result in enumerate(unrun)]
+        return fitted.results(results, self.reply.problems, called=self.called)
+
+    def _places(self, calls: Sequence[ToolCall]) -> list[int]:
+        """Return the places of calls in the reply, whose ids need not differ."""
+        places: list[int] = []
+        for call in calls:
+            free = [place for place in range(len(self.reply.calls)) if place not in (*self.results, *places)]
+            found = [place for place in free if self.reply.calls[place].id == call.id]
+            if not found:
+                raise ValueError(f"the last reply holds no call {call.id!r} of {call.name!r} that was not run yet")
+            places.append(min(found, key=lambda place: self.reply.calls[place] is not call))
+        return places
+
+    def _note(self, ledger: Ledger, results: Sequence[ToolResult], tools_s: float) -> None:
+        """Add what came of calls to the reply's step, and count it."""
+        problems, step = self.reply.problems, self.taken.step
+        self.taken.step = replace(
+            step,
+            results=tuple(self.results[place] for place in sorted(self.results)),
+            correction=ledger.fitted.format.correction(problems) if problems else None,
+            tools_s=step.tools_s + tools_s,
+        )
+        ledger.counts += Counts(
+            tool_errors=sum(result.is_error for result in results),
+            malformed_calls=sum(result.malformed for result in results),
+        )
+
+
+async def _run(ledger: Ledger, call: ToolCall) -> ToolResult | None:
+    """Run a call. Returns None where the rollout's time is over."""
+    sampler = ledger.sampler
+    if (remaining := sampler.remaining()) <= 0:
+        return None
+    try:
+        async with asyncio.timeout(None if remaining == math.inf else remaining):
+            with tracing.tool_call(call) as called:
+                result = await ledger.execute(call)
+                tracing.tell_result(called, result)
+            if sampler.config.tool_delay_s:
+                await asyncio.sleep(sampler.config.tool_delay_s)
+    except TimeoutError as error:
+        if sampler.remaining() > 0:
+            raise
+        if sampler.remaining() < -LATE_S:
+            what = f"{call.name} did not end when it was cut short: what runs it stands still"
+            raise SandboxTimeout(what) from error
+        return None
+    logger.debug("%s(%s) -> %s", call.name, call.arguments, result.content)
+    return result

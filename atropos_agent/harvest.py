@@ -1,0 +1,141 @@
+"""Replies of a rollout's conversations: each is taken in, and all of them become rows.
+
+Conversations may share their beginning. What is trained in one row is context in the others, so that each sampled token
+is trained in exactly one row, or left out for a reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.tokens.chat import ChatLog
+from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.types import AgentStep, Exchange, Reply, SequenceData
+
+
+@dataclass(eq=False, slots=True)
+class Taken:
+    """A reply that a conversation has taken in.
+
+    step: its segment is the conversation's own number. exchange: the reply's number in the record; -1 where there is
+    none. branch: of which kind of conversation it is (`Branch`). untrained: why no row trains it; "" where one does.
+    """
+
+    step: AgentStep
+    exchange: int
+    branch: str
+    untrained: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A reply as it was read. opened: whether it began inside of thinking. called: whether its calls are the chat
+    template's. step: what is known of it before its calls are run."""
+
+    text: str
+    reply: Reply
+    opened: bool
+    called: bool
+    step: AgentStep
+
+
+def take_in(
+    conversation: Conversation | ChatLog,
+    fitted: FittedFormat,
+    completion: Completion,
+    *,
+    number: int,
+    first_id: int,
+    engine_s: float,
+) -> Read:
+    """Take a reply into the conversation that it was sampled for, and read it.
+
+    number: the step's. first_id: of the reply's first call. engine_s: for how long it was waited for."""
+    segment, start, opened = len(conversation.segments) - 1, len(conversation.prompt), conversation.thinking_open
+    text = conversation.add_reply(completion)
+    reply = fitted.read(text, first_id=first_id, thinking_open=opened)
+    called = fitted.message(reply)
+    if called is not None:
+        conversation.add_calls(*called)
+    step = AgentStep(
+        number,
+        text,
+        reply.thinking,
+        reply.calls,
+        finish_reason=completion.finish_reason,
+        segment=segment,
+        start=start,
+        prompt_tokens=start,
+        completion_tokens=len(completion.ids),
+        engine_s=engine_s,
+        content=reply.content,
+        policy_version=completion.version,
+    )
+    return Read(text, reply, opened, called is not None, step)
+
+
+Path = tuple[Conversation | ChatLog, Sequence[Taken]]
+"""A conversation, and the replies that stand in it from its beginning, also those that were sampled before it was
+forked from another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harvest:
+    """What the conversations of a rollout yield.
+
+    steps: with the numbers of their rows. record: with what is left out marked. untrained: tokens that are, by reason.
+    """
+
+    rows: Sequence[SequenceData]
+    steps: Sequence[AgentStep]
+    record: Sequence[Exchange]
+    untrained: Mapping[str, int]
+
+
+def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
+    """Return what becomes of everything that was sampled. A reply is trained in the first path that holds it."""
+    rows: list[SequenceData] = []
+    places: dict[Taken, int] = {}
+    for path in paths:
+        _add_rows(path, rows, places)
+    marked, untrained = list(record), Counter[str]()
+    for taken in {one: None for _, replies in paths for one in replies}:
+        if taken.untrained and taken.exchange >= 0:
+            untrained[taken.untrained] += len(marked[taken.exchange].ids)
+            marked[taken.exchange] = replace(marked[taken.exchange], untrained=taken.untrained)
+    steps = [replace(one.step, segment=place) for one, place in _numbered(paths, places, len(rows)).items()]
+    return Harvest(tuple(rows), tuple(sorted(steps, key=lambda step: step.index)), tuple(marked), dict(untrained))
+
+
+def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) -> None:
+    """Add a conversation's rows, which train what none before has trained. places: the number of each reply's row."""
+    conversation, replies = path
+    chosen: dict[int, list[Taken]] = {}
+    for one in replies:
+        if not one.untrained and one not in places:
+            chosen.setdefault(one.step.segment, []).append(one)
+    spans = {
+        segment: [(one.step.start, one.step.start + one.step.completion_tokens) for one in some]
+        for segment, some in chosen.items()
+    }
+    for row in conversation.rows(spans):
+        some = chosen[row.segment]
+        versions = [one.step.policy_version for one in some if one.step.policy_version is not None]
+        places |= dict.fromkeys(some, len(rows))
+        version = min(versions, default=None)
+        rows.append(replace(row, segment=len(rows), turns=len(some), policy_version=version, branch=some[0].branch))
+
+
+def _numbered(paths: Sequence[Path], places: Mapping[Taken, int], spare: int) -> dict[Taken, int]:
+    """Return the number of each reply's row. What has none gets a number that no row has, one for each prompt that was
+    gone on with."""
+    found = dict(places)
+    numbers: dict[tuple[int, int], int] = {}
+    for place, (_, replies) in enumerate(paths):
+        for one in replies:
+            if one not in found:
+                found[one] = numbers.setdefault((place, one.step.segment), spare + len(numbers))
+    return found

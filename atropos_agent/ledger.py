@@ -1,0 +1,274 @@
+"""All that one rollout samples, in whichever of its conversations, and the result that it makes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from jinja2 import TemplateError
+from opentelemetry.trace import Span
+
+from atropos_agent import tracing
+from atropos_agent.aside import aside
+from atropos_agent.fitted import FittedFormat
+from atropos_agent.harvest import Harvest, Read, Taken, harvest, take_in
+from atropos_agent.sampling import Sampler
+from atropos_agent.tokens.calls import Tools
+from atropos_agent.tokens.chat import ChatLog
+from atropos_agent.tokens.conversation import Completion, Conversation
+from atropos_agent.types import AgentResult, Branch, Counts, Message, StopReason
+from tools.base import ToolCall, ToolResult
+
+ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
+
+LATE_S = 5.0
+"""How long what is cut short may take to end, in seconds. A tool that takes longer stood still."""
+
+
+class BudgetSpent(Exception):
+    """Another reply was asked for behind the end of a budget. The rollout ends there, and is graded normally.
+
+    reason: which budget."""
+
+    def __init__(self, reason: StopReason) -> None:
+        super().__init__(f"no budget is left for another reply: {reason}")
+        self.reason = reason
+
+
+@dataclass(eq=False, slots=True)
+class Line:
+    """A conversation with the replies that stand in it. branch: see `Branch`. inherited: replies from before it was
+    forked from another."""
+
+    conversation: Conversation | ChatLog
+    branch: str
+    replies: list[Taken] = field(default_factory=list)
+    inherited: int = 0
+
+    def go_on(self, messages: Sequence[Message]) -> None:
+        """Add messages behind the last reply. Raises jinja2's TemplateError, and is as before then."""
+        place = self.conversation.place()
+        try:
+            self.conversation.add_messages(messages)
+        except TemplateError:
+            self.conversation = self.conversation.fork(place)
+            raise
+
+    def goes_on_in(self, other: Line) -> bool:
+        """Tell whether another conversation holds all replies of this one, and more."""
+        mine = len(self.replies)
+        return mine < len(other.replies) and other.replies[:mine] == self.replies
+
+
+class Ledger:
+    """Keeps what the conversations of one rollout sample: none of it is lost with one that its author forgets, drops or
+    breaks off.
+
+    fitted: how the model calls tools. schemas: of the tools that it is shown. execute: runs a call.
+
+    sampler: knows budgets and record. counts: of all conversations, beside the sampler's. failure: the first one of
+    ours, which spoils the rollout whoever catches it; None without.
+    """
+
+    def __init__(self, sampler: Sampler, fitted: FittedFormat, schemas: Tools, execute: ExecuteTool) -> None:
+        self.sampler = sampler
+        self.fitted = fitted
+        self.schemas = schemas
+        self.execute = execute
+        self.counts = Counts()
+        self.failure: Exception | None = None
+        self._lines: list[Line] = []
+        self._taken: list[Taken] = []
+        self._compacted: dict[str, int | str] = {}
+        self._sampling = 0
+        self._spans: list[Span] = []
+        """Of turns that may not have ended."""
+        self._begun = self._number = 0
+        self._taking: set[asyncio.Future[tuple[Taken, Read]]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
+        self._harvest: Harvest | None = None
+
+    # What conversations use
+
+    def begin(self, messages: Sequence[Message], branch: str, kept: Sequence[Message] = ()) -> Line:
+        """Begin a conversation. messages: as people write them; one system prompt is put first where there is none.
+        kept: turns of another conversation of the rollout behind them, as that has them. Raises jinja2's TemplateError
+        for messages that the chat template refuses."""
+        config, opening = self.sampler.config, list(messages)
+        if opening[0]["role"] != "system":
+            system = self.fitted.system_prompt(
+                self.schemas, preamble=config.system_prompt, working_dir=config.working_dir
+            )
+            opening = [{"role": "system", "content": system}, *opening]
+        begun = self.fitted.begin(
+            *(self.sampler.template, [*self.fitted.opening(opening), *kept], self.schemas),
+            keeps_thinking=config.history == "sampled",
+        )
+        return self._kept(Line(begun, branch))
+
+    def fork(self, line: Line, branch: str) -> Line:
+        """Begin a conversation that goes on from where another stands."""
+        return self._kept(
+            Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))
+        )
+
+    def spent(self) -> StopReason | None:
+        """Return which of the rollout's budgets leaves no room for a reply; None where none does."""
+        if self._number + self._sampling >= self.sampler.config.max_steps:
+            return StopReason.MAX_STEPS
+        return StopReason.TIME if self.sampler.remaining() <= 0 else None
+
+    def begin_turn(self) -> Span:
+        """Begin the span of a turn. It ends with the rollout, if it doesn't before."""
+        span = tracing.begin_turn(self._begun)
+        self._begun += 1
+        self._spans = [*filter(Span.is_recording, self._spans), span]
+        return span
+
+    async def sample(self, line: Line, max_tokens: int | None) -> Completion:
+        """Sample a reply to a conversation's prompt. Raises what `Sampler.sample` does."""
+        self._sampling += 1
+        try:
+            return await self.sampler.sample(line.conversation, max_tokens)
+        finally:
+            self._sampling -= 1
+
+    async def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
+        """Take a reply into the conversation that it was sampled for. first_id: of its first call."""
+        exchange, number = len(self.sampler.record.exchanges) - 1, self._number
+        self._number += 1
+        read = partial(take_in, line.conversation, self.fitted, completion, number=number, first_id=first_id)
+        work = partial(read, engine_s=engine_s)
+        taking = asyncio.ensure_future(self._take(line, completion, exchange, work))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taking.discard)
+        return await asyncio.shield(taking)  # a reply that nobody waits for any more was sampled all the same
+
+    async def _take(
+        self, line: Line, completion: Completion, exchange: int, work: Callable[[], Read]
+    ) -> tuple[Taken, Read]:
+        read = await aside(work, len(completion.ids))
+        self.sampler.accept(completion)
+        taken = Taken(read.step, exchange, line.branch)
+        line.replies.append(taken)
+        self._taken.append(taken)
+        self._harvest = None
+        return taken, read
+
+    def leave_out(self, line: Line, reason: str) -> None:
+        """Train none of the replies that were sampled in a conversation itself. They are counted by the reason."""
+        for one in line.replies[line.inherited :]:
+            one.untrained = reason
+        self._harvest = None
+
+    def compacted(self, version: str, *, saved: int) -> None:
+        """Count that a conversation was made shorter. version: of the texts for it. saved: tokens, about."""
+        count, before = int(self._compacted.get("count", 0)), int(self._compacted.get("tokens_saved", 0))
+        self._compacted = {"version": version, "count": count + 1, "tokens_saved": before + saved}
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Do in this block what can fail by our fault, which is remembered, and what ends with the rollout."""
+        if self.failure is not None:
+            raise self.failure
+        task = asyncio.current_task()
+        mine = {task} - self._work if task is not None else set()
+        self._work |= mine
+        try:
+            yield
+        except BudgetSpent:
+            raise
+        except Exception as error:
+            self.failure = self.failure or error
+            raise
+        finally:
+            self._work -= mine
+            self._harvest = None
+
+    # What the agent uses
+
+    @property
+    def replies(self) -> int:
+        """Return how many replies were taken in."""
+        return len(self._taken)
+
+    @asynccontextmanager
+    async def closing(self) -> AsyncIterator[None]:
+        """End what is still under way in tasks that nobody has waited for, when the block ends. Raises a failure of
+        ours that was caught in it."""
+        try:
+            yield
+        except Exception:
+            if self.failure is not None:
+                raise self.failure from self.failure.__cause__
+            raise
+        finally:
+            await self._end_tasks()
+        if self.failure is not None:
+            raise self.failure
+
+    async def _end_tasks(self) -> None:
+        left = self._work - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=LATE_S)
+        await asyncio.gather(*self._taking, return_exceptions=True)
+        for span in self._spans:
+            tracing.end(span)
+
+    def harvest(self) -> Harvest:
+        """Return the rows of all conversations, and what is in none. A conversation that goes on in another one has its
+        rows there."""
+        if self._harvest is None:
+            lines = sorted(self._lines, key=lambda line: any(line.goes_on_in(other) for other in self._lines))
+            paths = [(line.conversation, line.replies) for line in lines]
+            self._harvest = harvest(paths, self.sampler.record.exchanges)
+        return self._harvest
+
+    def result(
+        self, line: Line | None, messages: Sequence[Message], final: str, reason: StopReason | None, error: str | None
+    ) -> AgentResult:
+        """Return the rollout's result. line, messages, final, reason: of the conversation with which it ends."""
+        found = self.harvest()
+        kinds = Counter(one.branch for one in self._taken)
+        several = len(self._lines) > 1 or found.untrained
+        told: dict[str, Any] = {"branches": dict(kinds), "untrained_tokens": dict(found.untrained)}
+        if self._compacted:
+            summaries = [one.step.index for one in self._taken if one.branch == Branch.SUMMARY]
+            told["compaction"] = {**self._compacted, "summaries": summaries}
+        return AgentResult(
+            success=reason in (StopReason.ANSWERED, StopReason.SUBMITTED),
+            final_response=final,
+            steps=found.steps,
+            stop_reason=reason,
+            segments=found.rows,
+            messages=tuple(messages),
+            error=error,
+            metadata={"conversations": told} if several else {},
+            record=found.record,
+            counts=self.counts + self.sampler.counts,
+            carries_tokens=self.sampler.template is not None,
+            drift=self._drift(line),
+            conditions=self.sampler.conditions(self.schemas),
+        )
+
+    def _drift(self, line: Line | None) -> str | None:
+        if line is None or not line.replies:
+            return None
+        found, last = self.harvest(), line.replies[-1].step
+        place = next(step.segment for step in found.steps if step.index == last.index)
+        row = next((row for row in found.rows if row.segment == place), None)
+        if row is None:  # left out
+            return line.conversation.drift(line.conversation.rows())
+        return line.conversation.drift([row if row.segment == last.segment else replace(row, segment=last.segment)])
+
+    def _kept(self, line: Line) -> Line:
+        self._lines.append(line)
+        self._harvest = None
+        return line

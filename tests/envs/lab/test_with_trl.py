@@ -1,0 +1,68 @@
+"""The program that trains by TRL's AsyncGRPOTrainer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from programs import Program
+
+from envs.records.read import read_rollouts
+
+pytest.importorskip("trl", reason="trl is not installed")
+with_trl: Any = pytest.importorskip("envs.lab.with_trl")
+
+pytestmark = [pytest.mark.engine, pytest.mark.filterwarnings("ignore")]  # of TRL and what it imports
+
+
+def test_options_of_the_trainer_and_of_the_environment_stand_side_by_side(tmp_path: Path) -> None:
+    mine = ["--model", str(tmp_path), "--out", str(tmp_path / "out"), "--batch-size", "8", "--sgd"]
+    options, told = with_trl.parse([*mine, "--env.group_size=4", "--openai.base_url=http://localhost:1/v1"])
+    assert (options.batch_size, options.sgd, told.env.group_size) == (8, True, 4)
+    assert told.engines[0].base_url == "http://localhost:1/v1"
+    with_trl.check_device(SimpleNamespace(device="cpu"))
+
+
+def test_a_step_is_written_as_our_trainer_writes_it(tmp_path: Path) -> None:
+    rows = [("g0", "a", 1.0), ("g0", "a", 1.0), ("g0", "b", 0.0), ("g1", "c", 0.0)]
+    worker: Any = SimpleNamespace(last_step=rows)
+    report = with_trl.Report(worker, tmp_path / "steps.jsonl")
+    told = SimpleNamespace(global_step=3)
+    report.on_log(None, told, None, {"ratio": 1.0, "sample/staleness_mean": 0.5})
+    report.on_log(None, told, None, {"train_runtime": 9.0})
+    (line,) = map(json.loads, (tmp_path / "steps.jsonl").read_text().splitlines())
+    assert (line["step"], line["reward"], line["group_rewards"]) == (3, 1 / 3, [0.5, 0.0]), "a rollout counts once"
+    assert (line["rollout_ids"], line["groups_with_signal"]) == (["a", "b", "c"], 1)
+    assert (line["ratio"], line["lag"]) == (1.0, 0.5)
+
+
+@pytest.mark.slow
+@pytest.mark.docker
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("masks", ["learn", "shifted"])
+async def test_the_first_ratio_is_one_and_shifted_masks_show_in_it(base_image: str, tmp_path: Path, masks: str) -> None:
+    command = [
+        Path(__file__).parents[1] / "trainers/trl_on_cpu.py",
+        masks,
+        "--preset",
+        "smoke",
+        "--steps",
+        "2",
+        "--run-dir",
+    ]
+    told = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    ended = Program([*map(str, command), str(tmp_path / "run")], stdout=tmp_path / "log", env=told)
+    assert await asyncio.to_thread(ended.wait, 1400) == 0, (tmp_path / "log").read_text()[-3000:]
+    first, second = map(json.loads, (tmp_path / "run/trainer/steps.jsonl").read_text().splitlines())
+    if masks == "shifted":
+        assert abs(first["ratio"] - 1) > 1
+        return
+    assert abs(first["ratio"] - 1) < 1e-3 and abs(second["ratio"] - 1) < 0.1
+    rows = read_rollouts(tmp_path / "run/environment")
+    versions = {step.policy_version for rollout in rows for step in rollout.result.steps}
+    assert {0, 1} <= versions, "weights were pushed, and the server says which it sampled from"

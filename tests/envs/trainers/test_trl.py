@@ -1,0 +1,44 @@
+"""TRL's checkpoints and the run's journal are of one mind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs.trainers.trl import STATE, Fed, given_reward, newest_checkpoint
+
+
+def written(folder: Path, state: Any) -> None:
+    """What transformers writes last into a checkpoint."""
+    folder.mkdir()
+    (folder / STATE).write_text(json.dumps({"stateful_callbacks": {"Confirming": state}}))
+
+
+def test_the_newest_checkpoint_that_was_written_to_its_end_counts(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path) == (None, {})
+    for number in (9, 10):
+        written(tmp_path / f"checkpoint-{number}", Fed(tmp_path / "elsewhere").callback.state())
+    (tmp_path / "checkpoint-11").mkdir()
+    (tmp_path / "checkpoint-12").mkdir()
+    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful')
+    assert newest_checkpoint(tmp_path)[0] == str(tmp_path / "checkpoint-10")
+    (tmp_path / "checkpoint-12" / STATE).write_text('{"stateful_callbacks": {}}')
+    with pytest.raises(ValueError, match="give the trainer the `callback`"):
+        newest_checkpoint(tmp_path)
+
+
+def test_what_a_checkpoint_says_is_gone_on_with(tmp_path: Path) -> None:
+    fed = Fed(tmp_path)
+    fed.ledger.trained.update(("a", "b"))
+    fed.version = 3
+    written(tmp_path / "checkpoint-3", fed.callback.state())
+    again = Fed(tmp_path)
+    assert (again.version, again.ledger.trained) == (3, {"a", "b"})
+
+
+def test_the_rewards_are_those_that_were_given() -> None:
+    assert given_reward(completions=["x", "y"], reward=[0.5, 1.0]) == [0.5, 1.0]
+    assert given_reward(completions=["x", "y"]) == [0.0, 0.0], "the async trainer never asks"
