@@ -20,7 +20,7 @@ VERSION = "2023-06-01"
 _REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 """OpenAI's names of why a reply ended."""
 MOST_TOKENS = 4096
-"""Of a reply whose length is left to the endpoint, which wants a number: all of its models take this one."""
+"""Tokens of a reply without a limit of its own: the endpoint wants a number, and all of its models take this one."""
 
 
 class AnthropicServer(ChatServer):
