@@ -26,7 +26,7 @@ NO_LOGPROB = 1.0
 
 
 class StopReason(enum.StrEnum):
-    """Why a rollout ended. All of them are graded; a failure of ours is an exception instead."""
+    """Why a rollout ended. All of them are graded; an infrastructure failure is an exception instead."""
 
     ANSWERED = "answered"
     """A reply without a tool call: the final answer."""

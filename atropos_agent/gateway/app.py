@@ -81,7 +81,7 @@ class Asks(typing.Protocol):
         ...
 
     def fail(self, error: Exception) -> AgentError:
-        """Note a failure of ours, and return it."""
+        """Note an infrastructure failure, and return it."""
         ...
 
 

@@ -244,7 +244,7 @@ class Session:
         return turn
 
     async def _sample(self, turn: Turn) -> None:
-        """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
+        """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for an infrastructure failure."""
         line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
             tokens = len(line.conversation.prompt)
