@@ -113,7 +113,7 @@ class FittedFormat:
         return frozenset(tags_of(self.unread)) - ours
 
     def with_tools(self, schemas: Tools) -> FittedFormat:
-        """Return it as it reads calls of these tools."""
+        """Return the format, fitted to calls of these tools."""
         return replace(self, format=self.format.with_tools(schemas))
 
     @cached_property

@@ -51,7 +51,7 @@ class Line:
     inherited: int = 0
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Add messages behind the last reply. Raises jinja2's TemplateError, and is as before then."""
+        """Add messages behind the last reply. Raises jinja2's TemplateError; then nothing has changed."""
         place = self.conversation.place()
         try:
             self.conversation.add_messages(messages)
@@ -124,7 +124,7 @@ class Ledger:
         return StopReason.TIME if self.sampler.remaining() <= 0 else None
 
     def begin_turn(self) -> Span:
-        """Begin the span of a turn. It ends with the rollout, if it doesn't before."""
+        """Begin the span of a turn. It ends with the rollout at the latest."""
         span = tracing.begin_turn(self._begun)
         self._begun += 1
         self._spans = [*filter(Span.is_recording, self._spans), span]

@@ -132,7 +132,7 @@ class Sampler:
             accept(completion.ids)
 
     def remaining(self) -> float:
-        """Return seconds left."""
+        """Return the seconds left to the rollout."""
         return self.deadline - time.monotonic()
 
     def budget(self, prompt_tokens: int, asked: int | None = None) -> int | None:

@@ -189,7 +189,7 @@ class Place:
 
     @contextmanager
     def unless_traced(self) -> Iterator[None]:
-        """Be here while the block runs, unless a span is open already."""
+        """Make this the current place while the block runs, unless a span is open already."""
         if trace.get_current_span().is_recording() or self.telemetry is None:
             yield
             return
@@ -222,12 +222,12 @@ class Sampled(Protocol):
 
     @property
     def ids(self) -> Sequence[int]:
-        """Return its tokens."""
+        """Return the reply's token ids."""
         ...
 
     @property
     def finish_reason(self) -> str:
-        """Return why it ended."""
+        """Return why the reply ended."""
         ...
 
     @property

@@ -52,11 +52,11 @@ class Branch(enum.StrEnum):
     SUMMARY = "summary"
     """Asked without tools, in a conversation with replies: a compaction, for example."""
     RETRY = "retry"
-    """The agent had it, asked the same again, and went on from the other."""
+    """The agent had the reply, asked the same again, and went on from the other reply."""
     SIDE = "side call"
     """Asked without tools and without any reply before: a title, a topic check."""
     UNTAKEN = "untaken"
-    """The agent went away before it had it whole, and never asked for it again."""
+    """The agent went away before it had the whole reply, and never asked for it again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _ENV = {
     "DEBIAN_FRONTEND": "noninteractive",
     "PYTHONUNBUFFERED": "1",
 }
-"""Nothing waits for a key, draws for a screen or asks for a password."""
+"""With these variables, programs wait for no key, draw for no screen and ask for no password."""
 
 _MAX_COMMAND = 120_000
 """Bytes of a command. A longer one holds a file's content; another tool writes files."""

@@ -31,8 +31,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request's body: more than any context window holds."""
 MAX_DEPTH = 500
-"""Levels of nested JSON in a body: half of Python's limit for comparing, writing and reading from any depth of
-calls."""
+"""Levels of nested JSON in a body. From any caller, Python can compare, write and read twice as many."""
 BODY_S = 60.0
 """Seconds within which a body must have come."""
 SEND_S = 60.0
@@ -48,7 +47,7 @@ _MODEL = {
     **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
     **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
 }
-"""In the shapes of both providers. Any name is taken for it."""
+"""The answer to a request for models, in the shapes of both providers. A request may name any model."""
 
 
 class Asks(typing.Protocol):
@@ -61,7 +60,7 @@ class Asks(typing.Protocol):
 
     @property
     def share(self) -> Share:
-        """Return its part of the process's time."""
+        """Return the rollout's share of the event loop."""
         ...
 
     def ask(self, asked: Asked) -> Turn:
@@ -171,7 +170,7 @@ class _Exchange:
         await self.whole(status, b"application/json", dumped(body), *headers)
 
     async def refuse(self, refusal: Refusal, asked: Asked | None) -> None:
-        """Tell an error."""
+        """Send an error."""
         if self.begun and asked is not None:
             await self.write(self.protocol.error_event(refusal, asked), last=True)
             return
@@ -320,7 +319,7 @@ def _with_halves(body: bytes, problem: str) -> Any:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether a JSON value is nested more deeply. levels: more than orjson writes (254)."""
+    """Tell whether a JSON value is nested more deeply than `levels`. levels: above the limit of orjson (254)."""
     with contextlib.suppress(TypeError):
         orjson.dumps(value)
         return False

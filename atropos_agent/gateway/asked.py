@@ -19,7 +19,7 @@ class Fault(enum.Enum):
     INVALID = "invalid"
     """The request is malformed, or asks for something impossible."""
     TOO_LONG = "too long"
-    """A budget is over. Agents stop at it; they would try again after most others."""
+    """A budget is over. Agents stop at this error; after most others they would try again."""
     UNKNOWN_KEY = "unknown key"
     NOT_FOUND = "not found"
     TOO_SLOW = "too slow"
@@ -29,7 +29,7 @@ class Fault(enum.Enum):
 
     @property
     def status(self) -> int:
-        """Return HTTP's."""
+        """Return HTTP's status code."""
         return _STATUS[self]
 
 

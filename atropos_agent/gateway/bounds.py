@@ -63,7 +63,7 @@ class Share:
         self._free_at = -math.inf
 
     def wait_s(self) -> float:
-        """Return for how many seconds the rollout must wait still."""
+        """Return how many seconds the rollout must still wait."""
         return max(0.0, self._free_at - time.monotonic())
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A connection of an agent's: it must not take its time, and tells when an answer was not taken."""
+"""An agent's connection: it is closed when the agent is slow, and reports an answer that was not taken."""
 
 from __future__ import annotations
 

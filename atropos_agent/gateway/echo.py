@@ -64,7 +64,7 @@ def same(told: str, ours: str) -> bool:
 
 
 def same_tools(told: Schemas, ours: Schemas) -> bool:
-    """Tell whether two lists hold the same tools, in whichever order."""
+    """Tell whether two lists hold the same tools, in any order."""
     return told == ours or (len(told) == len(ours) and sorted(map(_canonical, told)) == sorted(map(_canonical, ours)))
 
 

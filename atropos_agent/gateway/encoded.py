@@ -43,7 +43,7 @@ def foreign_calls(messages: Sequence[Told], retold: Callable[[Told], Turn | None
 
 
 def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: FittedFormat) -> Iterator[Sequence[str]]:
-    """Yield the ids of each message's calls as the chat template takes them: ours, or in the way of ours."""
+    """Yield the ids of each message's calls for the chat template: our own, or unused ones of the same form."""
     ours = [turn.sampled.answer.calls if turn is not None and turn.sampled is not None else None for turn in turns]
     used = {call.template_id for calls in ours for call in calls or ()}
     numbers = count()

@@ -172,7 +172,7 @@ class Forest:
         return next((turn for turn in near if turn.is_echoed(told)), None)
 
     def add(self, turn: Turn) -> None:
-        """Put a turn in its place."""
+        """Add a turn behind its parent, or as a root."""
         (self.roots if turn.parent is None else turn.parent.children).append(turn)
 
     def remove(self, turn: Turn) -> None:

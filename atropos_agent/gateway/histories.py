@@ -1,5 +1,5 @@
-"""An agent's history as a conversation can hold it: each reply one message, and the results of its calls behind it, in
-the order of the calls.
+"""Bring an agent's history into a conversation's form: each reply one message, and the results of its calls behind it,
+in the order of the calls.
 
 Agents send results as they come in, and most chat templates show no ids: the model would take one call's result for
 another's.

@@ -128,5 +128,5 @@ def _strings(value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _bytes(data: str) -> int:
-    """Return of how many bytes these are the base64."""
+    """Return the number of bytes in base64 data."""
     return len(data) * 3 // 4 - data[-2:].count("=")

@@ -230,7 +230,7 @@ class Session:
             raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
     def _begin(self, asked: Asked, found: Found) -> Turn:
-        """Put a request in its place, its prompt ready. Raises Refusal."""
+        """Add a request's turn to the forest, with its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(asked, found, self.bounds)
         if parent is None:
             self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.retold)))
