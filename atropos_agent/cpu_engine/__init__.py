@@ -1,7 +1,7 @@
-"""A small inference server for CPUs that speaks the protocol of `vllm serve`.
+"""A small inference server for CPUs with the protocol of `vllm serve`.
 
 It is for machines without a GPU, for demonstrations and for tests: one process, one model, one
-worker thread that batches all requests continuously and keeps the attention state of finished
-conversations, so that a conversation's next turn computes only its new tokens. PyTorch is
+worker thread that batches all requests continuously. It keeps the attention state of finished
+conversations, so a conversation's next turn computes only its new tokens. PyTorch is
 imported in this package alone.
 """

@@ -22,7 +22,7 @@ from sandboxes.arguments import Parser, count, folder, natural, port, there
 
 
 class _HTTPServer(uvicorn.Server):
-    """uvicorn that says when it is ready, and without its signal handling, which would end the
+    """uvicorn with a message when it is ready, and without its signal handling, which would end the
     process by the signal itself."""
 
     def __init__(self, config: uvicorn.Config, announcement: str) -> None:
@@ -86,7 +86,7 @@ async def _serve(server: Server, listener: socket.socket, announcement: str) -> 
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bind a socket before the model is loaded, so that a busy port is reported at once."""
+    """Bind a socket before the model is loaded: so a busy port is reported at once."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
 """Attention for rows behind a common start in one sequence, row by row.
 
-A mask over all tokens of the sequence says the same, but then each row's tokens are multiplied with those
-of all others: most of the work where rows are long.
+A mask over all tokens of the sequence gives the same result, but then each row's tokens are multiplied with those
+of all others: most of the work if rows are long.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 ROW_BY_ROW = "row_by_row"
-"""The name under which transformers knows it."""
+"""Its name in transformers."""
 
 
 def choose(network: Any) -> bool:
-    """Let a model of transformers attend row by row where it is given `row_lengths`; tell whether it will.
+    """Let a model of transformers attend row by row if it is given `row_lengths`; tell whether it will.
 
     Only a model whose attention can be chosen, and was torch's own without a cap on its logits, does so. It stays
-    chosen, as activations that are computed again need the same; without `row_lengths` it is torch's own still.
+    chosen, as repeated computations of activations need the same; without `row_lengths` it is torch's own still.
     """
     config = getattr(network, "config", None)
     present = getattr(config, "_attn_implementation", None)

@@ -1,6 +1,6 @@
 """The forward pass of Llama-type models over a ragged batch, with one growing cache per sequence.
 
-All new tokens of a step, one from each running sequence and many from one that is being read in,
+All new tokens of a step, one from each running sequence and many from a prompt being read in,
 go through the linear layers as one matrix; only attention looks at each sequence by itself. No
 padding, no masks for single tokens, so a sequence's result does not depend on its neighbours
 but for rounding (about 1e-6 in float32).
@@ -20,10 +20,10 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from atropos_agent.cpu_engine.weights import Block, Weights
 
 SUPPORTED = ("llama", "mistral", "qwen2", "qwen3")
-"""Values of `model_type` that this forward pass computes."""
+"""Values of `model_type` for this forward pass."""
 
 _GROWTH = 256
-"""Tokens by which a cache's capacity grows at least."""
+"""Least growth of a cache's capacity, in tokens."""
 
 
 class SequenceCache:
@@ -124,7 +124,7 @@ class Llama:
         return functional.rms_norm(x, x.shape[-1:], weight, self._eps)
 
     def _begin(self, batch: Sequence[tuple[SequenceCache, Sequence[int]]]) -> _Step:
-        """Make room in the caches and lay out which rows belong to which sequence."""
+        """Make room in the caches and assign the rows to their sequences."""
         spans: list[_Span] = []
         positions: list[int] = []
         for cache, ids in batch:
@@ -165,7 +165,7 @@ class Llama:
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """The rows of a step that belong to one sequence, and where they may look."""
+    """The rows of a step that belong to one sequence, and the positions that they may see."""
 
     cache: SequenceCache
     rows: slice
@@ -188,6 +188,6 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def _causal_mask(past: int, new: int, group: int) -> Tensor:
-    """Return 0 where a new token may look, -inf elsewhere; shape (group * new, past + new)."""
+    """Return 0 for positions that a new token may see, -inf elsewhere; shape (group * new, past + new)."""
     mask = torch.full((new, past + new), float("-inf")).triu(past + 1)
     return mask.repeat(group, 1)

@@ -1,6 +1,6 @@
 """Supervised training of a LoRA adapter on rows of tokens, on a CPU, in minutes.
 
-Rows of one kind of task begin with the same long prompt. Each part of a batch computes that common
+Rows of one kind of task begin with the same long prompt. Each part of a batch computes this common
 start once, and every row's rest attends to it and to itself: the same loss and gradients as row by
 row, at about a third of the work.
 """
@@ -77,7 +77,7 @@ def train(
 
 
 def save(factors: Mapping[str, Tensor], recipe: Recipe, path: Path) -> None:
-    """Write an adapter as one file of 16-bit numbers that says its rank and alpha."""
+    """Write an adapter as one file of 16-bit numbers, with its rank and alpha."""
     halves = {name: tensor.to(torch.bfloat16).contiguous() for name, tensor in sorted(factors.items())}
     metadata = {"r": str(recipe.rank), "lora_alpha": str(recipe.alpha), "format": "pt"}
     # Two processes may make the same one in the cache at the same time.
@@ -88,7 +88,7 @@ def save(factors: Mapping[str, Tensor], recipe: Recipe, path: Path) -> None:
 
 
 def learn_from(network: Any, rows: Sequence[TrainingRow]) -> float:
-    """Add the gradient of the mean negative logprob of all rows' trained tokens, and return that mean."""
+    """Add the gradient of the mean negative logprob of all rows' trained tokens, and return this mean."""
     total = sum(label != IGNORED for row in rows for label in row.masked_tokens)
     mean = 0.0
     for part in parts(rows, _PART_TOKENS):
@@ -99,7 +99,7 @@ def learn_from(network: Any, rows: Sequence[TrainingRow]) -> float:
 
 
 class TrainingRow(Protocol):
-    """What a row needs to be computed: ids, and per place the id to predict or -100."""
+    """A row's data for its computation: ids, and per place the id to predict or -100."""
 
     @property
     def tokens(self) -> Sequence[int]: ...
@@ -109,7 +109,7 @@ class TrainingRow(Protocol):
 
 
 def autocast(wanted: bool = True) -> AbstractContextManager[object]:
-    """Multiply numbers of 16 bits, where that is wanted and the CPU has instructions for it; else of 32 bits.
+    """Multiply numbers of 16 bits, if wanted and the CPU has instructions for it; else of 32 bits.
 
     Weights, and the logits of `predictions`, stay in 32 bits."""
     return torch.autocast("cpu", torch.bfloat16) if wanted and _multiplies_16_bits() else nullcontext()
@@ -130,7 +130,7 @@ Row = TypeVar("Row", bound=TrainingRow)
 def parts(rows: Sequence[Row], limit: int) -> Iterator[list[Row]]:
     """Yield the rows in parts of at most about `limit` tokens behind their common start; repetitions don't count.
 
-    Attention is computed between all tokens of a part, so that a long one costs more than its tokens do."""
+    Attention is computed between all tokens of a part, so a long one costs more than its tokens do."""
     part = list[Row]()
     for row in sorted(rows, key=lambda row: list(row.tokens)):
         shared = _shared([*part, row])
@@ -175,7 +175,7 @@ def predictions(network: Any, rows: Sequence[TrainingRow]) -> tuple[Tensor, Tens
 
 
 def _attention(network: Any, lengths: Sequence[int]) -> dict[str, Any]:
-    """Return what tells a network which tokens see which: each row the common start and itself.
+    """Return a network's argument for the tokens that each token sees: each row the common start and itself.
 
     lengths: tokens of the common start, then of each row's own part."""
     if choose(network):
@@ -189,7 +189,7 @@ def _attention(network: Any, lengths: Sequence[int]) -> dict[str, Any]:
 
 
 def _shared(rows: Sequence[TrainingRow]) -> int:
-    """Return the length of the rows' common start, which ends before all that is trained."""
+    """Return the length of the rows' common start, which ends before all trained tokens."""
     shared = min(common_prefix(rows[0].tokens, row.tokens) for row in rows)
     # A trained token is predicted from the place before it, which must be in the row's own part.
     return min([shared, *(_first_trained(row) - 1 for row in rows)])

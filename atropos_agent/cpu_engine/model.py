@@ -1,4 +1,4 @@
-"""Find, convert and load the models that the embedded inference server serves."""
+"""Find, convert and load the models of the embedded inference server."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from atropos_agent.cpu_engine.llama import Llama
 logger = logging.getLogger(__name__)
 
 DEFAULT_CACHE = Path("~/.cache/atropos-agent")
-"""Where converted models and trained adapters are kept."""
+"""Folder of converted models and trained adapters."""
 
 
 class ModelNotFound(LookupError):
-    """The model is not there and can't be fetched; the message says what to do."""
+    """The model is missing and can't be fetched; the message says how to mend it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model ready to serve. `path`: its folder in the transformers format; `eos_ids`: what ends
+    """A model ready to serve. `path`: its folder in the transformers format; `eos_ids`: the ids that end
     a reply."""
 
     model: Llama
@@ -117,7 +117,7 @@ def is_adapter(path: Path) -> bool:
 def _merge(weights: dict[str, Tensor], adapter: Path) -> None:
     """Add a LoRA adapter in PEFT's format: weight += alpha / rank * B @ A.
 
-    `adapter` is PEFT's folder, or one file whose metadata carry `r` and `lora_alpha`.
+    `adapter` is PEFT's folder, or one file with `r` and `lora_alpha` in its metadata.
     """
     if adapter.is_dir():
         settings = json.loads((adapter / "adapter_config.json").read_text())

@@ -1,4 +1,4 @@
-"""Keep what finished sequences computed, so that a prompt which starts alike computes less."""
+"""Keep the caches of finished sequences: a prompt with the same start computes less."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from atropos_agent.cpu_engine.llama import SequenceCache
 
 Entry = tuple[Sequence[int], SequenceCache]
-"""Token ids and the cache that holds the first `cache.length` of them."""
+"""Token ids and the cache for the first `cache.length` of them."""
 
 
 class PrefixStore:
@@ -39,7 +39,7 @@ class PrefixStore:
             self._drop(next(iter(self._entries)))
 
     def best(self, ids: Sequence[int], running: Iterable[Entry] = ()) -> tuple[int, SequenceCache | None]:
-        """Return the longest start of `ids` that is computed already, and the cache that holds it.
+        """Return the longest start of `ids` that is computed already, and the cache with it.
 
         `running`: sequences still in work, to be looked at too.
         """

@@ -1,7 +1,7 @@
-"""The bodies of vLLM's `/v1/completions`: what a request may hold and what an answer looks like.
+"""The bodies of vLLM's `/v1/completions`: the fields of a request and the form of an answer.
 
 Field names, defaults and null fields follow vllm/entrypoints/openai/completion/protocol.py of
-vLLM 0.33. What the embedded server can't do is refused, never ignored.
+vLLM 0.33. Options that the embedded server lacks are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from atropos_agent.cpu_engine.sampling import Logprobs, SamplingParams
 from atropos_agent.cpu_engine.scheduler import Finished
 
 _LOWEST = -9999.0
-"""What vLLM writes for a logprob of minus infinity, which JSON can't hold."""
+"""vLLM's number for a logprob of minus infinity, which JSON can't hold."""
 
 
 class BadRequest(ValueError):
@@ -30,7 +30,7 @@ class BadRequest(ValueError):
 
 
 class CompletionRequest(BaseModel):
-    """The body of a request. Fields that are not listed are refused."""
+    """The body of a request. Unlisted fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -77,7 +77,7 @@ class CompletionRequest(BaseModel):
         return prompts
 
     def sampling(self) -> SamplingParams:
-        """Return the sampling parameters. Raises BadRequest for combinations that make no sense."""
+        """Return the sampling parameters. Raises BadRequest for combinations without sense."""
         temperature = 1.0 if self.temperature is None else self.temperature
         max_tokens = 16 if self.max_tokens is None else self.max_tokens
         if max_tokens == 0 and not self.echo:

@@ -1,4 +1,4 @@
-"""How a token is chosen from logits, and with which logprob it is reported."""
+"""The choice of a token from logits, and its reported logprob."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 
 
 class LogprobsMode(enum.StrEnum):
-    """Which distribution logprobs are of; the names are vLLM's."""
+    """The distribution of reported logprobs; the names are vLLM's."""
 
     RAW = "raw_logprobs"
-    """The model's own, before temperature and what cuts it off: vLLM's default."""
+    """The model's own, before temperature and the cuts by top_k, top_p and min_p: vLLM's default."""
     PROCESSED = "processed_logprobs"
-    """The one that was sampled from, after temperature and what cuts it off: what a policy gradient needs."""
+    """The sampled one, after temperature and these cuts: a policy gradient needs it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingParams:
-    """What a request asks for. Names and defaults are those of vLLM's `/v1/completions`.
+    """The parameters of a request. Names and defaults are those of vLLM's `/v1/completions`.
 
     temperature: 0 takes the likeliest token.
     logprobs: how many of the likeliest tokens to report beside the sampled one; None reports none.
@@ -45,7 +45,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """Logprobs at one place: of the token that stands there and of the likeliest, best first.
+    """Logprobs at one place: of the token there and of the likeliest, best first.
 
     rank: of the token, 1 for the likeliest.
     """

@@ -1,7 +1,7 @@
-"""Continuous batching: one worker thread in which requests join and leave a running batch.
+"""Continuous batching: one worker thread with a running batch, which requests join and leave.
 
 Each step computes one new token for every running sequence and, beside them, a piece of the
-prompts that are still being read in. A prompt starts from the longest prefix that any finished
+prompts being read in. A prompt starts from the longest prefix that any finished
 or running sequence has computed already.
 """
 
@@ -26,12 +26,12 @@ from atropos_agent.cpu_engine.sampling import Logprobs, LogprobsMode, SamplingPa
 logger = logging.getLogger(__name__)
 
 _PREFILL_TOKENS = 192
-"""Prompt tokens read in a step: about half a second of a 135M model on one core, which is how long
-a running sequence then waits for its next token."""
+"""Prompt tokens read in a step: about half a second of a 135M model on one core. A running sequence then waits as long
+for its next token."""
 
 _WORTH_WAITING = 16
-"""A prompt waits for another that is being read in when they share this many tokens more than
-what is computed already."""
+"""A prompt waits for another one being read in when they share this many tokens more than
+those computed already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Finished:
     text: decoded, without the stop token or the stop string.
     finish_reason: "stop" or "length". stop_reason: the stop string or token id of the request
         that ended it; None for the model's own end-of-turn token.
-    weight_version: of the oldest weights that had a part in it, those that it began with.
+    weight_version: of the oldest weights that had a part in it: the weights at its beginning.
     """
 
     token_ids: Sequence[int]
@@ -64,7 +64,7 @@ class EngineStopped(RuntimeError):
 
 @dataclass(slots=True)
 class _Sequence:
-    """One sequence in work. `ids` grows; `joined_at` is the weight version that it began with."""
+    """One sequence in work. `ids` grows; `joined_at` is the weight version at its beginning."""
 
     prompt: Sequence[int]
     params: SamplingParams
@@ -86,7 +86,7 @@ class _Sequence:
 
     @property
     def unread(self) -> int:
-        """Return how many ids are known but not computed; 1 for a sequence that is sampling."""
+        """Return how many ids are known but not computed; 1 for a sampling sequence."""
         return len(self.ids) - (self.cache.length if self.cache else 0)
 
 
@@ -104,7 +104,7 @@ class Ticket:
 class Engine:
     """A model, its running batch and the thread that drives it.
 
-    model, tokenizer: what is served; `tokenizer` is a transformers fast tokenizer.
+    model, tokenizer: the served ones; `tokenizer` is a transformers fast tokenizer.
     eos_ids: ids that end a reply unless the request says `ignore_eos`.
     max_batch: sequences in one step. cache_mb: MiB of finished sequences kept for their prefixes.
     """
@@ -200,8 +200,8 @@ class Engine:
     def load_weights(
         self, weights: Mapping[str, Tensor], version: int, done: Callable[[Exception | None], object]
     ) -> None:
-        """Swap the weights between two steps. Running sequences go on with the new ones; what
-        finished sequences computed is forgotten. `done` is called in the scheduler's thread."""
+        """Swap the weights between two steps. Running sequences go on with the new ones; the caches of
+        finished sequences are forgotten. `done` is called in the scheduler's thread."""
 
         def job() -> None:
             try:
@@ -270,7 +270,7 @@ class Engine:
             self._append(sequence, logprobs)
 
     def _plan(self) -> list[tuple[_Sequence, int]]:
-        """Choose the sequences that take part in the step, and how many new tokens each has."""
+        """Choose the sequences for the step, and the number of new tokens for each."""
         sampling = [(s, 1) for s in self._running if s.unread == 1 and s.sampled]
         budget = _PREFILL_TOKENS
         reading: list[tuple[_Sequence, int]] = []
@@ -293,8 +293,8 @@ class Engine:
         return sampling + reading
 
     def _join(self, sequence: _Sequence, reading: Sequence[_Sequence]) -> bool:
-        """Start a sequence from what is computed already; False when it had better wait for a
-        prompt that is just being read in."""
+        """Start a sequence from the tokens computed already; False when it had better wait for a
+        prompt now being read in."""
         # The last prompt token is always computed: its logits are what is sampled from. Scoring
         # needs the logits of the whole prompt.
         usable = 0 if sequence.params.prompt_logprobs is not None else len(sequence.prompt) - 1
@@ -316,7 +316,7 @@ class Engine:
         return [(s.ids, _cache(s)) for s in self._running if s.joined_at == self.weight_version]
 
     def _score_prompt(self, sequence: _Sequence, hidden: Tensor, count: int) -> None:
-        """Return logprobs of the prompt tokens that follow the `count` places just computed."""
+        """Return logprobs of the prompt tokens after the `count` places just computed."""
         if not sequence.prompt_logprobs:
             sequence.prompt_logprobs.append(None)
         first = _cache(sequence).length - count + 1
@@ -346,7 +346,7 @@ class Engine:
             self._finish(sequence, "length", None)
 
     def _stop_string(self, sequence: _Sequence) -> tuple[int, str] | None:
-        """Return where the first stop string begins in the text, and which it is."""
+        """Return the beginning of the first stop string in the text, and this string."""
         if sequence.stream is None:
             return None
         piece = sequence.stream.step(self.tokenizer.backend_tokenizer, sequence.ids[-1])

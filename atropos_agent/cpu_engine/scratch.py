@@ -1,6 +1,6 @@
 """A Llama of about a million parameters, with a tokenizer of its own, made from text in a minute.
 
-It is good for one narrow kind of dialogue, and small enough that a test can watch it learn.
+It is good for one narrow kind of dialogue, and small enough for a test to watch it learn.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 
 def _fresh(tokenizer: Any, seed: int) -> LlamaForCausalLM:
-    """Return a network that has learnt nothing; the same seed gives the same."""
+    """Return an untrained network; the same seed gives the same."""
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=128,

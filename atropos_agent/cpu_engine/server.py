@@ -1,8 +1,8 @@
-"""Serve over HTTP what is asked of the embedded inference server: the routes of `vllm serve` that an environment uses.
+"""Serve the embedded inference server over HTTP: the routes of `vllm serve` that an environment uses.
 
 `GET /health`, `/version`, `/v1/models`, `/metrics`; `POST /v1/completions`. Two are the inference server's
 own: `POST /load_weights {"path": …, "version": n}` swaps the weights between two steps, and
-`GET /weight_version` tells which are in use.
+`GET /weight_version` names the ones in use.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PACKAGE_VERSION = version("atropos-agent")
 
 class LoadWeightsRequest(BaseModel):
     """path: a model folder, a .safetensors file with all weights, or a LoRA adapter on top of the
-    model that the server started with."""
+    server's first model."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -53,8 +53,8 @@ class LoadWeightsRequest(BaseModel):
 class Server:
     """The routes around one engine.
 
-    name: what requests call the model. path: its folder, which the list of models shows as `root`,
-    so that a client on this machine finds the tokenizer.
+    name: the model's name in requests. path: its folder; the list of models shows it as `root`,
+    so a client on this machine finds the tokenizer.
     """
 
     def __init__(self, engine: Engine, name: str, path: Path) -> None:
@@ -156,7 +156,7 @@ class Server:
         return await self.weight_version(request)
 
     async def weight_version(self, request: Request) -> Response:
-        """Return what `load_weights` was told; version 0 and no path for the weights that the server started with."""
+        """Return the last values of `load_weights`; version 0 and no path for the server's first weights."""
         path = None if self._weights is None else str(self._weights)
         return JSONResponse({"version": self._engine.weight_version, "path": path})
 

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 _LAYOUT_ROWS = 8
-"""Rows for which a `Linear` is laid out; any number can be computed."""
+"""Rows of a `Linear`'s layout; any number can be computed."""
 
 
 class Linear:
     """A matrix product with fixed weights, laid out once for the processor at hand.
 
-    oneDNN's own layout makes steps of few rows, of which decoding consists, up to twice as fast as
+    oneDNN's own layout makes steps of few rows, the steps of decoding, up to twice as fast as
     `functional.linear`. PyTorch offers it to its compiler alone, hence the private names; a build
     without oneDNN takes the plain product.
     """
@@ -35,7 +35,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One layer. Weights that multiply the same input are joined; `norm_q` and `norm_k` are Qwen3's."""
+    """One layer. Weights for the same input are joined; `norm_q` and `norm_k` are Qwen3's."""
 
     norm_in: Tensor
     qkv: Linear
@@ -73,7 +73,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """All weights in float32. `head` is laid out apart from `embed` also where both are tied."""
+    """All weights in float32. `head` is laid out apart from `embed`, also if both are tied."""
 
     embed: Tensor
     blocks: Sequence[Block]
@@ -93,6 +93,6 @@ class Weights:
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Return the shapes of everything that a model of the same config must share."""
+        """Return the shapes that all models of the same config must share."""
         parts = [(b.qkv.shape, b.out.shape, b.gate_up.shape, b.down.shape) for b in self.blocks]
         return [tuple(self.embed.shape), self.head.shape, *(shape for part in parts for shape in part)]

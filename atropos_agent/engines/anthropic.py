@@ -20,11 +20,11 @@ VERSION = "2023-06-01"
 _REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "refusal": "content_filter"}
 """OpenAI's names of why a reply ended."""
 MOST_TOKENS = 4096
-"""Of a reply whose length is left to the endpoint, which wants a number: all of its models take this one."""
+"""Tokens of a reply without a limit of its own: the endpoint wants a number, and all of its models take this one."""
 
 
 class AnthropicServer(ChatServer):
-    """An endpoint that speaks Anthropic's Messages, such as https://api.anthropic.com."""
+    """An endpoint with Anthropic's Messages, such as https://api.anthropic.com."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config)
@@ -65,7 +65,7 @@ class AnthropicServer(ChatServer):
 
 
 def _said(response: Response) -> str:
-    """Return what an answer says that is an error, in the server's own words."""
+    """Return the text of an answer that is an error, in the server's own words."""
     try:
         said = said_error(response.json())
     except ValueError:
@@ -74,7 +74,7 @@ def _said(response: Response) -> str:
 
 
 def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a request that says what `options` say in OpenAI's words."""
+    """Return the body of a request for the `options`, which are in OpenAI's words."""
     messages: Sequence[Message] = options["messages"]
     system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
     said: list[Message] = []
@@ -100,7 +100,7 @@ def request(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(answer: Any, label: str) -> Any:
-    """Return a message in the shape of OpenAI's completion. Raises OddAnswer for what is none."""
+    """Return a message in the shape of OpenAI's completion. Raises OddAnswer for other answers."""
     try:
         text = "".join(block["text"] for block in answer["content"] if block["type"] == "text")
         thinking = "".join(block["thinking"] for block in answer["content"] if block["type"] == "thinking")

@@ -16,22 +16,22 @@ from atropos_agent.engines.load import Load
 from atropos_agent.types import EngineError
 
 TRIES = 5
-"""How often a request is sent that fails in a way that may pass."""
+"""How often a request with a passing failure is sent."""
 UNNAMED = ("default", "", None)
 """Names of a model that say nothing."""
 _SHOWN = 10
 _FIRST = {"messages": [{"role": "user", "content": "Hi."}], "max_tokens": 64}
-"""The request that is sent at the start: enough tokens for models that think first."""
+"""The request at the start: enough tokens for models that think first."""
 NOT_OPENAI = ("top_k", "min_p")
-"""Options that are no part of OpenAI's protocol; many servers take them beside it."""
+"""Options outside of OpenAI's protocol; many servers take them beside it."""
 _NO_KEY = "none"
-"""Stands for the key of a local server, which wants none: an empty one makes a header that can't be sent."""
+"""Stands for the key of a local server, which wants none: an empty one makes an invalid header."""
 
 
 class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
     """A plain OpenAI-compatible endpoint: messages in, text out, no token ids and so no rows.
 
-    atroposlib's own way to ask tries every request nine times, whatever the error, and hides what the server said."""
+    atroposlib's own way to ask tries every request nine times, whatever the error, and hides the server's message."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         # Its health check is a task that asks for ever and tells nobody.
@@ -53,7 +53,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise await self._meaning(error) from error
 
     async def chat_completion(self, **options: Any) -> Any:
-        """Return a reply to `messages` in OpenAI's shape. Raises AgentError with what the server said."""
+        """Return a reply to `messages` in OpenAI's shape. Raises AgentError with the server's message."""
         split, began = options.pop("split", "train"), time.monotonic()
         async with self.sem if split == "train" else self.eval_sem:
             async for attempt in AsyncRetrying(
@@ -77,7 +77,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         await self.openai.close()
 
     async def _once(self, options: dict[str, Any]) -> Any:
-        """Ask once. Raises AgentError; EngineDown where another try may succeed."""
+        """Ask once. Raises AgentError; EngineDown if another try may succeed."""
         own = {name: options[name] for name in NOT_OPENAI if options.get(name) is not None}
         known = {name: value for name, value in options.items() if name not in NOT_OPENAI}
         asked = self._inject_reasoning_kwargs({**known, "model": self.config.model_name})
@@ -94,7 +94,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
             raise OddAnswer(f"{self.label} answered with something that is no completion: {error}") from error
 
     async def _served(self) -> Sequence[str]:
-        """Return the models that the server lists; none where it lists none. Raises NotThisServer for a wrong key."""
+        """Return the models that the server lists; none if it lists none. Raises NotThisServer for a wrong key."""
         try:
             return [str(model.id) async for model in self.openai.models.list()]
         except openai.AuthenticationError as error:
@@ -111,7 +111,7 @@ class ChatServer(OpenAIServer):  # type: ignore[misc]  # atroposlib is untyped
         return served[0]
 
     async def _meaning(self, error: Refused) -> EngineError:
-        """Return what it means that the first request is refused."""
+        """Return the exception for a refusal of the first request."""
         if error.status in (401, 403):
             return self._wrong_key(str(error))
         served = await self._served()

@@ -1,8 +1,8 @@
 """Talk to inference servers: token ids in, sampled ids and their logprobs out.
 
 atroposlib's own `VLLMServer` posts to `/generate`, which stock vLLM does not have, tries every
-request three times whatever the error, hides the cause, and waits for ever for an inference server that
-does not answer. `CompletionsServer` speaks the protocol of `vllm serve` and replaces that
+request three times whatever the error, hides the cause, and waits for ever for a silent inference
+server. `CompletionsServer` speaks the protocol of `vllm serve` and replaces this
 behaviour in this one place.
 """
 
@@ -48,30 +48,30 @@ logger = logging.getLogger(__name__)
 class Answer(tuple[list[int], list[list[int]], list[list[float]], list[str]]):
     """The four values that atroposlib expects: prompt ids, and per reply ids, logprobs, finish reason.
 
-    versions: per reply, that of the oldest weights that had a part in it; None where the inference server
+    versions: per reply, the version of the oldest weights that had a part in it; None if the inference server
         does not say.
     """
 
     experts: list[str | None]
-    """Per reply, which experts prompt and reply were routed to (`atropos_agent.tokens.experts`); None where the
+    """Per reply, the experts of prompt and reply (`atropos_agent.tokens.experts`); None if the
     inference server does not say."""
     versions: list[int | None]
 
 
 class CompletionsServer(TokenServer):
-    """An inference server that speaks vLLM's `/v1/completions` with token ids in both directions.
+    """An inference server with vLLM's `/v1/completions` and token ids in both directions.
 
     Source: vllm/entrypoints/openai/completion/protocol.py (`return_token_ids`, `logprobs`).
     """
 
     attempts = 4
-    """Times that a request is sent before its error is raised, and an odd answer taken before it is looked into."""
+    """Tries of a request before its error is raised, and odd answers before their cause is looked for."""
     question_s = 150.0
     """Seconds in which a question beside sampling is asked again while it is not answered."""
     probe_s = 20.0
-    """Seconds without an answer after which the server is asked whether it lives."""
+    """Seconds without an answer before the server is asked whether it lives."""
     alive_s = 30.0
-    """Seconds that that answer may take."""
+    """Seconds for the answer to this question."""
 
     def __init__(self, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None) -> None:
         super().__init__(config, reasoning_config=reasoning_config)
@@ -82,7 +82,7 @@ class CompletionsServer(TokenServer):
         self.root: str | None = None
         """The model's folder or name as the inference server loaded it, an adapter's base; known after `connect`."""
         self.adapter: ServedAdapter | None = None
-        """The adapter that is served, where the model is one; known after `connect`."""
+        """The served adapter, if the model is one; known after `connect`."""
         self.longest = 0
         """Prompt and reply together, in tokens, of the longest request that it ever took."""
         self.in_flight = 0
@@ -103,7 +103,7 @@ class CompletionsServer(TokenServer):
         return f"the inference server at {self.url}"
 
     async def connect(self) -> None:
-        """Ask the inference server what it serves. Raises EngineError with the remedy."""
+        """Ask the inference server for its models. Raises EngineError with the remedy."""
         try:
             response = await self._client().get("/v1/models", timeout=5.0)
             if (unusable := unfit(self.label, response.status_code, response.text, "/v1/models")) is not None:
@@ -135,10 +135,10 @@ class CompletionsServer(TokenServer):
         self.adapter = ServedAdapter(self._client(), self.config.model_name) if base is not model else None
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
-        """Sample `n` replies to `input_ids`. session: the `Session` that the request is part of, if any.
+        """Sample `n` replies to `input_ids`. session: the `Session` of the request, if any.
 
         Returns the prompt ids that the inference server saw, and per reply the sampled ids, their logprobs
-        and the finish reason. A request that the inference server did not answer is sent again with the
+        and the finish reason. A request without an answer is sent again with the
         same ids. Raises ContextOverflow, EngineError, TokenMismatch.
         """
 
@@ -188,7 +188,8 @@ class CompletionsServer(TokenServer):
             return answer
 
     def check_end(self, completion: Completion, end: End) -> None:
-        """Check that a reply of which the server says that it stopped holds what it stopped at. Raises UnsoundReply.
+        """Check a reply with the finish reason "stop": it must hold the token or string at which it stopped. Raises
+        UnsoundReply.
 
         A server that has never returned the token that ends a reply is taken for one that withholds it."""
         if completion.finish_reason != "stop" or end is End.STRING:
@@ -204,7 +205,7 @@ class CompletionsServer(TokenServer):
             )
 
     def mark(self, error: Exception | None) -> None:
-        """Remember how the last request went, so that others avoid an inference server that fails."""
+        """Remember the outcome of the last request: others avoid an inference server that fails."""
         if error is None:
             if self._failures:
                 logger.warning("%s works again", self.label)
@@ -256,7 +257,7 @@ class CompletionsServer(TokenServer):
             raise OddAnswer(f"{self.label}'s answer is no completion: {str(answer)[:200]!r}") from error
 
     async def settle(self, error: OddAnswer, prompt: list[int]) -> AgentError:
-        """Return what an odd answer means that has come again and again, see `settled`."""
+        """Return the exception for a repeated odd answer, see `settled`."""
         return await settled(self, error, prompt)
 
     async def answers(self, prompt: list[int]) -> bool:
@@ -297,13 +298,14 @@ class CompletionsServer(TokenServer):
         return answer
 
     def sampled_in(self, body: Any) -> int:
-        """Return how many tokens were sampled for an answer's body, as far as it tells. Raises what odd bodies do."""
+        """Return how many tokens were sampled for an answer's body, as far as it tells. Raises the exceptions of odd
+        bodies."""
         if (body.get("usage") or {}).get("completion_tokens") is not None:
             return int(body["usage"]["completion_tokens"])
         return sum(len(choice.get("token_ids") or ()) for choice in body["choices"])
 
     async def score(self, ids: list[int]) -> list[float]:
-        """Return the server's logprobs of ids that it is given, from the second on. Raises EngineError."""
+        """Return the server's logprobs of these ids, from the second on. Raises EngineError."""
         body = {
             "model": self.config.model_name,
             "prompt": ids,
@@ -337,8 +339,8 @@ class CompletionsServer(TokenServer):
     async def _asked(
         self, path: str, body: dict[str, Any], seconds: float | None = None, session: Session | None = None
     ) -> Any:
-        """Post to a path once. seconds: for the answer; None for the configured silence. session: whose request it is.
-        Raises AgentError."""
+        """Post to a path once. seconds: for the answer; None for the configured silence. session: the owner of the
+        request. Raises AgentError."""
         names = getattr(self.config, "session_headers", HEADERS)
         headers = {} if session is None else session.headers(self.url, names)
         try:
@@ -388,7 +390,7 @@ class CompletionsServer(TokenServer):
 
 
 def backoff_s(doublings: int, *, most: float) -> float:
-    """Return a pause of 2**doublings seconds, `most` at most, less up to half of it, so that callers scatter."""
+    """Return a pause of 2**doublings seconds, `most` at most, less up to half of it: so callers scatter."""
     return min(most, 2.0 ** min(doublings, 10)) * random.uniform(0.5, 1.0)
 
 
@@ -407,7 +409,7 @@ def answer_of(
 
 
 def _sampled(choice: Mapping[str, Any], label: str) -> tuple[list[int], list[int], list[float]]:
-    """Return the prompt's ids, the sampled ids and their logprobs. Raises TokenMismatch where one is missing."""
+    """Return the prompt's ids, the sampled ids and their logprobs. Raises TokenMismatch if one is missing."""
     sampled = choice.get("token_ids")
     if sampled is None:
         raise TokenMismatch(
@@ -429,7 +431,7 @@ def _label(choice: Mapping[str, Any]) -> Any:
 
 
 def unreachable(url: str, error: NoAnswer, program: str) -> EngineError:
-    """Return what it means that nothing answered at a URL at the start. program: what is to be started there."""
+    """Return the exception for no answer from a URL at the start. program: the one to start there."""
     if isinstance(error, NotHttp):
         return NotThisServer(
             f"what answers at {url} is no inference server that can be talked to ({error}); set --openai.base_url to "

@@ -1,4 +1,4 @@
-"""What an inference server's errors mean: which pass, which stay, which say that a prompt is too long."""
+"""The meaning of an inference server's errors: passing ones, permanent ones, and those of too long prompts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 """Statuses after which another try may succeed; so do those over 505, which proxies have of their own."""
 
 MAY_BE_TOO_LONG = frozenset({400, 413, 422, 500})
-"""Statuses with which inference servers say that a prompt is too long: 500 where the error comes from their depth."""
+"""Statuses of inference servers for a too long prompt: 500 if the error comes from their depth."""
 
 _TOO_LONG = re.compile(
     r"context (length|window|size)|max_model_len|(maximum|max) (model|sequence|input) length|model's (maximum )?length"
     r"|(prompt|input|sequence|tokens)\b[^.]{0,80}\btoo long|too many (input |prompt )?tokens",
     re.IGNORECASE,
 )
-"""Words with which they say it."""
+"""Their words for it."""
 
 
 class ContextOverflow(AgentError):
@@ -36,7 +36,7 @@ class OddAnswer(EngineDown):
     """The inference server answered with an error of its own or with something that is no completion.
 
     It may pass, or be this request's or the server's for good: see `atropos_agent.engines.settling`.
-    broken: the server says itself that it failed, or that it has not what it had.
+    broken: the server itself reports that it failed, or that it lacks something it had.
     """
 
     def __init__(self, message: str, *, broken: bool = False) -> None:
@@ -45,13 +45,13 @@ class OddAnswer(EngineDown):
 
 
 class ModelNotServed(EngineError):
-    """The inference server answers, but serves other models than the one that is asked for."""
+    """The inference server answers, but serves other models than the requested one."""
 
 
 class Refused(EngineError):
     """The inference server refuses the request, and will again: it is wrong, or not allowed.
 
-    status: HTTP's, where one was named."""
+    status: HTTP's, if one was named."""
 
     def __init__(self, message: str, *, status: int | None = None, **more: Any) -> None:
         super().__init__(message, **more)
@@ -59,13 +59,13 @@ class Refused(EngineError):
 
 
 class NotThisServer(Refused):
-    """What answers is no inference server that we can use as we were told, and will not become one."""
+    """The answering program is no inference server that we can use with these options, and will not become one."""
 
 
 def unfit(label: str, status: int, text: str, asked: str) -> EngineError | None:
-    """Return what an answer at the start says that only the user can mend; None where it is well, or may pass.
+    """Return the exception for an answer at the start that only the user can mend; None if it is well, or may pass.
 
-    asked: the path that was asked for."""
+    asked: the path of the request."""
     if status in (401, 403):
         return NotThisServer(f"{label} refuses us ({status}: {text[:200]}); set --openai.api_key to its key")
     if 300 <= status < 500 and status not in RETRIED:
@@ -77,11 +77,11 @@ def unfit(label: str, status: int, text: str, asked: str) -> EngineError | None:
 
 
 def refusal(label: str, status: int | None, text: str, *, known: bool = False) -> AgentError:
-    """Return what an answer means that is an error: whether another try may succeed.
+    """Return the exception for an answer that is an error: it tells whether another try may succeed.
 
-    label: how messages call the server. status: HTTP's, or the one that the answer's body names; None where it names
-    none. known: whether the server has answered such a request before. What it finds no more, it may find again: it
-    was started anew and has not loaded its adapter yet, or something else answers in its place."""
+    label: the server's name in messages. status: HTTP's, or the one in the answer's body; None if it names none.
+    known: whether the server has answered such a request before. It may find a thing again that it finds no more: it
+    was restarted and has not loaded its adapter yet, or something else answers in its place."""
     said = f"{label} answered {'with an error' if status is None else status}: {text[:300]}"
     if status == 404 and known:
         what = f"{said}; it did serve that before, so it is waited for: load the model or adapter again"
@@ -96,7 +96,7 @@ def refusal(label: str, status: int | None, text: str, *, known: bool = False) -
 
 
 def said_error(body: Any) -> tuple[int | None, str] | None:
-    """Return the status, if any, and the text of an error that an answer's body is, whatever HTTP says; else None."""
+    """Return the status, if any, and the text of an answer's body that is an error, whatever HTTP says; else None."""
     if not isinstance(body, dict):
         return None
     error = body.get("error") or (body if body.get("object") == "error" else None) or body.get("detail")
@@ -110,7 +110,7 @@ def said_error(body: Any) -> tuple[int | None, str] | None:
 
 
 def counted(count: Callable[[Any], int], body: Any) -> int:
-    """Return how many tokens an answer holds; 0 where it is too odd to tell."""
+    """Return how many tokens an answer holds; 0 if it is too odd to tell."""
     try:
         return count(body)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):

@@ -1,4 +1,4 @@
-"""Requests to one inference server over connections that are kept, at a price that does not grow with their number."""
+"""Requests to one inference server over kept connections, at a price that does not grow with their number."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import httpx
 import orjson
 
 KEPT_S = 4.0
-"""How long an unused connection is kept, in seconds: uvicorn closes one after 5, and what is sent at that moment is
+"""How long an unused connection is kept, in seconds: uvicorn closes one after 5, and a request at this moment is
 lost."""
 CONNECT_S = 10.0
 """How long opening a connection may take, in seconds."""
 LARGEST = 256 << 20
-"""Bytes of an answer, unpacked, beyond which it is none. A million tokens with their logprobs take some 50 MB."""
+"""Bytes of the largest answer, unpacked. A million tokens with their logprobs take some 50 MB."""
 _LARGE = 1 << 20
 
 
@@ -29,7 +29,7 @@ class NoAnswer(Exception):
 
 
 class NotHttp(NoAnswer):
-    """What answers speaks another protocol than the address says, or has a certificate that is not trusted."""
+    """The other side speaks another protocol than the address says, or has an untrusted certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class Response:
     content: bytes
     encoding: str = "utf-8"
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Found whatever the case of their names, where a server has sent them."""
+    """Found by name in any case, in responses from a server."""
 
     @property
     def text(self) -> str:
-        """Return the body as text; bytes that are none become U+FFFD."""
+        """Return the body as text; undecodable bytes become U+FFFD."""
         try:
             return self.content.decode(self.encoding, errors="replace")
         except LookupError:  # an encoding that Python doesn't know
             return self.content.decode(errors="replace")
 
     def json(self) -> Any:
-        """Return what the body says in JSON. Raises ValueError when it is none."""
+        """Return the body's JSON value. Raises ValueError when it is none."""
         try:
             return orjson.loads(self.content)
         except ValueError:
@@ -76,9 +76,9 @@ def dumped(value: Any) -> bytes:
 
 
 class HttpClient:
-    """Connections to one server, opened as they are needed. Close it in the end.
+    """Connections to one server, opened on demand. Close it in the end.
 
-    url: the server's, with what stands before every path.
+    url: the server's, with the common beginning of every path.
     timeout_s: how long the server may be silent, in seconds.
 
     Proxies and certificates are those of the environment (`HTTPS_PROXY`, `NO_PROXY`, `SSL_CERT_FILE`).
@@ -151,7 +151,7 @@ async def _body(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _way(url: str) -> str:
-    """Return what a message says of the proxy by which a URL is asked, without its password; "" where there is none."""
+    """Return a message's words on the proxy for a URL, without its password; "" without a proxy."""
     proxy = proxy_of(url)
     if proxy is None:
         return ""
@@ -160,7 +160,7 @@ def _way(url: str) -> str:
 
 
 def proxy_of(url: str) -> str | None:
-    """Return the proxy that the environment names for a URL, None for none, or for what is no URL."""
+    """Return the environment's proxy for a URL, None for none, or for an invalid URL."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -12,10 +12,10 @@ T = TypeVar("T")
 
 
 async def while_alive(work: Awaitable[T], alive: Callable[[], Awaitable[bool]], *, every_s: float, label: str) -> T:
-    """Await an answer while the server lives: one that is slow is waited for, one that hangs is not.
+    """Await an answer while the server lives: a slow one is waited for, a hanging one is not.
 
-    alive: asks the server, each time when there was no answer for `every_s` seconds. label: how messages call the
-    server. Raises EngineDown.
+    alive: asks the server, after each `every_s` seconds without an answer. label: the server's name in
+    messages. Raises EngineDown.
     """
     watches: list[asyncio.Task[None]] = []
     try:

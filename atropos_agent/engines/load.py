@@ -10,7 +10,7 @@ _METRICS = ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Requests that a server works on, that wait in it, and that it has ever put back for lack of memory."""
+    """A server's requests: running ones, waiting ones, and those that it has ever put back for lack of memory."""
 
     running: float
     waiting: float
@@ -18,7 +18,7 @@ class Load:
 
 
 def read_load(page: str) -> Load | None:
-    """Return the load that a page of Prometheus metrics tells; None when it does not, or is torn."""
+    """Return the load from a page of Prometheus metrics; None when it has none, or is torn."""
     found: dict[str, float] = {}
     for line in page.splitlines():
         name, _, rest = line.partition(" ")

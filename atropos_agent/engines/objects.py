@@ -18,7 +18,7 @@ class Sampled:
     """A reply as such an object samples it.
 
     ids, logprobs: of equal length, the token that ended the reply included. finish_reason: "stop", "length", "abort", …
-    version: of the oldest weights that had a part in it; None where it is not known. experts: as in `Answer`."""
+    version: of the oldest weights that had a part in it; None if not known. experts: as in `Answer`."""
 
     ids: Sequence[int]
     logprobs: Sequence[float]
@@ -33,16 +33,16 @@ class Engine(Protocol):
     async def once(self, ids: list[int], params: Mapping[str, Any], session: str) -> Sampled:
         """Sample one reply to a prompt, in one try.
 
-        params: `max_tokens`, `temperature`, `top_p`, and `top_k`, `min_p` and `stop` where they are used.
+        params: `max_tokens`, `temperature`, `top_p`, and `top_k`, `min_p` and `stop` if used.
         session: names the rollout, whose requests share a prefix.
-        Raises EngineDown where another try may succeed, ContextOverflow, EngineError; other errors fail the rollout."""
+        Raises EngineDown if another try may succeed, ContextOverflow, EngineError; other errors fail the rollout."""
         ...
 
 
 class ObjectServer(CompletionsServer):
     """An `Engine` as one of an environment's inference servers: `server_cls` of the environment returns it.
 
-    Replies are checked, retried and counted as those that come over HTTP are."""
+    Replies are checked, retried and counted like those over HTTP."""
 
     def __init__(
         self, engine: Engine, config: APIServerConfig, reasoning_config: ReasoningConfig | None = None
@@ -51,7 +51,7 @@ class ObjectServer(CompletionsServer):
         self._engine = engine
 
     async def connect(self) -> None:
-        """Do nothing: what is called is there."""
+        """Do nothing: the object is there."""
 
     async def alive(self) -> bool:
         return True

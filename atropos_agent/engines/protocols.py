@@ -1,6 +1,6 @@
-"""Talk to servers that speak something else than vLLM's `/v1/completions`, with the same behaviour.
+"""Talk to servers with other protocols than vLLM's `/v1/completions`, with the same behaviour.
 
-Which one is meant says `--openai.server_type`: see `SERVERS`.
+`--openai.server_type` chooses the protocol: see `SERVERS`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SGLangServer(CompletionsServer):
         return sum(meta.get("completion_tokens") or len(meta.get("output_token_logprobs") or ()) for meta in metas)
 
     def _check_ended(self, meta: Mapping[str, Any]) -> None:
-        """Check the finish reason, which may tell an error as HTTP would. Raises AgentError."""
+        """Check the finish reason: it may report an error as HTTP would. Raises AgentError."""
         reason = meta["finish_reason"]
         if isinstance(reason, dict) and reason.get("type") == "abort" and reason.get("message"):
             status = reason.get("status_code")
@@ -112,7 +112,7 @@ class SGLangServer(CompletionsServer):
 class GenerateServer(CompletionsServer):
     """atroposlib's own `/generate`. Source: example_trainer/vllm_api_server.py of Atropos.
 
-    It lists no models: `--openai.model_name` says which one it serves.
+    It lists no models: `--openai.model_name` names its model.
     """
 
     path = "/generate"
@@ -169,12 +169,12 @@ SERVERS: Mapping[str, type[APIServer]] = {
     "openai": ChatServer,
     "anthropic": AnthropicServer,
 }
-"""The classes that speak with inference servers, by the name in `--openai.server_type`."""
+"""The classes for inference servers, by the name in `--openai.server_type`."""
 
 
 @asynccontextmanager
 async def open_server(config: APIServerConfig) -> AsyncIterator[Any]:
-    """Open the server of an inference server's configuration, whose connections are closed when the block ends."""
+    """Open the server of an inference server's configuration; its connections are closed when the block ends."""
     server = server_for(config)
     try:
         yield server

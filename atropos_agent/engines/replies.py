@@ -1,4 +1,4 @@
-"""Whether an inference server's reply is sound: the one place that decides it, before anything is made of the reply."""
+"""Whether an inference server's reply is sound: the one place of this decision, before the reply is used."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ENDED = frozenset({"stop", "length", "eos", "eos_token", "stop_sequence", "repet
 """Finish reasons of replies that are whole, or as long as they were allowed to be."""
 
 UnknownId = Callable[[Sequence[int]], int | None]
-"""Returns the first id that the vocabulary does not hold; None where it holds all (`ChatTemplate.unknown_id`)."""
+"""Returns the first id outside of the vocabulary; None if it holds all (`ChatTemplate.unknown_id`)."""
 
 
 EndOf = Callable[[Sequence[int], Sequence[str]], End]
-"""Returns what a reply ends with, whose other argument are the strings to stop at (`ChatTemplate.end_of`)."""
+"""Returns the end of a reply. The second argument is the strings to stop at (`ChatTemplate.end_of`)."""
 
 
 class Defect(enum.StrEnum):
-    """What is wrong with a reply."""
+    """The fault of a reply."""
 
     ABORTED = "aborted"
     """It was cut off by the server, at a weight sync or a shutdown for example, or does not say why it ended."""
@@ -47,7 +47,7 @@ class Defect(enum.StrEnum):
 
 
 class UnsoundReply(EngineError):
-    """A reply of which nothing may be made: the inference server's failure, whatever the model did.
+    """An unusable reply: the inference server's failure, whatever the model did.
 
     passing: another try may succeed, because the server was interrupted.
     """
@@ -69,10 +69,10 @@ def sound(
 ) -> Completion:
     """Return the one reply in an answer to `prompt`, of the shape that `tokens_and_logprobs_completion` returns.
 
-    unknown_id: knows the model's vocabulary; None leaves it out. label: how messages call the server. most: tokens
-    that were asked for.
+    unknown_id: knows the model's vocabulary; None leaves it out. label: the server's name in messages. most: the limit
+    of tokens in the request.
     Raises UnsoundReply when the inference server failed, TokenMismatch when the answer contradicts its request. Both
-    say how many sampled tokens are lost by that.
+    tell the number of lost sampled tokens.
     """
     seen, replies, logprobs, reasons = answer
     lost = sum(len(ids) for ids in replies)
@@ -141,7 +141,7 @@ def check_ended(finish_reason: Any, *, lost_tokens: int = 0) -> None:
 
 
 def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts | None:
-    """Return which experts prompt and reply, of so many tokens, were routed to; None where the server does not say."""
+    """Return the experts of prompt and reply, of so many tokens; None if the server does not say."""
     if not isinstance(told[0], str):
         return None
     try:
@@ -155,7 +155,7 @@ def _experts(told: Sequence[Any], tokens: int, label: str, lost: int) -> Experts
 
 
 def _name(reason: Any) -> str:
-    """Return a finish reason's name; "" where there is none."""
+    """Return a finish reason's name; "" without one."""
     return str((reason.get("type") if isinstance(reason, dict) else reason) or "")
 
 

@@ -16,17 +16,18 @@ from atropos_agent.engines.token_server import TokenServer
 from atropos_agent.types import AgentError, EngineError, TokenMismatch
 
 INTERRUPTIONS = 20
-"""Replies to one request, one after another, that a server may abort; with the pauses between them some minutes."""
+"""Most replies to one request, one after another, that a server may abort; with the pauses between them some
+minutes."""
 
 
 class Route(TokenServer):
-    """The way of a rollout's requests: to the inference server that served the last one, whose cache holds the
-    prefix. While that one fails, the same ids go to the least busy of those that are well; while
-    none is, they wait.
+    """The way of a rollout's requests: to the inference server of the last one, whose cache holds the
+    prefix. While it fails, the same ids go to the least busy of the well ones; while
+    none is well, they wait.
 
-    patience_s: how long a request waits, in all, for an inference server that answers.
+    patience_s: how long a request waits, in all, for an inference server's answer.
     unknown_id: knows the model's vocabulary (`ChatTemplate.unknown_id`); None leaves it out.
-    end_of: knows what ends a reply (`ChatTemplate.end_of`); None leaves it out.
+    end_of: knows the end of a reply (`ChatTemplate.end_of`); None leaves it out.
 
     session: names the rollout in every request.
     """
@@ -44,7 +45,7 @@ class Route(TokenServer):
         self._lost_s = 0.0
         self._failing_since: float | None = None
         self.lost_tokens = 0
-        """Tokens that servers sampled in replies that were aborted, or unsound, and asked for again."""
+        """Sampled tokens of aborted or unsound replies, which were asked for again."""
         self._engines = engines
         self._unknown_id = unknown_id
         self._end_of = end_of
@@ -54,8 +55,8 @@ class Route(TokenServer):
 
     @property
     def outage_s(self) -> float:
-        """Return the seconds that requests have spent on inference servers that failed, and in waiting for one that
-        does not, until now."""
+        """Return the seconds that requests have spent until now on failing inference servers, and in waiting for a well
+        one."""
         return self._lost_s + (0.0 if self._failing_since is None else time.monotonic() - self._failing_since)
 
     @property
@@ -64,7 +65,7 @@ class Route(TokenServer):
         return min((e.max_model_len for e in self._engines if e.max_model_len is not None), default=None)
 
     async def alive(self) -> bool:
-        """Tell whether anything answers where the last request went."""
+        """Tell whether anything answers at the place of the last request."""
         return self._own is not None and await self._own.alive()
 
     async def tokens_and_logprobs_completion(self, **kwargs: Any) -> Answer:
@@ -105,14 +106,14 @@ class Route(TokenServer):
             self._lost_s, self._failing_since = self.outage_s, None
 
     def _check(self, engine: CompletionsServer, answer: Answer, asked: Mapping[str, Any]) -> None:
-        """Check that a reply is sound, and whole where the server says so. Raises UnsoundReply, TokenMismatch."""
+        """Check that a reply is sound, and whole if the server says so. Raises UnsoundReply, TokenMismatch."""
         most = asked.get("max_tokens")
         reply = sound(answer, asked["input_ids"], self._unknown_id, label=engine.label, most=most)
         if self._end_of is not None:
             engine.check_end(reply, self._end_of(reply.ids, asked.get("stop") or ()))
 
     async def _settled(self, engine: CompletionsServer, error: AgentError, tries: int, prompt: list[int]) -> AgentError:
-        """Return what an error is: one that comes again and again may be no passing one."""
+        """Return the exception for an error: a repeated one may be permanent."""
         if isinstance(error, OddAnswer) and tries % engine.attempts == 0:
             return await engine.settle(error, prompt)
         if isinstance(error, UnsoundReply) and tries >= INTERRUPTIONS:

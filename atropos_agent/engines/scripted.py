@@ -1,4 +1,4 @@
-"""A server whose replies are written down, for tests, examples and trying out tools."""
+"""A server with prepared replies, for tests, examples and trying out tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Name a rollout to what stands in front of inference servers, so that its requests stay on one replica."""
+"""Name a rollout to the router in front of inference servers: so its requests stay on one replica."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Session:
     _tokens: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def headers(self, url: str, names: Sequence[str]) -> dict[str, str]:
-        """Return what the next request to a server says in its headers. names: of those that hold the id."""
+        """Return the session's headers for the next request to a server. names: of the headers for the id."""
         return dict.fromkeys(names, self.id) | self._tokens.get(url, {})
 
     def heard(self, url: str, headers: Mapping[str, str]) -> None:
-        """Keep what a server's answer says of the replica."""
+        """Keep the replica's name from a server's answer."""
         if found := {name: headers[name] for name in ECHOED if name in headers}:
             self._tokens[url] = found

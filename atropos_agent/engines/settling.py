@@ -1,4 +1,4 @@
-"""Find out what an odd answer means that comes again and again: what else the server answers tells."""
+"""Find out the meaning of a repeated odd answer from the server's other answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from atropos_agent.types import AgentError, EngineError
 
 
 class Probed(Protocol):
-    """What is asked of a server.
+    """The needed part of a server.
 
     max_model_len: its context window in tokens; None until it is known."""
 
@@ -26,10 +26,10 @@ class Probed(Protocol):
 
 
 async def settled(server: Probed, error: OddAnswer, prompt: list[int]) -> AgentError:
-    """Return ContextOverflow where the prompt's length alone is the reason of an odd answer, EngineError where this
+    """Return ContextOverflow if the prompt's length alone is the reason of an odd answer, EngineError if this
     request or this server is refused for good, else the error itself: the server is broken, which may pass.
 
-    A context window that is found out is noted in `server.max_model_len`."""
+    A newly found context window is noted in `server.max_model_len`."""
     if not error.broken:
         return EngineError(f"{error} (each time)")
     filler = prompt[:1]

@@ -1,4 +1,4 @@
-"""Hold what all of our servers have in common: they work by token ids alone."""
+"""The common part of all of our servers: they work by token ids alone."""
 
 from __future__ import annotations
 

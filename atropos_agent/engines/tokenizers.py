@@ -1,4 +1,4 @@
-"""Compare the tokenizer in use with the one that an inference server has."""
+"""Compare the tokenizer in use with an inference server's."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from atropos_agent.engines.completions import CompletionsServer
 from atropos_agent.tokens.record import first_difference
 
 TEXT = "Tokens: naïve café 漢字 — def f(x):\n\treturn x**2  # 0123456789\n"
-"""What both encode: words, other scripts, white space and digits, where tokenizers differ."""
+"""The text that both encode: words, other scripts, white space and digits, in which tokenizers differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two encodings of `TEXT`, as ids, and the first place where they differ."""
+    """Two encodings of `TEXT`, as ids, and the first place of a difference."""
 
     ours: Sequence[int]
     theirs: Sequence[int]
     place: int
     text: str
-    """What differs, in words."""
+    """The difference, in words."""
 
 
 async def compare_tokenizers(server: CompletionsServer, tokenizer: Any) -> Difference | None:

@@ -1,4 +1,4 @@
-"""Read which weights sampled a reply, and which program a server is, from what inference servers say."""
+"""Read the weights behind a reply, and a server's program, from the answers of inference servers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LABEL = re.compile(r"(?:^|(?:^|[^a-z0-9])(?:(?:global_?)?step|checkpoint|versio
 
 
 def version_of(label: Any) -> int | None:
-    """Return the trainer's step that names some weights; None where a label names none.
+    """Return the trainer's step that names some weights; None if a label names none.
 
-    label: a number, "42", "step-000042", the folder of a checkpoint that is called so, or vLLM's list of
-        `{version, start, end}`, of which the oldest counts (vllm/outputs.py, `WeightVersionSpan`).
+    label: a number, "42", "step-000042", the folder of a checkpoint with such a name, or vLLM's list of
+        `{version, start, end}`, whose oldest version counts (vllm/outputs.py, `WeightVersionSpan`).
     """
     if isinstance(label, bool):
         return None
@@ -35,11 +35,12 @@ def version_of(label: Any) -> int | None:
 
 
 _PROGRAMS = ("/version", "/get_server_info", "/server_info", "/info")
-"""Where inference servers tell their own version: vLLM and ours, SGLang before and now, text-generation-inference."""
+"""Paths at which inference servers tell their own version: vLLM and ours, SGLang before and now,
+text-generation-inference."""
 
 
 async def program_version(http: HttpClient) -> str | None:
-    """Return the version of an inference server's program; None where it does not tell, or does not answer."""
+    """Return the version of an inference server's program; None if it does not tell, or does not answer."""
     for path in _PROGRAMS:
         try:
             response = await http.get(path, timeout=5.0)
@@ -54,7 +55,7 @@ async def program_version(http: HttpClient) -> str | None:
 
 
 class ServedAdapter:
-    """The adapter that a server serves under a name: vLLM's `/v1/completions` does not say which weights sampled a
+    """The adapter that a server serves under a name: vLLM's `/v1/completions` does not name the weights behind a
     reply, but `/v1/models` names the adapter's folder."""
 
     believed_s = 2.0
@@ -68,7 +69,7 @@ class ServedAdapter:
         self._version: int | None = None
 
     async def version(self) -> int | None:
-        """Return the step that the adapter's folder names, at most `believed_s` old; None where it names none."""
+        """Return the step in the name of the adapter's folder, at most `believed_s` old; None without one."""
         version = self._version
         if time.monotonic() - self._asked > self.believed_s:
             self._asked = time.monotonic()  # so that of many requests one asks

@@ -1,4 +1,4 @@
-"""Tool formats, and the one place where a format is chosen by name."""
+"""Tool formats, and the one place for the choice of a format by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FORMATS: Mapping[str, type[ToolFormat]] = {
 
 
 def load_format(name: str) -> ToolFormat:
-    """Return the format of that name, or of a dotted path such as `package.module:Class`.
+    """Return the format of this name, or of a dotted path such as `package.module:Class`.
 
     Raises ValueError, which says what to give instead.
     """

@@ -13,7 +13,7 @@ NOTHING_ELSE = "a reply that calls a tool is nothing else"
 
 
 class BareFormat(TaggedFormat):
-    """Calls without a tag are read as those behind `opening`, where the reply begins with them."""
+    """Calls without a tag are read as those behind `opening`, if the reply begins with them."""
 
     stray = False
 
@@ -42,7 +42,7 @@ class BareFormat(TaggedFormat):
         return [(begin, end - len(self.opening)) for begin, end in spans]
 
     def _bare(self, text: str, thinking_open: bool) -> int | None:
-        """Return where a call without the tag begins; None where there is none."""
+        """Return the beginning of a call without the tag; None without such a call."""
         start = skip_space(text, 0)
         if thinking_open or text.startswith(THINK, start):
             closed = text.find(THINK_END, start)

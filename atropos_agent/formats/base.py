@@ -12,21 +12,21 @@ DEFAULT_PREAMBLE = "You are an agent that works in a Linux sandbox by calling to
 
 
 class ToolFormat(ABC):
-    """How a model calls tools: what it is shown, how its replies are read, what it is answered.
+    """How a model calls tools: its instructions, the reading of its replies, the messages of results.
 
     A subclass defines `instructions`, `parse`, `write` and `correction`. It keeps nothing between calls: one
-    object serves every rollout. Nothing is to be repaired: a call that is not exactly what the format
-    asks for is a problem, because a repaired call would be rewarded like a correct one.
+    object serves every rollout. Nothing is to be repaired: a call that is not exactly in the
+    format is a problem, because a repaired call would be rewarded like a correct one.
 
-    What a chat template can do itself (show tools, write calls and results) it does, where it writes calls so that
-    `parse` reads them back; the rest of this class is for where it can't.
+    A chat template does its own part itself (show tools, write calls and results), if `parse` reads its calls
+    back; the rest of this class is for templates that can't.
 
     control: the format's own strings that a tokenizer may hold as single tokens. They stay control text
         in system messages, in replies given as examples and in corrections; everywhere else they are encoded as text.
-    frame: what stands before and behind a result in a message's content, by which chat templates tell
-        results from questions; None where the role alone tells them.
-    ends: those of `control` with which a model ends a turn that calls tools; others never end one.
-    channelled: thinking and content stand in messages of their own, with headers, all of which `parse` is given.
+    frame: the text before and behind a result in a message's content, by which chat templates tell
+        results from questions; None if the role alone tells them.
+    ends: those of `control` with which a model ends a turn with calls; others never end one.
+    channelled: thinking and content stand in messages of their own, with headers; `parse` is given all of these.
     """
 
     control: Sequence[str] = ()
@@ -48,19 +48,20 @@ class ToolFormat(ABC):
 
     @abstractmethod
     def write(self, call: ToolCall) -> str:
-        """Return a call as a model writes it, so that `parse` reads it back.
+        """Return a call as a model writes it: `parse` reads it back.
 
         Raises ValueError for a call that the format can't write."""
 
     @abstractmethod
     def correction(self, problems: Sequence[str]) -> str:
-        """Return what the model is told about its malformed calls.
+        """Return the message to the model about its malformed calls.
 
-        Strings in `control` are encoded here as in system messages, so that a call that is shown has the ids that the
+        Strings in `control` are encoded here as in system messages, so a call in it has the ids that the
         model must write. In `problems`, which may quote the model, they are text."""
 
     def with_tools(self, schemas: Sequence[Mapping[str, object]]) -> ToolFormat:
-        """Return the format as it reads calls of these tools: itself, unless a schema decides what an argument is."""
+        """Return the format as it reads calls of these tools: itself, unless a schema decides the type of an
+        argument."""
         return self
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
@@ -68,17 +69,17 @@ class ToolFormat(ABC):
         return "\n".join(map(self.write, calls))
 
     def turn(self, reply: Reply) -> str:
-        """Return a whole reply as a model writes it, so that `parse` reads it back."""
+        """Return a whole reply as a model writes it: `parse` reads it back."""
         thought = "" if reply.thinking is None else f"{THINK}\n{reply.thinking}\n{THINK_END}\n\n"
         return thought + "\n".join(part for part in (reply.content, self.write_all(reply.calls)) if part)
 
     def call_id(self, number: int, name: str) -> str:
-        """Return the id of a rollout's call of that number, as the format's chat templates take it."""
+        """Return the id of a rollout's call of this number, as the format's chat templates take it."""
         return f"call_{number}"
 
     def literals(self, text: str, *, thinking_open: bool = False) -> Sequence[tuple[int, int]]:
-        """Return where in a reply its calls stand, malformed and cut off ones too, as (start, end), in which thinking
-        tags are text like any other.
+        """Return the places of a reply's calls, malformed and cut off ones too, as (start, end). Thinking
+        tags in them are text like any other.
 
         Without it a chat template may cut a call at a tag in its arguments. thinking_open: as in `parse`."""
         return ()
@@ -90,7 +91,7 @@ class ToolFormat(ABC):
         preamble: str | None = None,
         working_dir: str | None = None,
     ) -> str:
-        """Return the system message: the preamble, where the model works, and its tools.
+        """Return the system message: the preamble, the model's working directory, and its tools.
 
         preamble: replaces the default; working_dir: named to the model; None leaves it out.
         """
@@ -102,10 +103,10 @@ class ToolFormat(ABC):
         return "\n\n".join(part for part in parts if part)
 
     def messages(self, results: Sequence[ToolResult], correction: str | None, *, role: str) -> list[Message]:
-        """Return the messages that carry results, and what is said of malformed calls, to the model as text.
+        """Return the messages with results, and with the correction of malformed calls, to the model as text.
 
         results: in the order of their calls (`ToolResult.call`), contents quoted already.
-        role: the chat role that the configuration wants results in.
+        role: the configured chat role of results.
         """
         before, behind = self.frame or ("", "")
         contents = [result.content for result in results] + ([] if correction is None else [correction])

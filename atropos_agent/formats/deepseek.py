@@ -1,6 +1,6 @@
 """The formats of DeepSeek's models: calls between control tokens, in one section at the end of a reply.
 
-Formats: the chat templates of DeepSeek-V3 and R1, whose arguments stand in a block of code, and of V3.1, whose do not.
+Formats: the chat templates of DeepSeek-V3 and R1 with arguments in a block of code, and of V3.1 without one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SEPARATOR = "<｜tool▁sep｜>"
 
 
 class DeepSeekV3(SectionFormat):
-    """What DeepSeek-V3 and R1 models were trained on."""
+    """The training format of DeepSeek-V3 and R1 models."""
 
     opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
     inner = (CALL, CALL_END, SEPARATOR)
@@ -43,7 +43,7 @@ class DeepSeekV3(SectionFormat):
 
 
 class DeepSeekV31(SectionFormat):
-    """What DeepSeek-V3.1 models were trained on."""
+    """The training format of DeepSeek-V3.1 models."""
 
     opening, closing, call, call_end = CALLS, CALLS_END, CALL, CALL_END
     inner = (CALL, CALL_END, SEPARATOR)

@@ -26,7 +26,7 @@ _name = names(re.compile(r"[^\s{}\[\]:,<>]++"))
 
 
 class Gemma4(TaggedFormat):
-    """What Gemma 4 models were trained on."""
+    """The training format of Gemma 4 models."""
 
     opening, closing = CALL, CALL_END
     inner = (QUOTE,)

@@ -3,8 +3,8 @@
 Text stands bare, everything else as JSON; the tool's schema says which it is. A literal closing tag in a JSON string is
 text, in a text as long as no other tag of the call follows it.
 
-Format: the chat templates of GLM-4.5 and GLM-4.7, of which the second leaves the line breaks out. As in vLLM's and
-SGLang's parsers, what the schema says nothing about is JSON where it can be.
+Format: the chat templates of GLM-4.5 and GLM-4.7; the second leaves the line breaks out. As in vLLM's and
+SGLang's parsers, an argument without a schema is JSON if it can be.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VALUE, VALUE_END = "<arg_value>", "</arg_value>"
 
 
 class Glm(TaggedFormat):
-    """What GLM 4.5, 4.6 and 4.7 models were trained on."""
+    """The training format of GLM 4.5, 4.6 and 4.7 models."""
 
     opening, closing = CALL, CALL_END
     inner = (KEY, KEY_END, VALUE, VALUE_END)

@@ -1,10 +1,10 @@
 """The harmony format of gpt-oss: messages in channels, each with a header.
 
 Thinking stands in channel `analysis`, answers in `final`, and a call in `commentary` (or `analysis`) with a recipient
-`functions.NAME`, before or behind the channel's name. What stands in `commentary` without a recipient is content.
+`functions.NAME`, before or behind the channel's name. Text in `commentary` without a recipient is content.
 
-Format: OpenAI's guide to the harmony response format. As in vLLM's parser, the content type may be left out; what is
-no JSON object is a problem here, also where that parser hands it on.
+Format: OpenAI's guide to the harmony response format. As in vLLM's parser, the content type may be left out; arguments
+other than a JSON object are a problem here, even if this parser hands them on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENDS = re.compile(r"<\|end\|>|<\|call\|>|<\|return\|>")
 
 
 class Harmony(ToolFormat):
-    """What gpt-oss models were trained on."""
+    """The training format of gpt-oss models."""
 
     control = (START, CHANNEL, MESSAGE, END, CALL, CONSTRAIN)
     ends = (CALL, END)
@@ -94,7 +94,7 @@ class Harmony(ToolFormat):
 
 @dataclass(slots=True)
 class _Messages:
-    """What the messages of a reply hold."""
+    """The content of a reply's messages."""
 
     thoughts: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ class _Messages:
     orderly: bool = True
 
     def add(self, header: re.Match[str], text: str) -> int:
-        """Take in the message behind a header; return where the next one begins."""
+        """Take in the message behind a header; return the beginning of the next one."""
         recipients = _RECIPIENT.findall(header["before"]) + _RECIPIENT.findall(header["behind"])
         if recipients:
             try:
@@ -128,7 +128,7 @@ class _Messages:
         return end.end() if end else len(text)
 
     def add_rest(self, rest: str) -> None:
-        """Take in what has no header."""
+        """Take in text without a header."""
         if any(token in rest for token in (START, CHANNEL, MESSAGE)):
             self.problems.append(f"a message's header is not closed with {MESSAGE}, or has no channel")
         else:
@@ -136,7 +136,7 @@ class _Messages:
 
 
 def _read(recipients: Sequence[str], content_type: str, text: str, start: int) -> tuple[Read, int]:
-    """Return the call in a message to a tool, and where the next message begins. Raises ValueError."""
+    """Return the call in a message to a tool, and the beginning of the next message. Raises ValueError."""
     name = recipients[0].removeprefix(FUNCTIONS)
     if len(recipients) > 1 or not recipients[0].startswith(FUNCTIONS) or not name:
         raise ValueError(f"a call must go to {FUNCTIONS}NAME, not to {' and '.join(recipients)}")

@@ -20,7 +20,7 @@ RESPONSE, RESPONSE_END = "<tool_response>", "</tool_response>"
 
 
 class Hermes(TaggedFormat):
-    """What Hermes, Qwen2.5 and Qwen3 models were trained on."""
+    """The training format of Hermes, Qwen2.5 and Qwen3 models."""
 
     opening, closing = CALL, CALL_END
     control = (CALL, CALL_END, RESPONSE, RESPONSE_END, THINK, THINK_END, "<tools>", "</tools>")

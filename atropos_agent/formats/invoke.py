@@ -22,9 +22,9 @@ _FLAGS = {' string="true">': True, ' string="false">': False}
 
 
 class InvokeFormat(SectionFormat):
-    """A section of `<invoke>` tags. A subclass says what their `<parameter>` tags hold behind the argument's name.
+    """A section of `<invoke>` tags. A subclass defines the text of their `<parameter>` tags behind the argument's name.
 
-    parameter, parameter_end: around an argument; the first ends where its name begins.
+    parameter, parameter_end: around an argument; the first ends at the start of its name.
     """
 
     parameter: str
@@ -45,12 +45,12 @@ class InvokeFormat(SectionFormat):
         return Read(name, arguments), place + len(self.call_end)
 
     def read_value(self, name: str, key: str, text: str, start: int) -> tuple[Any, int]:
-        """Read an argument behind its name in quotes; return it and where its closing tag stands. Raises ValueError."""
+        """Read an argument behind its name in quotes; return it and the place of its closing tag. Raises ValueError."""
         # Abstract: each subclass reads its own model's values.
         raise NotImplementedError
 
     def value_ends(self, text: str, start: int) -> int:
-        """Return where the closing tag of a value stands."""
+        """Return the place of a value's closing tag."""
         return end_of_value(text, start, self.parameter_end, (self.parameter, self.call_end))
 
     def write_all(self, calls: Sequence[ToolCall]) -> str:
@@ -66,13 +66,13 @@ class InvokeFormat(SectionFormat):
         return "\n".join([*parts, self.call_end])
 
     def value(self, call: ToolCall, key: str) -> str:
-        """Return what stands behind an argument's name. Raises ValueError."""
+        """Return the text behind an argument's name. Raises ValueError."""
         # Abstract: each subclass writes its own model's values.
         raise NotImplementedError
 
 
 class MiniMax(InvokeFormat):
-    """What MiniMax M2 models were trained on."""
+    """The training format of MiniMax M2 models."""
 
     opening, closing = "<minimax:tool_call>", "</minimax:tool_call>"
     call, call_end = '<invoke name="', "</invoke>"
@@ -98,7 +98,7 @@ class MiniMax(InvokeFormat):
 
 
 class DeepSeekV32(InvokeFormat):
-    """What DeepSeek V3.2 models were trained on."""
+    """The training format of DeepSeek V3.2 models."""
 
     opening, closing = f"<{DSML}function_calls>", f"</{DSML}function_calls>"
     call, call_end = f'<{DSML}invoke name="', f"</{DSML}invoke>"
@@ -130,7 +130,7 @@ class DeepSeekV32(InvokeFormat):
 
 
 class DeepSeekV4(DeepSeekV32):
-    """What DeepSeek V4 models were trained on: V3.2's, with another tag around."""
+    """The training format of DeepSeek V4 models: V3.2's, with another tag around."""
 
     opening, closing = f"<{DSML}tool_calls>", f"</{DSML}tool_calls>"
     frame = ("<tool_result>", "</tool_result>")

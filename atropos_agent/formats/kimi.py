@@ -20,7 +20,7 @@ _ID = re.compile(r"(?:functions\.)?([^\s<>]+):\d+")
 
 
 class Kimi(SectionFormat):
-    """What Kimi K2 models were trained on."""
+    """The training format of Kimi K2 models."""
 
     opening, closing, call, call_end = SECTION, SECTION_END, CALL, CALL_END
     inner = (CALL, CALL_END, ARGUMENTS)

@@ -1,4 +1,4 @@
-"""Values in words of a format's own: Gemma 4's and Python's, read without what an interpreter would do with them."""
+"""Values in a format's own words: Gemma 4's and Python's, read without an interpreter's evaluation."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ReadKey = Callable[[str, int], tuple[str, int]]
 class Literals:
     """A way to write values.
 
-    text: reads a string at a place; returns None where none begins there. key: reads the key of a mapping.
+    text: reads a string at a place; returns None if none begins there. key: reads the key of a mapping.
     """
 
     text: Callable[[str, int], Place | None]
     key: ReadKey
 
     def read(self, source: str, start: int, depth: int = 0) -> Place:
-        """Read the value at `start`, before which white space may stand; return it and the place behind it.
+        """Read the value at `start`, perhaps after white space; return it and the place behind it.
 
         Raises ValueError, which says what is wrong."""
         if depth > DEEPEST:
@@ -59,7 +59,7 @@ class Literals:
         closing: str = "}",
         key_of: ReadKey | None = None,
     ) -> Place:
-        """Read keys with their values up to the closing sign, behind which the returned place is.
+        """Read keys with their values up to the closing sign; the returned place is behind it.
 
         key_of: reads its keys in place of `key`."""
         found: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def _number(digits: str) -> int | float:
 
 
 def names(pattern: re.Pattern[str]) -> ReadKey:
-    """Return what reads the name of a tool or an argument, which matches a pattern."""
+    """Return a reader of a tool's or an argument's name, which matches a pattern."""
 
     def read(text: str, start: int) -> tuple[str, int]:
         if (found := pattern.match(text, start)) is None:
@@ -113,7 +113,7 @@ def names(pattern: re.Pattern[str]) -> ReadKey:
 
 
 def python_text(source: str, start: int) -> Place | None:
-    """Read a string of Python's on one line. Raises ValueError for escapes that are none."""
+    """Read a string of Python's on one line. Raises ValueError for invalid escapes."""
     if not source.startswith(('"', "'"), start):
         return None
     found = _STRING.match(source, start)

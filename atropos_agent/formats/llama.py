@@ -26,7 +26,7 @@ TAG = "<|python_tag|>"
 
 
 class LlamaJson(BareFormat):
-    """What Llama 3.1, 3.2 and 3.3 models were trained on."""
+    """The training format of Llama 3.1, 3.2 and 3.3 models."""
 
     opening = closing = TAG
     control = (TAG,)

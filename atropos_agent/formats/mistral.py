@@ -33,7 +33,7 @@ def _id(number: int) -> str:
 
 
 class Mistral(TaggedFormat):
-    """What Mistral models were trained on up to the tokenizer v7."""
+    """The training format of Mistral models up to the tokenizer v7."""
 
     opening = closing = CALLS
     stray = False
@@ -75,7 +75,7 @@ class Mistral(TaggedFormat):
 
 
 class MistralArgs(TaggedFormat):
-    """What Mistral models were trained on from the tokenizer v11 on."""
+    """The training format of Mistral models from the tokenizer v11 on."""
 
     opening = closing = CALLS
     stray = False

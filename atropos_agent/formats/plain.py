@@ -12,7 +12,7 @@ FENCE, FENCE_END = "```tool_call\n", "```"
 
 
 class Plain(TaggedFormat):
-    """Blocks of code that are marked as calls; results in blocks of code."""
+    """Blocks of code marked as calls; results in blocks of code."""
 
     opening, closing = FENCE, FENCE_END
     stray = False

@@ -24,7 +24,7 @@ _MOST = 20
 
 
 class Pythonic(BareFormat):
-    """What Llama 4 models were trained on."""
+    """The training format of Llama 4 models."""
 
     opening, closing = "<|python_start|>", "<|python_end|>"
     control = (opening, closing)
@@ -60,7 +60,7 @@ class Pythonic(BareFormat):
 
 
 class Lfm2(TaggedFormat):
-    """What LFM2 models were trained on."""
+    """The training format of LFM2 models."""
 
     opening, closing = "<|tool_call_start|>", "<|tool_call_end|>"
     control = (opening, closing)

@@ -1,6 +1,6 @@
 """The XML format of Qwen3-Coder and Qwen3.5: `<function=…>` with a tag for each argument.
 
-An argument is bare text between line breaks; the tool's schema says what it is. A literal closing tag in a JSON
+An argument is bare text between line breaks; the tool's schema gives its type. A literal closing tag in a JSON
 string is text, in a text as long as no other tag of the call follows it. A line that begins like another argument of
 the tool is none: the argument was not closed.
 
@@ -23,11 +23,11 @@ FUNCTION, FUNCTION_END = "<function=", "</function>"
 PARAMETER, PARAMETER_END = "<parameter=", "</parameter>"
 
 _OPENED = re.compile(rf"^{PARAMETER}([^<>\n]+)>", re.MULTILINE)
-"""Where a line of a value begins like an argument."""
+"""The beginning of a value's line that looks like an argument."""
 
 
 class QwenCoder(TaggedFormat):
-    """What Qwen3-Coder and Qwen3.5 models were trained on."""
+    """The training format of Qwen3-Coder and Qwen3.5 models."""
 
     opening, closing = CALL, CALL_END
     inner = (FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END)

@@ -1,4 +1,4 @@
-"""What tool formats share in reading replies: thinking told from content, calls found by a tag, strict JSON."""
+"""Shared reading of replies for tool formats: thinking told from content, calls found by a tag, strict JSON."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from tools.base import ToolCall
 SPACE = " \t\r\n"
 
 DEEPEST = 100
-"""Objects and lists that a call may have within each other: what compares and writes them takes frames of the stack for
-each."""
+"""Levels of objects and lists that a call may have within each other: their comparison and writing take frames of the
+stack for each."""
 _TOO_DEEP = "the call is not valid JSON: it is nested too deeply"
 MOST_MALFORMED = 20
-"""Malformed calls of one reply behind which nothing is read: each may have to be looked at to the reply's end."""
+"""Malformed calls of one reply after which reading ends: the search in each may go to the reply's end."""
 _WINDOW, _LONGEST_WORD = 4096, 16
-"""Characters of JSON that are looked at first, and those at their end whose error may be that the rest is not there."""
+"""Characters of JSON that are decoded first. An error within the last few of them may come from the cut."""
 _TAG = re.compile(r"</?[^<>\s\"']+[>=]|</?[^<>\s\"']+(?= )|<[|\uff5c]\S*?>|\[[A-Z_]+\]")
-"""How tags look in the calls that formats and chat templates write."""
+"""The look of tags in the calls of formats and chat templates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A call as it was read. id: where the format has one in the text."""
+    """A call as it was read. id: from the text, if the format has one there."""
 
     name: str
     arguments: dict[str, Any]
@@ -40,7 +40,7 @@ class Read:
 
 @dataclass(slots=True)
 class Section:
-    """What was read behind an opening tag: calls, what is wrong with others, and where it ends."""
+    """The content behind an opening tag: calls, the problems of others, and its end."""
 
     end: int
     calls: list[Read] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Section:
 
 @dataclass(slots=True)
 class _Scanned:
-    """A reply in its parts. spans: where calls stand, malformed ones too; said: whether there was content."""
+    """A reply in its parts. spans: the places of calls, malformed ones too; said: whether there was content."""
 
     thoughts: list[str] = field(default_factory=list)
     content: list[str] = field(default_factory=list)
@@ -61,14 +61,15 @@ class _Scanned:
 
 
 class TaggedFormat(ToolFormat):
-    """A format whose calls begin with a tag. A subclass says what stands behind it.
+    """A format whose calls begin with a tag. A subclass defines the text behind it.
 
     opening, closing: around a call, or around several.
     stray: whether a closing tag by itself is a call's without its start.
     inner: tags inside of a call, or of calls: one elsewhere is a call's without the tags around it.
-    keys: of arguments in calls that are JSON objects with "name"; empty where calls are something else.
+    keys: of arguments in calls that are JSON objects with "name"; empty if calls are something else.
     thinking: tags around thinking.
-    shape: how a call is shown to the model. It is none itself: small models copy what they could send.
+    shape: the form of a call in messages to the model. It is no call itself: small models copy calls that they could
+    send.
     """
 
     opening: str
@@ -81,9 +82,9 @@ class TaggedFormat(ToolFormat):
 
     @abstractmethod
     def read(self, text: str, start: int) -> Section:
-        """Read what stands behind the opening tag that ends at `start`, in time proportional to the text behind it.
+        """Read the text behind the opening tag that ends at `start`, in time proportional to this text.
 
-        Raises ValueError, which says what is wrong, where it is not clear where it ends."""
+        Raises ValueError, which says what is wrong, if its end is not clear."""
 
     def parse(self, text: str, *, first_id: int = 0, thinking_open: bool = False) -> Reply:
         scanned = self._scan(text, thinking_open)
@@ -138,7 +139,7 @@ class TaggedFormat(ToolFormat):
             found.problems.append(f"a call inside {self.thinking[0].strip()} does not run; close the thinking first")
 
     def _call(self, found: _Scanned, text: str, start: int) -> int:
-        """Take in the call whose opening tag is at `start`; return where reading goes on."""
+        """Take in the call whose opening tag is at `start`; return the next place to read."""
         try:
             section = self.read(text, start + len(self.opening))
         except ValueError as problem:
@@ -149,7 +150,7 @@ class TaggedFormat(ToolFormat):
         return section.end
 
     def _behind_malformed(self, text: str, start: int) -> int:
-        """Return where reading goes on behind the malformed call at `start`: at its end, else at the next call."""
+        """Return the next place to read behind the malformed call at `start`: its end, else the next call."""
         tag = first_of(text, start + len(self.opening), self.closing, self.opening)
         if tag is None:
             return len(text)
@@ -181,19 +182,19 @@ def _any_of(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def first_of(text: str, start: int, *tags: str) -> re.Match[str] | None:
-    """Return which of these tags stands first from `start` on, and where; None where none does.
+    """Return the first of these tags from `start` on, and its place; None without one.
 
-    It looks no further than that: to look for each by itself would be to the end of the text, again at every call."""
+    It looks no further: a search for each by itself would go to the end of the text, again at every call."""
     return _any_of(tags).search(text, start)
 
 
 def tags_of(written: str) -> Sequence[str]:
-    """Return the tags in what a call is written as, thinking tags apart."""
+    """Return the tags in a call's text, thinking tags apart."""
     return tuple(tag for tag in dict.fromkeys(_TAG.findall(written)) if tag not in (THINK, THINK_END))
 
 
 def reply_of(tool_format: ToolFormat, found: _Scanned, first_id: int) -> Reply:
-    """Return the reply that was read, its calls numbered from `first_id` on."""
+    """Return the reply from its parts, its calls numbered from `first_id` on."""
     calls = tuple(
         ToolCall(call.name, call.arguments, call.id or tool_format.call_id(number, call.name))
         for number, call in enumerate(found.calls, start=first_id)
@@ -211,7 +212,7 @@ def skip_space(text: str, place: int) -> int:
 
 
 def expect(text: str, place: int, tag: str, problem: str) -> int:
-    """Return the place behind a tag, before which white space may stand. Raises ValueError(problem)."""
+    """Return the place behind a tag, perhaps after white space. Raises ValueError(problem)."""
     place = skip_space(text, place)
     if not text.startswith(tag, place):
         raise ValueError(problem)
@@ -219,9 +220,9 @@ def expect(text: str, place: int, tag: str, problem: str) -> int:
 
 
 def read_json(text: str, start: int) -> tuple[Any, int]:
-    """Read the JSON value at `start`, before which white space may stand; return it and the place behind it.
+    """Read the JSON value at `start`, perhaps after white space; return it and the place behind it.
 
-    It stops where the value ends, so a closing tag inside a string is no problem. Keys twice in one object, NaN,
+    It stops at the value's end, so a closing tag inside a string is no problem. Keys twice in one object, NaN,
     infinity and numbers that would become it are refused. Raises ValueError, which says what is wrong."""
     start = skip_space(text, start)
     try:
@@ -239,7 +240,7 @@ def read_json(text: str, start: int) -> tuple[Any, int]:
 def decoded(text: str, start: int) -> tuple[Any, int]:
     """Decode the JSON value at `start`; return it and the place behind it.
 
-    Looks at a part of the text that grows, because an error counts the lines of all that was given before its place.
+    Looks at a growing part of the text, because an error counts the lines of the whole input before its place.
     Raises JSONDecodeError, whose place counts from `start`."""
     size = _WINDOW
     while True:
@@ -289,7 +290,7 @@ def named_call(value: Any, *keys: str) -> Read:
 
 
 def section_of(end: int, value: Any, *keys: str) -> Section:
-    """Return what `named_call` makes of a value, whose end is known whatever is wrong with it."""
+    """Return a section with the value's call by `named_call`, or with its problem; both end at `end`."""
     try:
         return Section(end, [named_call(value, *keys)])
     except ValueError as problem:
@@ -297,7 +298,7 @@ def section_of(end: int, value: Any, *keys: str) -> Section:
 
 
 _OBJECT = re.compile(r'\{\s*"(?:type"\s*:\s*"function"\s*,\s*")?(?:name|parameters|arguments|function)"\s*:')
-"""How a call that is a JSON object begins."""
+"""The beginning of a call that is a JSON object."""
 
 
 def begins_call(text: str, start: int) -> bool:

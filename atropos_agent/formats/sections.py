@@ -25,7 +25,7 @@ class SectionFormat(TaggedFormat):
 
     @abstractmethod
     def written(self, call: ToolCall, number: int) -> str:
-        """Return a call, the section's of that number, with its tags."""
+        """Return a call with its tags. It has this number in the section."""
 
     def read(self, text: str, start: int) -> Section:
         section = Section(start)
@@ -55,7 +55,7 @@ class SectionFormat(TaggedFormat):
         return self.write_all([call])
 
     def _behind(self, text: str, start: int) -> int:
-        """Return where reading goes on behind a malformed call: at its end, else at the next or the section's end."""
+        """Return the next place to read behind a malformed call: its end, else the next call or the section's end."""
         tag = first_of(text, start, self.call_end, self.call, self.closing)
         if tag is None:
             return len(text)

@@ -1,4 +1,4 @@
-"""Arguments as bare text, told from each other's types by the tools' schemas: what the XML formats share."""
+"""Arguments as bare text, with types from the tools' schemas: the shared part of the XML formats."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _ANY = frozenset({"string", "number", "integer", "boolean", "null", "array", "ob
 _TEXT = frozenset({"string"})
 _NONE: frozenset[str] = frozenset()
 _MOST = 256
-"""Schemas of one tool, or of one argument, that are looked into: they may hold themselves, and many others."""
+"""Most schemas of one tool, or of one argument, to look into: they may hold themselves, and many others."""
 _WORDS = {"True": True, "False": False, "None": None}
 """Python's words, which the models' own templates write for JSON's."""
 
 
 class ArgumentTypes:
-    """Of the arguments of tools given by schemas in OpenAI's function format.
+    """Types of the arguments of tools, from schemas in OpenAI's function format.
 
-    prefer_json: an argument of which no schema says anything is JSON where it can be, else it is text; where one may
-        be text and something else, a JSON string stands for what is in its quotes, else for itself.
+    prefer_json: an argument without any schema is JSON if it can be, else it is text; if one may
+        be text and something else, a JSON string stands for the text in its quotes, else for itself.
     """
 
     def __init__(self, schemas: Sequence[Mapping[str, Any]] = (), *, prefer_json: bool = False) -> None:
@@ -44,9 +44,9 @@ class ArgumentTypes:
         return {key for name, key in self._allowed if name == tool}
 
     def value(self, tool: str, key: str, text: str) -> Any:
-        """Return the argument that a text stands for: text where it may be nothing else, else JSON.
+        """Return the argument that a text stands for: text if it may be nothing else, else JSON.
 
-        Where an argument may be text and something else, JSON of the other type is no text, unless the schema lists
+        If an argument may be text and something else, JSON of the other type is no text, unless the schema lists
         the text itself. Raises ValueError."""
         allowed = self._allowed.get((tool, key), _ANY)
         if allowed == _ANY and not self._prefer_json:
@@ -68,7 +68,7 @@ class ArgumentTypes:
     def behind_json(self, tool: str, key: str, text: str, start: int) -> int:
         """Return the place behind the JSON of an argument that is no text: a closing tag in one of its strings is none.
 
-        It is `start` where the argument may be text, and where no JSON stands."""
+        It is `start` if the argument may be text, or without JSON."""
         if "string" in self._allowed.get((tool, key), _ANY):
             return start
         try:
@@ -77,7 +77,7 @@ class ArgumentTypes:
             return start
 
     def text(self, tool: str, key: str, value: Any) -> str:
-        """Return an argument as text that `value` reads back. Raises ValueError where there is none."""
+        """Return an argument as text that `value` reads back. Raises ValueError if there is none."""
         text = value if isinstance(value, str) else written_json(value)
         try:
             same = self.value(tool, key, text)
@@ -89,9 +89,9 @@ class ArgumentTypes:
 
 
 def end_of_value(text: str, start: int, closing: str, followers: tuple[str, ...]) -> int:
-    """Return where the closing tag of a value stands: the first behind which the call goes on or ends.
+    """Return the place of a value's closing tag: the first behind which the call goes on or ends.
 
-    Others are text of the value. Raises ValueError where there is none."""
+    Others are text of the value. Raises ValueError if there is none."""
     if (end := _closed(closing, followers).search(text, start)) is not None:
         return end.start()
     raise ValueError("an argument of the call is not closed")
@@ -103,7 +103,7 @@ def _closed(closing: str, followers: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def checked(tool_format: ToolFormat, call: ToolCall, text: str) -> str:
-    """Return the text of a call. Raises ValueError where its names or arguments spell tags, so that it is another."""
+    """Return the text of a call. Raises ValueError if its names or arguments spell tags: it would be another call."""
     read = tool_format.parse(text)
     if read.problems or [(one.name, one.arguments) for one in read.calls] != [(call.name, dict(call.arguments))]:
         raise ValueError(f"a call of {call.name!r} can't be written: its names or arguments hold the format's tags")
@@ -127,7 +127,7 @@ _TYPES: tuple[tuple[type, frozenset[str]], ...] = (
     (list, frozenset({"array"})),
     (dict, frozenset({"object"})),
 )
-"""What JSON calls values of Python's types; bool before int, whose kind it is."""
+"""JSON's names for values of Python's types; bool before int, because a bool is an int."""
 
 
 def _type_of(value: Any) -> frozenset[str]:
@@ -137,8 +137,8 @@ def _type_of(value: Any) -> frozenset[str]:
 
 
 def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments that parameters name, in all of their alternatives, each with its schema. seen: ids of what
-    was looked into."""
+    """Yield the arguments that parameters name, in all of their alternatives, each with its schema. seen: ids of the
+    schemas looked into."""
     if isinstance(schema, Mapping) and id(schema) not in seen and len(seen) <= _MOST:
         seen.add(id(schema))
         if isinstance(properties := schema.get("properties"), Mapping):
@@ -149,7 +149,7 @@ def _properties(schema: Any, root: Mapping[str, Any], seen: set[int]) -> Iterato
 
 
 def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str]]) -> frozenset[str]:
-    """Return the JSON types that a schema lets a value have. root: holds `$defs`. seen: what was found of others, by
+    """Return the JSON types that a schema lets a value have. root: holds `$defs`. seen: the types of other schemas, by
     their ids."""
     if not isinstance(schema, Mapping) or len(seen) > _MOST:
         return _ANY
@@ -172,19 +172,19 @@ def _allowed(schema: Any, root: Mapping[str, Any], seen: dict[int, frozenset[str
 
 
 def _values(schema: Any) -> Sequence[Any]:
-    """Return the values that a schema lists; none where it lists none."""
+    """Return the values that a schema lists; none if it lists none."""
     if not isinstance(schema, Mapping):
         return ()
     return [schema["const"]] if "const" in schema else _list(schema.get("enum"))
 
 
 def _list(value: Any) -> Sequence[Any]:
-    """Return a list; an empty one for what agents send instead of one."""
+    """Return a list; an empty one for agents' other values in its place."""
     return value if isinstance(value, list | tuple) else ()
 
 
 def _named(schema: Mapping[str, Any], root: Any) -> Sequence[Any]:
-    """Return what a schema's reference, such as `#/$defs/Name`, leads to; nothing where it has none."""
+    """Return the target of a schema's reference, such as `#/$defs/Name`; nothing without one."""
     if not isinstance(reference := schema.get("$ref"), str):
         return ()
     for part in reference.split("/")[1:]:

@@ -228,7 +228,7 @@ class Conversation:
         )
 
     def fork(self, place: Place) -> Conversation:
-        """Return a conversation that goes on from an earlier place of this one. The two share nothing that changes;
+        """Return a conversation that goes on from an earlier place of this one. They share no mutable state;
         sampled tokens before the place stand in both."""
         given = self.segments[place.segment]
         last = _Segment(

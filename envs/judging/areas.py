@@ -24,7 +24,7 @@ class Area:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The start, for comparison with the work.
+    """The judged parts before the work, for comparison.
 
     tree: the source tree; None if it is not judged.
     elsewhere: the other judged parts, by absolute path; None for a missing one.

@@ -56,10 +56,10 @@ async def attack_tasks(
     concurrency: int = 2,
     on_result: Callable[[CheckResult], None] = lambda result: None,
 ) -> list[CheckResult]:
-    """Try the cheats on each task that its check found sound; tasks with earlier verdicts on them are not tried again.
+    """Try the cheats on each task that its check found sound, except those that were judged there before.
 
     results: of the check, by task. concurrency: tasks at the same time. on_result: called as each task is done.
-    Returns the results of the sound tasks, with the cheats' achievements. A cheat without a verdict is
+    Returns the results of the sound tasks, with the outcomes of the cheats. A cheat without a verdict is
     an attack without a reward. An unreachable Docker daemon, or a fault of ours, ends it with its exception.
     """
     turn, starts = asyncio.Semaphore(concurrency), StartTrees(backend)
@@ -84,7 +84,7 @@ def with_attack(result: CheckResult, attack: Attack) -> CheckResult:
 
 
 def judged(result: CheckResult, by: str, name: str, verdict: Verdict) -> Attack:
-    """Return the achievement of an attack on a task. It is rewarded if it gets more than doing nothing."""
+    """Return the attack on a task, with its verdict. It is rewarded if it gets more than doing nothing."""
     rewarded = verdict.reward > max(result.nothing)
     return Attack(by, name, verdict.reward, rewarded, patch=verdict.patch[:_KEPT] if rewarded else "")
 

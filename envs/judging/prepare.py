@@ -48,8 +48,8 @@ class Prepared:
     """A sandbox, ready to judge changes.
 
     planted: the hidden tests. watch: the reports of them. demands, record: the demands on them. watched: whether
-    the tests' observed results decide. known: whether the reference's were
-    seen before, by `tasks check` or by the author of the list. path: PATH of test.sh.
+    the tests' observed results decide. known: whether the reference's were seen before, by `tasks check` or by the
+    author of the list. path: PATH of test.sh.
     """
 
     sandbox: Sandbox

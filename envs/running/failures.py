@@ -33,7 +33,7 @@ _WHOSE = ((EngineError, Failure.ENGINE), (Unanswered, Failure.ENVIRONMENT), (Tok
 
 
 def attribute(error: Exception) -> InfraError:
-    """Return the infrastructure failure for an exception, by its cause; `unexpected` if nothing tells."""
+    """Return the infrastructure failure for an exception, by its cause; `unexpected` if the cause is unknown."""
     if isinstance(error, InfraError):
         return error
     for kind, failure in _WHOSE:

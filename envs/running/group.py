@@ -138,7 +138,7 @@ class Unfinished:
 
 
 async def unfinished(journal: Journal) -> list[Unfinished]:
-    """Return the unfinished groups of the run's own order, as they were drawn."""
+    """Return the unfinished groups of the run's own order, in the order of their draws."""
     query = (
         "SELECT number, task, state, reason, NULL FROM groups WHERE state = 'working' "
         "AND number NOT IN (SELECT number FROM asked) ORDER BY number"

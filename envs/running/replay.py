@@ -171,8 +171,7 @@ class TurnRecording:
 
     def received(self, prompt: list[int], options: dict[str, Any], answer: Answer) -> None:
         """Keep a server's reply until `accept` journals it. The prompt is kept as its difference from the last one and
-        its
-        reply: the results of tools, normally."""
+        its reply: the results of tools, normally."""
         seen, replies, logprobs, reasons = answer
         if seen != prompt or not len(replies) == len(logprobs) == len(reasons) == 1:
             return  # not to be trained on, and so not to be repeated

@@ -217,8 +217,8 @@ class Run:
 
     @property
     def useful_groups(self) -> int:
-        """Return how many groups may be worked on: those whose rollouts may all run, and one with rollouts in wait
-        for their start."""
+        """Return how many groups may be worked on: those whose rollouts may all run, and one
+        with rollouts waiting to start."""
         enough = -(-self.rollouts.limiter.limit // self.config.group_size) + 1
         return min(self.config.max_num_workers, enough)
 

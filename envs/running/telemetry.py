@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 CLOSING_S = 10.0
 """How long the last spans may take to be sent when a run ends, in seconds."""
 _QUEUE = 50_000
-"""Spans in wait for sending, at most: more are dropped."""
+"""Spans waiting to be sent, at most: more are dropped."""
 _TRACES = "/v1/traces"
 
 

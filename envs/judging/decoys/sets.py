@@ -81,8 +81,8 @@ def style(word: str) -> str:
 
 
 def looked_for(trees: Iterable[ast.AST]) -> set[str]:
-    """Return the texts that the tests look for in others. All sets of such a text are of the same kind: so two sets
-    don't have it in common."""
+    """Return the texts that the tests look for in others. All sets of such a text are of the same kind:
+    so the text is not the common part of two sets."""
     found = set()
     for tree in trees:
         for node in walk(tree):

@@ -30,7 +30,7 @@ _MAKING = frozenset(("range", "enumerate", "zip", "sorted", "reversed", "list", 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of a walk.
+    """The present place in a walk through a module.
 
     owner: the names of the classes around it. depth: how many functions are around it. quiet: whether a failing assert
     may be part of the test. must: the set for the sites that are reached for certain; None if it is not certain.

@@ -219,8 +219,8 @@ def _is_no_test(node: ast.stmt) -> bool:
 
 
 def _has_rows(call: ast.Call) -> bool:
-    """Return whether a call is a `parametrize` with rows that are written out. Without any row it is not: it is
-    skipped."""
+    """Return whether a call is a `parametrize` with rows that are written out. One without rows
+    doesn't count: pytest skips it."""
     rows = call.args[1] if getattr(call.func, "attr", "") == "parametrize" and len(call.args) > 1 else None
     return isinstance(rows, ast.List | ast.Tuple) and any(not isinstance(one, ast.Starred) for one in rows.elts)
 

@@ -81,8 +81,7 @@ class Evidence:
 
         statuses: by test, as the runner reports. is_demanded: whether a test must pass; signs come of these alone. A
         test has passed if it was reported so, if each of its sites told of the expected value alone, and if all
-        required sites
-        did: those that each of its runs reaches, or each of the reference's.
+        required sites did: those that each of its runs reaches, or each of the reference's.
         """
         found: dict[str, str] = {}
         signs: set[str] = set()

@@ -28,12 +28,12 @@ logger = logging.getLogger(__name__)
 LOOK_S = 3.0
 """Between two looks at the present nodes, in seconds."""
 MOVES = 4
-"""Workers that a rollout may lose, one after the other, before this counts as its failure: it may be their killer."""
+"""Workers that a rollout may lose, one after the other, before this counts as its failure: it may end them."""
 KNOWN = 0.25
 """By how much of its room a worker may be busier than another and still get one of its earlier tasks: the image is
 there."""
 REMIND_S = 30.0
-"""Between two messages about rollouts in wait for a worker, in seconds."""
+"""Between two messages about rollouts waiting for a worker, in seconds."""
 
 
 class Pool:

@@ -1,0 +1,34 @@
+"""The Docker daemons of a run are asked before it starts."""
+
+import pytest
+
+from envs.swe.config import SWEEnvConfig
+from envs.swe.daemons import check_daemons, uses_daemons, without_unusable
+from envs.types import Task
+from sandboxes.base import SandboxError
+
+NOBODY = "unix:///nowhere/docker.sock"
+
+
+def test_daemons_are_this_processs_own_only_where_it_opens_the_sandboxes():
+    assert uses_daemons(SWEEnvConfig())
+    assert not uses_daemons(SWEEnvConfig(workers="ray"))
+    assert not uses_daemons(SWEEnvConfig(sandbox="package.module:factory"))
+
+
+@pytest.mark.docker
+async def test_a_runtime_that_the_daemon_does_not_know_is_refused_with_those_that_it_does():
+    with pytest.raises(ValueError, match=r"--env.sandbox_runtime nosuch: .*choose one of .*runc"):
+        await check_daemons(SWEEnvConfig(sandbox_runtime="nosuch"))
+
+
+@pytest.mark.docker
+async def test_of_several_daemons_one_has_to_answer(base_image):
+    await check_daemons(SWEEnvConfig(hosts=f"{NOBODY},unix:///var/run/docker.sock"))
+    with pytest.raises(SandboxError):
+        await check_daemons(SWEEnvConfig(hosts=NOBODY))
+
+
+async def test_where_no_daemon_answers_no_task_is_left_out():
+    parts = ([Task("a", "Do it.", image="one")], [Task("b", "Do it.", image="two")])
+    assert await without_unusable(parts, SWEEnvConfig(hosts=NOBODY)) == parts
