@@ -1,6 +1,6 @@
 """`python -m atropos_agent`, and the command `atropos-agent`: the same as `python -m envs.swe`.
 
-It also works, and says what is wrong, where a package of the user's is named `envs`.
+It also works if a package of the user's is named `envs`, and then reports the conflict.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from sandboxes.shadowing import check_packages
 
 
 def command() -> int:
-    """Run the command that this process was started with. Returns the exit status."""
+    """Run the command of this process. Returns the exit status."""
     try:
         check_packages("envs", "tools", "sandboxes")
     except ImportError as error:

@@ -24,21 +24,21 @@ from tools.base import ToolRegistry
 
 
 class AtroposAgent:
-    """Works on tasks with tools, keeping every token that the inference server was given or sampled.
+    """Works on tasks with tools, keeping every token given to or sampled by the inference server.
 
-    One of your own is a subclass that defines `work`.
+    For an agent of your own, make a subclass with its own `work`.
 
-    server: an Atropos ServerManager, or a single APIServer. With atroposlib's `OpenAIServer`,
-        which has no token ids, results hold messages but no rows.
-    tools: what the model may call.
-    tokenizer: of the model that the inference server serves; `template` may be given in its place, so that
-        many agents share one. Neither is used without token ids.
-    tool_format: how the model calls tools; Hermes when None. As a `FittedFormat` it leaves to the chat template what
-        that can do; a bare one is text altogether.
-    execute_tool: runs a call; `tools.execute` when None. What it raises is a failure of ours.
+    server: an Atropos ServerManager, or a single APIServer. With atroposlib's `OpenAIServer`, which has no token ids,
+        results hold messages but no rows.
+    tools: those the model may call.
+    tokenizer: of the model on the inference server; `template` may be given in its place, so many agents share one.
+        Neither is used without token ids.
+    tool_format: how the model calls tools; Hermes when None. As a `FittedFormat` it leaves to the chat template
+        everything the template can do; a bare one is text altogether.
+    execute_tool: runs a call; `tools.execute` when None. Its exceptions are infrastructure failures.
 
-    ledgers: where the agent of one rollout leaves what it samples in all its runs, which go on with one conversation;
-        None has each run be a rollout.
+    ledgers: makes this the agent of one rollout: the rollout's ledger is added to this list, and all runs go on with
+        one conversation. None makes each run a rollout.
     """
 
     ledgers: list[Ledger] | None = None
@@ -77,12 +77,12 @@ class AtroposAgent:
         self.split = split
 
     async def run(self, task: str, initial_messages: Sequence[Message] | None = None) -> AgentResult:
-        """Work on a task to the end. An agent that was made for one rollout goes on with it in a second run.
+        """Work on a task to the end. An agent made for one rollout goes on with it in a second run.
 
         initial_messages: stands before the task; it replaces the system prompt when it starts
             with a system message.
 
-        Raises AgentError (EngineError, TokenMismatch, or what a tool raised as its cause), with
+        Raises AgentError (EngineError, TokenMismatch, or one with a tool's exception as its cause), with
         everything sampled so far in `partial`.
         """
         async with self.turns(initial_messages or ()) as turns:
@@ -94,9 +94,8 @@ class AtroposAgent:
     async def work(self, turns: Turns) -> None:
         """Have the model reply and run its calls until it answers, submits, or a budget is spent.
 
-        This is what an agent of your own does in its way. turns: the task stands in it. Whatever is done with it, and
-        with conversations that are forked from it or opened beside it, the result holds all that was sampled, and ends
-        as `turns` does."""
+        Override this in an agent of your own. turns: the task stands in it. You may use it freely, fork it, and open
+        other conversations beside it: the result holds everything sampled in all of them, and ends as `turns` does."""
         compact = policy_of(self.config, turns)
         while turns.ended is None:
             await compact(turns)
@@ -119,11 +118,12 @@ class AtroposAgent:
 
     @asynccontextmanager
     async def turns(self, messages: Sequence[Message] = (), *, apart: bool = False) -> AsyncIterator[Turns]:
-        """Open a rollout, with its first conversation, in which these messages stand: `run` is written on it.
+        """Open a rollout, with its first conversation, which holds these messages: `run` is written on it.
 
-        An agent that was made for one rollout goes on with its first conversation, unless it is to be one `apart`.
-        Leaving it ends what is still under way. Raises AgentError, with everything sampled so far in `partial`, for
-        what is raised in it, and for a failure of ours that was caught there: no reward may be made of either."""
+        An agent made for one rollout goes on with its first conversation, unless it is to be one `apart`. Leaving
+        the block ends everything still under way. Raises AgentError, with everything sampled so far in `partial`,
+        for an exception in the block, and for an infrastructure failure caught there: no reward may be made of
+        either."""
         async with _session(self.server, self.template) as managed:
             turns = self._begun(managed.server, apart=apart)
             try:
@@ -143,7 +143,7 @@ class AtroposAgent:
                 _publish(managed, turns.ledger.harvest().rows)
 
     def _begun(self, server: APIServer, *, apart: bool) -> Turns:
-        """Return the conversation that a run begins with."""
+        """Return the first conversation of a run."""
         if self._first is not None:
             return self._first.open(branch=Branch.MAIN) if apart else self._first
         sampler = Sampler(server, self.config, self.template, self.split)
@@ -171,7 +171,7 @@ def _first(server: ServerManager | APIServer) -> APIServer:
 
 
 def _publish(managed: ManagedServer, rows: Sequence[SequenceData]) -> None:
-    """Leave the rows where users of ManagedServer look for them."""
+    """Leave the rows in ManagedServer's `current_nodes`, for its users."""
     managed.current_nodes = [
         SequenceNode(
             full_text=row.full_text,

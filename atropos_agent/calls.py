@@ -1,4 +1,4 @@
-"""The calls of a conversation's last reply: they are run, and the model is told what came of them."""
+"""Run the calls of a conversation's last reply, and tell the model their results."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NOT_RUN = "This call was not run."
 
 @dataclass(slots=True)
 class Calls:
-    """What a reply asks for, as long as nothing was written behind it.
+    """The calls of a reply, as long as nothing was written behind it.
 
     called: whether its calls are the chat template's. span: the turn's. results: by the place of the call in the reply.
     shown: whether calls were run, and the model is to go on from their results.
@@ -45,14 +45,14 @@ class Calls:
         return bool(self.reply.calls or self.reply.problems)
 
     def fork(self) -> Calls:
-        """Return a copy, to which another conversation's results are added."""
+        """Return a copy for another conversation, which adds its own results to it."""
         return replace(self, results=dict(self.results))
 
     async def run(self, ledger: Ledger, calls: Sequence[ToolCall]) -> tuple[list[ToolResult], StopReason | None]:
         """Run some of the calls, in order. Returns their results, and why the conversation ends with them, or None.
 
-        Raises ValueError for a call that isn't the reply's, or was run before, and what a tool raised that is a failure
-        of ours."""
+        Raises ValueError for a call that isn't the reply's, or was run before, and a tool's exception if it is an
+        infrastructure failure."""
         places, results, ended = self._places(calls), list[ToolResult](), None
         started = time.monotonic()
         with ledger.working(), tracing.within(self.span):
@@ -71,7 +71,8 @@ class Calls:
         return results, ended
 
     def told(self, fitted: FittedFormat) -> list[Message]:
-        """Return what the model is told: the results of all calls, in their order, and what was malformed."""
+        """Return the messages to the model: the results of all calls, in their order, and the problems of malformed
+        ones."""
         if not self.any:
             return []
         unrun = [ToolResult(NOT_RUN, is_error=True, call=call) for call in self.reply.calls]
@@ -79,7 +80,7 @@ class Calls:
         return fitted.results(results, self.reply.problems, called=self.called)
 
     def _places(self, calls: Sequence[ToolCall]) -> list[int]:
-        """Return the places of calls in the reply, whose ids need not differ."""
+        """Return the places of calls in the reply. Several may have one id."""
         places: list[int] = []
         for call in calls:
             free = [place for place in range(len(self.reply.calls)) if place not in (*self.results, *places)]
@@ -90,7 +91,7 @@ class Calls:
         return places
 
     def _note(self, ledger: Ledger, results: Sequence[ToolResult], tools_s: float) -> None:
-        """Add what came of calls to the reply's step, and count it."""
+        """Add the calls' results to the reply's step, and count them."""
         problems, step = self.reply.problems, self.taken.step
         self.taken.step = replace(
             step,
@@ -105,7 +106,7 @@ class Calls:
 
 
 async def _run(ledger: Ledger, call: ToolCall) -> ToolResult | None:
-    """Run a call. Returns None where the rollout's time is over."""
+    """Run a call. Returns None if the rollout's time is over."""
     sampler = ledger.sampler
     if (remaining := sampler.remaining()) <= 0:
         return None

@@ -1,6 +1,6 @@
-"""What an agent does when its conversation grows too long for the model: policies, each a function of `Turns`.
+"""Shorten a conversation when it grows too long for the model: policies, each a function of `Turns`.
 
-A policy is asked before each reply. One of your own is such a function, or an agent that is written so
+A policy is asked before each reply. One of your own is such a function, or an agent written so
 (`examples/compacts.py`).
 """
 
@@ -13,7 +13,7 @@ from atropos_agent.turns import Turns
 from atropos_agent.types import AgentConfig, Branch, Message, StopReason
 
 VERSION = "1"
-"""Of the texts below: rollouts that were made with others are told apart by it."""
+"""Version of the texts below: it distinguishes rollouts made with different texts."""
 SUM_UP = (
     "Little room is left in this conversation. Sum up for yourself what you have found and done, which files matter, "
     "and what is left to do. The summary replaces the conversation; call no tool."
@@ -27,11 +27,11 @@ NOTED = "You have worked on this task before. Your notes are in the file NOTES.m
 CUT = "\n[{count} characters were cut out here]\n"
 
 KEPT_TURNS = 2
-"""The last turns, which no policy touches but one that begins again."""
+"""The number of last turns left alone by every policy, except one that begins again."""
 KEPT_CHARACTERS = 400
-"""Of an old result, half from its beginning and half from its end."""
+"""Characters kept of an old result, half from its beginning and half from its end."""
 REPLY_TOKENS = 1024
-"""A reply's length where its configuration leaves that to the inference server."""
+"""A reply's length if its configuration leaves this to the inference server."""
 UNUSED = "unused summary"
 MASKED = "masked summary"
 
@@ -50,7 +50,7 @@ async def cut(turns: Turns) -> None:
 async def summary(turns: Turns) -> None:
     """Have the model sum up, and go on from the task, the summary and the last turns.
 
-    A summary that can't be gone on from, as it is empty or cut off, is not trained: old results are cut instead."""
+    An unusable summary, empty or cut off, is not trained: old results are cut instead."""
     asked = turns.fork(Branch.SUMMARY)
     asked.add(SUM_UP)
     reply = await asked.reply(max_tokens=_reply_tokens(turns) // 2)
@@ -77,9 +77,9 @@ POLICIES: Mapping[str, Policy] = MappingProxyType({"none": none, "cut": cut, "su
 
 
 def policy_of(config: AgentConfig, turns: Turns) -> Policy:
-    """Return the policy that a configuration names, for a conversation.
+    """Return the configured policy, for a conversation.
 
-    It acts where there is less room than for two replies, and not before more than `KEPT_TURNS` replies have come since
+    It acts if there is less room than for two replies, and not before more than `KEPT_TURNS` replies have come since
     it acted last."""
     if config.compaction == "none":
         return none

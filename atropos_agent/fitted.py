@@ -1,8 +1,8 @@
-"""A tool format fitted to a chat template: what the template does itself, and what is written as text instead.
+"""Fit a tool format to a chat template: some parts are left to the template, the others are written as text.
 
-Templates that show tools, write calls and take results do so; `auto` finds the format whose calls a template writes.
-Where a template does less, or nothing, tools stand in the system prompt, calls stay the reply's text, and results are
-messages of the role that the template takes.
+Templates that show tools, write calls and take results do so; `auto` finds the format of a template's calls.
+If a template does less, or nothing, tools stand in the system prompt, calls stay the reply's text, and results are
+messages of a role accepted by the template.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.base import ToolCall, ToolResult
 T = TypeVar("T")
 
 AUTO, TEMPLATE = "auto", "template"
-"""Names that stand for the format that a template writes: where none can be read, the first takes text instead."""
+"""Names for the template's own format: if no format reads the template's calls, the first takes text instead."""
 CHATML = "<|im_start|>"
 
 
@@ -37,13 +37,13 @@ CHATML = "<|im_start|>"
 class FittedFormat:
     """A tool format as one chat template takes it.
 
-    template: None with inference servers that work on messages, where all is text.
-    shape: of replies with calls for the template; None where calls stay text.
-    own: whether the format is the template's or the tokenizer's own, also where calls stay text.
+    template: None with inference servers that work on messages: then all is text.
+    shape: of replies with calls for the template; None if calls stay text.
+    own: whether the format is the template's or the tokenizer's own, also if calls stay text.
     shows_tools: whether the template shows the tools.
-    role: of results that are text: "user", or "tool" where that was asked for.
+    role: of results that are text: "user", or "tool" if so configured.
     why: how the format was found, for people.
-    unread: what the template itself writes of a call, where the format reads no such calls; "" where it writes none.
+    unread: the text of a call as the template writes it, if the format does not read it; "" if it writes none.
     """
 
     format: ToolFormat
@@ -57,16 +57,16 @@ class FittedFormat:
 
     @classmethod
     def text(cls, tool_format: ToolFormat, template: ChatTemplate | None, role: str) -> FittedFormat:
-        """Return a format of which the template knows nothing: tools, calls and results are text."""
+        """Return a format unknown to the template: tools, calls and results are text."""
         return cls(tool_format, template, role=role)
 
     @classmethod
     def of(cls, name: str, template: ChatTemplate | None, role: str = AUTO) -> FittedFormat:
-        """Return the format of that name, or the template's own for `auto`, as the template takes it.
+        """Return the format of this name, or the template's own for `auto`, as the template takes it.
 
-        role: "auto" leaves to the template what it can do; "user" and "tool" make text of tools, calls and results,
-            which are messages of that role. Raises ValueError for a name that leads nowhere, and for "template" where
-            no format reads the template's calls."""
+        role: "auto" leaves to the template everything it can do; "user" and "tool" make text of tools, calls and
+            results, with results as messages of this role. Raises ValueError for an unknown name, and for "template"
+            if no format reads the template's calls."""
         if template is None:
             if name == TEMPLATE:
                 raise ValueError("--env.tool_format template: the inference server shows no template")
@@ -90,14 +90,14 @@ class FittedFormat:
 
     @classmethod
     def _named(cls, chosen: ToolFormat, template: ChatTemplate, found: FittedFormat) -> FittedFormat:
-        """Return a format that was asked for. found: the one that the template has."""
+        """Return the format asked for. found: the template's own."""
         shape = learn(template, chosen)
         own = shape is not None or (found.own and type(found.format) is type(chosen))
         return cls(chosen, template, shape, own, unread="" if own else _written(template))
 
     @cached_property
     def warning(self) -> str | None:
-        """Say what the template writes that is not read; None where there is no such thing."""
+        """Return a warning about calls in the template's own way, if the format does not read them; else None."""
         if not self.unread:
             return None
         return (
@@ -108,17 +108,17 @@ class FittedFormat:
 
     @cached_property
     def marks(self) -> frozenset[str]:
-        """Return the tags of the template's own calls, where they are not the format's."""
+        """Return the tags of the template's own calls, without the format's."""
         ours = {*self.format.control, *(getattr(self.format, name, "") for name in ("opening", "closing"))}
         return frozenset(tags_of(self.unread)) - ours
 
     def with_tools(self, schemas: Tools) -> FittedFormat:
-        """Return it as it reads calls of these tools."""
+        """Return the format, fitted to calls of these tools."""
         return replace(self, format=self.format.with_tools(schemas))
 
     @cached_property
     def results_behind_text(self) -> bool:
-        """Whether results behind a reply whose calls are text are messages of role `tool`."""
+        """Tell whether results are messages of role `tool` behind a reply with its calls as text."""
         if not self.own or self.template is None:
             return False
         ids = self.format.call_id(0, "probe"), self.format.call_id(1, "probe")
@@ -126,7 +126,7 @@ class FittedFormat:
 
     @cached_property
     def inside(self) -> frozenset[int]:
-        """Return the format's control tokens, which end no turn."""
+        """Return the format's control tokens, without those that end a turn."""
         if self.template is None:
             return frozenset()
         return self.template.controls([text for text in self.format.control if text not in self.format.ends])
@@ -134,11 +134,11 @@ class FittedFormat:
     # What stands before the first reply
 
     def shown(self, schemas: Tools) -> Tools:
-        """Return the tools that the template shows, their text quoted; nothing where it shows none."""
+        """Return the tools for the template to show, their text quoted; nothing if it shows none."""
         return self.template.quote_tools(schemas) if self.template is not None and self.shows_tools else ()
 
     def system_prompt(self, schemas: Tools, *, preamble: str | None, working_dir: str | None) -> str:
-        """Return the system message, with the tools where the template shows none."""
+        """Return the system message, with the tools if the template shows none."""
         return self.format.system_prompt(
             () if self.shows_tools else schemas, preamble=preamble, working_dir=working_dir
         )
@@ -166,7 +166,7 @@ class FittedFormat:
     ) -> Conversation | ChatLog:
         """Begin a conversation with messages as `opening` returns them. keeps_thinking: see `Conversation`.
 
-        template: None where messages are the prompt."""
+        template: None if messages are the prompt."""
         if template is None:
             return ChatLog(messages)
         return Conversation(
@@ -200,7 +200,7 @@ class FittedFormat:
     # A turn
 
     def read(self, text: str, *, first_id: int, thinking_open: bool) -> Reply:
-        """Take a reply apart. text: all that was sampled, but the end of the turn."""
+        """Take a reply apart. text: everything sampled, but the end of the turn."""
         if self.template is None:
             return self.format.parse(text, first_id=first_id)
         content = text if self.format.channelled else self.template.header.content_of(text)
@@ -210,7 +210,7 @@ class FittedFormat:
         return replace(reply, problems=("the call is written in another way than was asked for",))
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
-        """Return a reply as a message whose calls are the template's, and its kind; None where it stays text."""
+        """Return a reply as a message with calls in the template's way, and its kind; None if it stays text."""
         if self.shape is None or self.template is None or not reply.orderly:
             return None
         quote, takes = self.template.quote, self.template.takes
@@ -229,9 +229,9 @@ class FittedFormat:
         return (message, replace(kind, dropped=True)) if takes(kind) else None
 
     def results(self, results: Sequence[ToolResult], problems: Sequence[str], *, called: bool) -> list[Message]:
-        """Return the messages that tell the model what came of its calls, as text that can't write control tokens.
+        """Return the messages that tell the model the results of its calls, as text that can't write control tokens.
 
-        problems: what was malformed. called: the reply's calls are the template's (`message`)."""
+        problems: of the malformed calls. called: the reply's calls are the template's (`message`)."""
         quote = str if self.template is None else self.template.quote
         told = [replace(result, content=quote(result.content)) for result in results]
         correction = self.format.correction([quote(problem) for problem in problems]) if problems else None
@@ -256,8 +256,8 @@ class FittedFormat:
 
 
 def fitting(encode: Callable[[Sequence[Message]], T], messages: Sequence[Message]) -> T:
-    """Return what `encode` makes of messages, in a form that the chat template takes: some want a reply behind each
-    message. Raises TemplateError."""
+    """Return the result of `encode` for messages, in a form accepted by the chat template: some want a reply behind
+    each message. Raises TemplateError."""
     try:
         return encode(messages)
     except TemplateError:
@@ -273,7 +273,7 @@ def fitting(encode: Callable[[Sequence[Message]], T], messages: Sequence[Message
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:
-    """Return a call in OpenAI's shape, whose arguments are JSON there. Raises ValueError."""
+    """Return the call given in OpenAI's shape, with its JSON arguments decoded. Raises ValueError."""
     function = call["function"]
     arguments = function.get("arguments") or {}
     arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
@@ -283,7 +283,7 @@ def _call(call: Mapping[str, Any]) -> ToolCall:
 
 
 def _choose(template: ChatTemplate) -> FittedFormat:
-    """Return the format that a template writes calls in, else one of text that models of its kind know."""
+    """Return the format of a template's calls, else one of text known to models of its kind."""
     for name, kind in FORMATS.items():
         tool_format = kind()
         shape = learn(template, tool_format)
@@ -312,7 +312,7 @@ def _written(template: ChatTemplate) -> str:
 
 
 def _named_in(source: str) -> str | None:
-    """Return the format of which all tags of a call stand in a template's source: of several the one with the most."""
+    """Return the format with all its tags of a call in a template's source: of several the one with the most."""
     tags = {name: tags_of(kind().write(ToolCall(PROBE, {"x": "x"}))) for name, kind in FORMATS.items()}
     held = [name for name, own in tags.items() if own and all(tag in source for tag in own)]
     return max(held, key=lambda name: len(tags[name]), default=None)

@@ -1,6 +1,6 @@
 """Replies of a rollout's conversations: each is taken in, and all of them become rows.
 
-Conversations may share their beginning. What is trained in one row is context in the others, so that each sampled token
+Conversations may share their beginning. A part trained in one row is context in the others, so each sampled token
 is trained in exactly one row, or left out for a reason.
 """
 
@@ -18,10 +18,10 @@ from atropos_agent.types import AgentStep, Exchange, Reply, SequenceData
 
 @dataclass(eq=False, slots=True)
 class Taken:
-    """A reply that a conversation has taken in.
+    """A reply taken in by a conversation.
 
-    step: its segment is the conversation's own number. exchange: the reply's number in the record; -1 where there is
-    none. branch: of which kind of conversation it is (`Branch`). untrained: why no row trains it; "" where one does.
+    step: its segment is the conversation's own number. exchange: the reply's number in the record; -1 if there is
+    none. branch: the kind of its conversation (`Branch`). untrained: why no row trains it; "" if one does.
     """
 
     step: AgentStep
@@ -33,7 +33,7 @@ class Taken:
 @dataclass(frozen=True, slots=True)
 class Read:
     """A reply as it was read. opened: whether it began inside of thinking. called: whether its calls are the chat
-    template's. step: what is known of it before its calls are run."""
+    template's. step: its step before its calls are run."""
 
     text: str
     reply: Reply
@@ -51,9 +51,9 @@ def take_in(
     first_id: int,
     engine_s: float,
 ) -> Read:
-    """Take a reply into the conversation that it was sampled for, and read it.
+    """Take a reply into its conversation, and read it.
 
-    number: the step's. first_id: of the reply's first call. engine_s: for how long it was waited for."""
+    number: the step's. first_id: of the reply's first call. engine_s: how long the reply took, in seconds."""
     segment, start, opened = len(conversation.segments) - 1, len(conversation.prompt), conversation.thinking_open
     text = conversation.add_reply(completion)
     reply = fitted.read(text, first_id=first_id, thinking_open=opened)
@@ -78,15 +78,15 @@ def take_in(
 
 
 Path = tuple[Conversation | ChatLog, Sequence[Taken]]
-"""A conversation, and the replies that stand in it from its beginning, also those that were sampled before it was
-forked from another."""
+"""A conversation, and its replies from its beginning, also those sampled before it was forked from another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """What the conversations of a rollout yield.
+    """The rows and steps of a rollout's conversations.
 
-    steps: with the numbers of their rows. record: with what is left out marked. untrained: tokens that are, by reason.
+    steps: with the numbers of their rows. record: with untrained replies marked. untrained: tokens of these, by
+    reason.
     """
 
     rows: Sequence[SequenceData]
@@ -96,7 +96,7 @@ class Harvest:
 
 
 def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
-    """Return what becomes of everything that was sampled. A reply is trained in the first path that holds it."""
+    """Return the rows and steps of everything sampled. A reply is trained in the first path that holds it."""
     rows: list[SequenceData] = []
     places: dict[Taken, int] = {}
     for path in paths:
@@ -111,7 +111,8 @@ def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
 
 
 def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) -> None:
-    """Add a conversation's rows, which train what none before has trained. places: the number of each reply's row."""
+    """Add a conversation's rows; they train the replies not trained by rows before. places: the number of each
+    reply's row."""
     conversation, replies = path
     chosen: dict[int, list[Taken]] = {}
     for one in replies:
@@ -130,8 +131,8 @@ def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) ->
 
 
 def _numbered(paths: Sequence[Path], places: Mapping[Taken, int], spare: int) -> dict[Taken, int]:
-    """Return the number of each reply's row. What has none gets a number that no row has, one for each prompt that was
-    gone on with."""
+    """Return the number of each reply's row. A reply without a row gets an unused number, one for each segment of its
+    conversation."""
     found = dict(places)
     numbers: dict[tuple[int, int], int] = {}
     for place, (_, replies) in enumerate(paths):

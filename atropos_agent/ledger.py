@@ -1,4 +1,4 @@
-"""All that one rollout samples, in whichever of its conversations, and the result that it makes."""
+"""Everything one rollout samples, in all its conversations, and the rollout's result."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tools.base import ToolCall, ToolResult
 ExecuteTool = Callable[[ToolCall], Awaitable[ToolResult]]
 
 LATE_S = 5.0
-"""How long what is cut short may take to end, in seconds. A tool that takes longer stood still."""
+"""How long a cancelled task may take to end, in seconds. A tool that takes longer stood still."""
 
 
 class BudgetSpent(Exception):
     """Another reply was asked for behind the end of a budget. The rollout ends there, and is graded normally.
 
-    reason: which budget."""
+    reason: names the budget."""
 
     def __init__(self, reason: StopReason) -> None:
         super().__init__(f"no budget is left for another reply: {reason}")
@@ -42,8 +42,8 @@ class BudgetSpent(Exception):
 
 @dataclass(eq=False, slots=True)
 class Line:
-    """A conversation with the replies that stand in it. branch: see `Branch`. inherited: replies from before it was
-    forked from another."""
+    """A conversation with its replies. branch: see `Branch`. inherited: replies from before it was forked from
+    another."""
 
     conversation: Conversation | ChatLog
     branch: str
@@ -51,7 +51,7 @@ class Line:
     inherited: int = 0
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Add messages behind the last reply. Raises jinja2's TemplateError, and is as before then."""
+        """Add messages behind the last reply. Raises jinja2's TemplateError; then nothing has changed."""
         place = self.conversation.place()
         try:
             self.conversation.add_messages(messages)
@@ -66,13 +66,13 @@ class Line:
 
 
 class Ledger:
-    """Keeps what the conversations of one rollout sample: none of it is lost with one that its author forgets, drops or
-    breaks off.
+    """Keeps everything sampled in the conversations of one rollout, also in those its author forgets, drops or breaks
+    off.
 
-    fitted: how the model calls tools. schemas: of the tools that it is shown. execute: runs a call.
+    fitted: how the model calls tools. schemas: of the tools shown to it. execute: runs a call.
 
-    sampler: knows budgets and record. counts: of all conversations, beside the sampler's. failure: the first one of
-    ours, which spoils the rollout whoever catches it; None without.
+    sampler: knows budgets and record. counts: of all conversations, beside the sampler's. failure: the first
+    infrastructure failure; it spoils the rollout, even if it is caught; None without.
     """
 
     def __init__(self, sampler: Sampler, fitted: FittedFormat, schemas: Tools, execute: ExecuteTool) -> None:
@@ -87,7 +87,7 @@ class Ledger:
         self._compacted: dict[str, int | str] = {}
         self._sampling = 0
         self._spans: list[Span] = []
-        """Of turns that may not have ended."""
+        """Spans of turns that may not have ended."""
         self._begun = self._number = 0
         self._taking: set[asyncio.Future[tuple[Taken, Read]]] = set()
         self._work: set[asyncio.Task[Any]] = set()
@@ -96,9 +96,9 @@ class Ledger:
     # What conversations use
 
     def begin(self, messages: Sequence[Message], branch: str, kept: Sequence[Message] = ()) -> Line:
-        """Begin a conversation. messages: as people write them; one system prompt is put first where there is none.
-        kept: turns of another conversation of the rollout behind them, as that has them. Raises jinja2's TemplateError
-        for messages that the chat template refuses."""
+        """Begin a conversation. messages: as people write them; one system prompt is put first if there is none.
+        kept: turns of another conversation of the rollout to put behind them, as they stand there. Raises jinja2's
+        TemplateError for messages refused by the chat template."""
         config, opening = self.sampler.config, list(messages)
         if opening[0]["role"] != "system":
             system = self.fitted.system_prompt(
@@ -112,26 +112,26 @@ class Ledger:
         return self._kept(Line(begun, branch))
 
     def fork(self, line: Line, branch: str) -> Line:
-        """Begin a conversation that goes on from where another stands."""
+        """Begin a conversation from the present end of another."""
         return self._kept(
             Line(line.conversation.fork(line.conversation.place()), branch, list(line.replies), len(line.replies))
         )
 
     def spent(self) -> StopReason | None:
-        """Return which of the rollout's budgets leaves no room for a reply; None where none does."""
+        """Return the budget of the rollout that leaves no room for a reply; None if there is room."""
         if self._number + self._sampling >= self.sampler.config.max_steps:
             return StopReason.MAX_STEPS
         return StopReason.TIME if self.sampler.remaining() <= 0 else None
 
     def begin_turn(self) -> Span:
-        """Begin the span of a turn. It ends with the rollout, if it doesn't before."""
+        """Begin the span of a turn. It ends with the rollout at the latest."""
         span = tracing.begin_turn(self._begun)
         self._begun += 1
         self._spans = [*filter(Span.is_recording, self._spans), span]
         return span
 
     async def sample(self, line: Line, max_tokens: int | None) -> Completion:
-        """Sample a reply to a conversation's prompt. Raises what `Sampler.sample` does."""
+        """Sample a reply to a conversation's prompt. Raises the errors of `Sampler.sample`."""
         self._sampling += 1
         try:
             return await self.sampler.sample(line.conversation, max_tokens)
@@ -139,7 +139,7 @@ class Ledger:
             self._sampling -= 1
 
     async def take(self, line: Line, completion: Completion, *, first_id: int, engine_s: float) -> tuple[Taken, Read]:
-        """Take a reply into the conversation that it was sampled for. first_id: of its first call."""
+        """Take a reply into its conversation. first_id: of its first call."""
         exchange, number = len(self.sampler.record.exchanges) - 1, self._number
         self._number += 1
         read = partial(take_in, line.conversation, self.fitted, completion, number=number, first_id=first_id)
@@ -161,7 +161,7 @@ class Ledger:
         return taken, read
 
     def leave_out(self, line: Line, reason: str) -> None:
-        """Train none of the replies that were sampled in a conversation itself. They are counted by the reason."""
+        """Train none of the replies sampled in a conversation itself. They are counted by the reason."""
         for one in line.replies[line.inherited :]:
             one.untrained = reason
         self._harvest = None
@@ -173,7 +173,7 @@ class Ledger:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Do in this block what can fail by our fault, which is remembered, and what ends with the rollout."""
+        """Remember an infrastructure failure in this block, and let the block's task end with the rollout."""
         if self.failure is not None:
             raise self.failure
         task = asyncio.current_task()
@@ -199,8 +199,8 @@ class Ledger:
 
     @asynccontextmanager
     async def closing(self) -> AsyncIterator[None]:
-        """End what is still under way in tasks that nobody has waited for, when the block ends. Raises a failure of
-        ours that was caught in it."""
+        """End the tasks that nobody has waited for, when the block ends. Raises an infrastructure failure, even one
+        caught in the block."""
         try:
             yield
         except Exception:
@@ -223,8 +223,8 @@ class Ledger:
             tracing.end(span)
 
     def harvest(self) -> Harvest:
-        """Return the rows of all conversations, and what is in none. A conversation that goes on in another one has its
-        rows there."""
+        """Return the rows of all conversations, and the replies in no row. A conversation continued in another one
+        has its rows there."""
         if self._harvest is None:
             lines = sorted(self._lines, key=lambda line: any(line.goes_on_in(other) for other in self._lines))
             paths = [(line.conversation, line.replies) for line in lines]
@@ -234,7 +234,7 @@ class Ledger:
     def result(
         self, line: Line | None, messages: Sequence[Message], final: str, reason: StopReason | None, error: str | None
     ) -> AgentResult:
-        """Return the rollout's result. line, messages, final, reason: of the conversation with which it ends."""
+        """Return the rollout's result. line, messages, final, reason: of the conversation it ends with."""
         found = self.harvest()
         kinds = Counter(one.branch for one in self._taken)
         several = len(self._lines) > 1 or found.untrained

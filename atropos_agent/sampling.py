@@ -23,14 +23,15 @@ from atropos_agent.types import AgentConfig, AgentError, Conditions, Counts, Eng
 logger = logging.getLogger(__name__)
 
 SPARE_TOKENS = 8
-"""Left of an inference server's context window: some (SGLang) take no request that fills it to the last token."""
+"""Tokens left free in an inference server's context window: some (SGLang) take no request that fills it to the last
+token."""
 GRACE_S = 15.0
-"""How long a request may still take, in seconds, that is under way when the rollout's time is over."""
+"""How much longer a request may take, in seconds, if it is under way when the rollout's time is over."""
 FAIR_REPLY_S, FAIR_TOKENS_PER_S = 1.0, 10.0
-"""What a reply takes from the rollout's time at most: seconds, and its tokens at this speed. An inference server that
-takes longer hangs or is slow, which is no fault of the model's."""
+"""The most a reply takes from the rollout's time: seconds, and its tokens at this speed. If an inference server takes
+longer, it hangs or is slow, by no fault of the model's."""
 CHARACTERS_OF_TOKEN = 4
-"""About as many, where an inference server returns text alone."""
+"""Characters of a token, about, if an inference server returns text alone."""
 
 _TOLD = (
     *("temperature", "top_p", "top_k", "min_p", "max_tokens", "max_steps", "max_total_tokens", "max_seconds"),
@@ -42,12 +43,12 @@ T = TypeVar("T")
 
 
 class Sampler:
-    """Samples a rollout's replies, several at once where it has several conversations.
+    """Samples a rollout's replies, several at once if it has several conversations.
 
-    server: an `APIServer` that takes token ids; one that takes messages where `template` is None.
+    server: an `APIServer` that takes token ids; one that takes messages if `template` is None.
     config: how to sample, and the budgets. split: "train" or "eval", for atroposlib's statistics.
 
-    record: of every request and reply. counts: tokens and requests that were lost.
+    record: of every request and reply. counts: lost tokens and requests.
     """
 
     def __init__(self, server: APIServer, config: AgentConfig, template: ChatTemplate | None, split: str) -> None:
@@ -62,12 +63,12 @@ class Sampler:
         self._lost_before = self._lost_tokens
         self._given_back_until = -math.inf
         self._place = tracing.Place.here()
-        """Where a trace knows the rollout: a session's requests come from outside of it."""
+        """The rollout's place in a trace: a session's requests come from outside of it."""
 
     async def sample(
         self, conversation: Conversation | ChatLog, max_tokens: int | None, *, stop: Sequence[str] = ()
     ) -> Completion:
-        """Sample one reply to a conversation's prompt, and check it against what was asked.
+        """Sample one reply to a conversation's prompt, and check it against the request.
 
         max_tokens: as `budget` returns it. stop: strings that end this reply, beside the configuration's.
         Raises EngineError, TokenMismatch, ContextOverflow."""
@@ -78,13 +79,13 @@ class Sampler:
         return completion
 
     def conditions(self, tools: Sequence[Mapping[str, Any]]) -> Conditions:
-        """Return under which conditions replies are sampled. tools: what the model is shown."""
+        """Return the conditions of sampling. tools: those shown to the model."""
         sampling = {name: getattr(self.config, name) for name in _TOLD} | {"stop": list(self.config.stop)}
         return Conditions(self._model, tuple(tools), sampling)
 
     @property
     def _model(self) -> str:
-        """What the inference server calls its model; "" for one that has no configuration."""
+        """Return the inference server's name of its model; "" for a server without a configuration."""
         return str(getattr(getattr(self.server, "config", None), "model_name", "") or "")
 
     def _text(self, completion: Completion) -> str:
@@ -126,19 +127,19 @@ class Sampler:
         return completion
 
     def accept(self, completion: Completion) -> None:
-        """Tell a server that keeps replies that this one is part of its conversation now."""
+        """Tell the server, if it keeps replies, that this one is part of its conversation now."""
         if (accept := getattr(self.server, "accept", None)) is not None:
             accept(completion.ids)
 
     def remaining(self) -> float:
-        """Return seconds left."""
+        """Return the seconds left to the rollout."""
         return self.deadline - time.monotonic()
 
     def budget(self, prompt_tokens: int, asked: int | None = None) -> int | None:
-        """Return tokens that the next reply may have; None where an inference server that takes messages decides.
+        """Return the most tokens of the next reply; None if an inference server that takes messages decides.
 
-        asked: at most so many. One that takes ids is always given a number: several would stop after 16 without.
-        Raises ValueError where none is known."""
+        asked: at most so many. A server for ids is always given a number: several would stop after 16 without.
+        Raises ValueError if none is known."""
         room = self.room(prompt_tokens)
         limits = [limit for limit in (self.config.max_tokens, asked, room) if limit is not None]
         if not limits and self.template is not None:
@@ -149,22 +150,22 @@ class Sampler:
         return min(limits, default=None)
 
     def room(self, prompt_tokens: int) -> int | None:
-        """Return tokens that there is room for behind a prompt; None where that is not known."""
+        """Return the tokens of room behind a prompt; None if unknown."""
         known = [limit for limit in (self.config.max_total_tokens, self.window) if limit is not None]
         return min(known) - prompt_tokens if known else None
 
     def tokens(self, text: str) -> int:
-        """Return about how many tokens a message has that the inference server was not given yet."""
+        """Return about how many tokens a message has, before it is sent to the inference server."""
         return len(text) // CHARACTERS_OF_TOKEN if self.template is None else len(self.template.encode(text))
 
     @property
     def window(self) -> int | None:
-        """Return the inference server's context window, as far as it is used; None where that is not known."""
+        """Return the inference server's context window, as far as it is used; None if unknown."""
         window: int | None = getattr(self.server, "max_model_len", None)
         return None if window is None else window - SPARE_TOKENS
 
     def _check_length(self, completion: Completion, max_tokens: int | None) -> None:
-        """Raise EngineError for a reply that was cut off before its limit."""
+        """Raise EngineError for a reply cut off before its limit."""
         if max_tokens is None:
             return
         if completion.finish_reason == "length" and len(completion.ids) < max_tokens and self.window is not None:
@@ -175,7 +176,7 @@ class Sampler:
             )
 
     async def _answer(self, asking: Coroutine[Any, Any, T]) -> T:
-        """Await the inference server's answer. One that has not come when the rollout's time is over proves nothing
+        """Await the inference server's answer. If it has not come when the rollout's time is over, this proves nothing
         against the model: it has `GRACE_S` more. Raises EngineError when it does not come."""
         began, outage_s = time.monotonic(), self._outage_s
         request = asyncio.ensure_future(asking)
@@ -201,8 +202,9 @@ class Sampler:
             await asyncio.gather(request, return_exceptions=True)
 
     def _give_back(self, began: float, outage_s: float, tokens: int) -> None:
-        """Take from the rollout's time no more than a reply's fair share: what inference servers that fail, hang or
-        are slow have cost is not the model's. began, outage_s: when the request was sent, and the outage until then."""
+        """Take from the rollout's time no more than a reply's fair share: the time lost to failing, hanging or slow
+        inference servers is not the model's. began, outage_s: when the request was sent, and the outage until
+        then."""
         now = time.monotonic()
         # Time that several requests have spent side by side is given back once.
         spent = now - max(began, self._given_back_until)
@@ -212,12 +214,12 @@ class Sampler:
 
     @property
     def _outage_s(self) -> float:
-        """Return the seconds that a `Route` has lost to servers that failed; 0 for other servers, which don't tell."""
+        """Return the seconds a `Route` has lost to failed servers; 0 for other servers, which don't tell."""
         return float(getattr(self.server, "outage_s", 0.0))
 
     @property
     def _lost_tokens(self) -> int:
-        """Return how many tokens of replies that it asked for again a `Route` has counted; 0 for other servers."""
+        """Return a `Route`'s count of tokens in replies it asked for again; 0 for other servers."""
         return int(getattr(self.server, "lost_tokens", 0))
 
     async def _alive(self) -> bool:
@@ -227,7 +229,7 @@ class Sampler:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what failed at last: atroposlib's own servers wrap it, once for each of their loops of attempts."""
+    """Return the last failure: atroposlib's own servers wrap it, once for each of their loops of attempts."""
     while isinstance(error, RetryError):
         error = error.last_attempt.exception() or EngineError("no attempt was made")
     return error

@@ -1,7 +1,7 @@
-"""Tell OpenTelemetry what a rollout does: its spans, and the names of everything that they say.
+"""Report a rollout to OpenTelemetry: its spans, and the names used in them.
 
 Without a tracer nothing is recorded: OpenTelemetry's API alone does nothing. A run sets one by `--env.otlp_url`
-(`envs.running.telemetry`); a program of one's own that uses this package may set its global provider instead.
+(`envs.running.telemetry`); a program of one's own with this package may set its global provider instead.
 
     invoke_agent            a rollout, from the sandbox to the verdict
       sandbox …             what is done with its sandbox
@@ -10,7 +10,7 @@ Without a tracer nothing is recorded: OpenTelemetry's API alone does nothing. A 
         execute_tool        one call
       verifier
 
-Names are those of OpenTelemetry's semantic conventions for generative AI where they have one; ours begin with
+Names are those of OpenTelemetry's semantic conventions for generative AI, if they have one; ours begin with
 `atropos.`.
 """
 
@@ -76,12 +76,12 @@ POLICY_VERSION = "atropos.policy_version"
 IS_ERROR = "atropos.tool.is_error"
 
 MAX_TEXT = 16_384
-"""Characters of a message, an argument or a result that a span holds, where it may hold any."""
+"""Characters of a message, an argument or a result in a span, if it may hold any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where spans go. content: whether they hold what was said; else they hold how much."""
+    """The destination of spans. content: whether they hold the texts; else they hold their sizes."""
 
     tracer: Tracer
     content: bool = False
@@ -92,7 +92,7 @@ _TELEMETRY: ContextVar[Telemetry | None] = ContextVar("telemetry", default=None)
 
 @contextmanager
 def telling(telemetry: Telemetry) -> Iterator[None]:
-    """Send the spans of this block, and of tasks that are begun in it, to `telemetry`."""
+    """Send the spans of this block, and of tasks begun in it, to `telemetry`."""
     before = _TELEMETRY.get()
     _TELEMETRY.set(telemetry)
     try:
@@ -103,7 +103,8 @@ def telling(telemetry: Telemetry) -> Iterator[None]:
 
 @contextmanager
 def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
-    """Record a span. told: its attributes, without those that are None. An exception makes it one of an error."""
+    """Record a span. told: its attributes; those with the value None are left out. An exception marks it as an
+    error."""
     found = _begun(name, told or {}, kind)
     try:
         with within(found):
@@ -114,7 +115,7 @@ def span(name: str, told: Mapping[str, Any] | None = None, kind: SpanKind = Span
 
 @contextmanager
 def within(found: Span) -> Iterator[None]:
-    """Have a block's spans be parts of one that was begun. An exception makes it one of an error."""
+    """Make a block's spans parts of a span begun before. An exception marks this span as an error."""
     if found is trace.INVALID_SPAN:
         yield  # as the API would after a longer way
         return
@@ -150,7 +151,7 @@ def _begun(name: str, told: Mapping[str, Any], kind: SpanKind) -> Span:
 
 @asynccontextmanager
 async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave what takes its time for that, and record both."""
+    """Enter and leave a slow context manager, and record both."""
     async with AsyncExitStack() as stack:
         with span(f"{what} open"):
             value = await stack.enter_async_context(manager)
@@ -160,14 +161,15 @@ async def opening(what: str, manager: AbstractAsyncContextManager[T]) -> AsyncIt
 
 
 def tell(found: Span, told: Mapping[str, Any]) -> None:
-    """Add attributes to a span, without those that are None."""
+    """Add attributes to a span, except those with the value None."""
     if found.is_recording():
         known = {key: value for key, value in told.items() if value is not None}
         found.set_attributes({key: _clean(value) if isinstance(value, str) else value for key, value in known.items()})
 
 
 def trace_environment() -> dict[str, str]:
-    """Return the variables by which a program continues the current trace (W3C's Trace Context); none without one."""
+    """Return the variables for a program that continues the current trace (W3C's Trace Context); none without a
+    trace."""
     carrier: dict[str, str] = {}
     TraceContextTextMapPropagator().inject(carrier)
     return {name.upper(): value for name, value in carrier.items()}
@@ -175,19 +177,19 @@ def trace_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a trace, to which what is asked for from elsewhere belongs, such as a request to a server of ours."""
+    """A place in a trace, for requests from elsewhere that belong to it, such as a request to a server of ours."""
 
     telemetry: Telemetry | None
     context: Context
 
     @classmethod
     def here(cls) -> Place:
-        """Return where this is called."""
+        """Return the place of this call."""
         return cls(_TELEMETRY.get(), get_current())
 
     @contextmanager
     def unless_traced(self) -> Iterator[None]:
-        """Be here while the block runs, unless a span is open already."""
+        """Make this the current place while the block runs, unless a span is open already."""
         if trace.get_current_span().is_recording() or self.telemetry is None:
             yield
             return
@@ -216,16 +218,16 @@ def engine_call(model: str, config: AgentConfig, prompt: int, most: int | None) 
 
 
 class Sampled(Protocol):
-    """What is told of a reply; see `atropos_agent.tokens.conversation.Completion`."""
+    """The reported attributes of a reply; see `atropos_agent.tokens.conversation.Completion`."""
 
     @property
     def ids(self) -> Sequence[int]:
-        """Return its tokens."""
+        """Return the reply's token ids."""
         ...
 
     @property
     def finish_reason(self) -> str:
-        """Return why it ended."""
+        """Return why the reply ended."""
         ...
 
     @property
@@ -237,7 +239,7 @@ class Sampled(Protocol):
 def tell_reply(
     found: Span, messages: Callable[[], Sequence[Message]], text: Callable[[], str], completion: Sampled
 ) -> None:
-    """Add a reply to the span of its request. messages: returns what it answers. text: returns it as text."""
+    """Add a reply to the span of its request. messages: returns the messages before it. text: returns its text."""
     reason = completion.finish_reason
     told = {OUTPUT_TOKENS: len(completion.ids), FINISH_REASONS: [reason], POLICY_VERSION: completion.version}
     tell(found, told)
@@ -265,7 +267,7 @@ def tell_result(found: Span, result: ToolResult) -> None:
 
 
 def tell_rollout(found: Span, result: AgentResult, *, rollout: str, reward: float, verdict: float) -> None:
-    """Add to a rollout's span what became of it."""
+    """Add a rollout's outcome to its span."""
     told = {
         CONVERSATION: rollout,
         REQUEST_MODEL: result.conditions.model or None,
@@ -295,8 +297,8 @@ def _holds_content(found: Span) -> bool:
 
 
 def _clean(text: str) -> str:
-    """Return text that UTF-8 can hold, which the protocol needs: a lone surrogate, which JSON lets a model write, would
-    cost the spans of everybody that are sent with it."""
+    """Return text that UTF-8 can hold, as the protocol requires. JSON lets a model write a lone surrogate, and one
+    would cost all spans sent with it."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 

@@ -5,9 +5,9 @@
         reply = await turns.reply()
         await turns.execute(reply.calls)
 
-This is the whole of our agent; you write your own on the same object (docs/extending.md). Budgets, the record of what
-was sent and sampled, the journal, tracing and counts are inside. A rollout may have several conversations, forked or
-opened beside the first: its result holds what was sampled in all of them (`atropos_agent.ledger`).
+This is the whole of our agent; you write your own on the same object (docs/extending.md). Budgets, the record of
+everything sent and sampled, the journal, tracing and counts are inside. A rollout may have several conversations,
+forked or opened beside the first: its result holds everything sampled in all of them (`atropos_agent.ledger`).
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ SPENT = frozenset({StopReason.MAX_STEPS, StopReason.MAX_TOKENS, StopReason.TIME}
 
 @dataclass(frozen=True, slots=True)
 class TurnReply:
-    """What the model replied.
+    """The model's reply.
 
     text: all of it, without the end-of-turn token. thinking, content, calls, problems: its parts (`types.Reply`).
-    finish_reason: as the inference server gave it; "" where nothing was sampled.
+    finish_reason: as the inference server gave it; "" if nothing was sampled.
     ended: why the conversation goes no further by itself: this is an answer, or a budget is spent and there is none.
     """
 
@@ -61,8 +61,8 @@ class TurnReply:
 class Turns:
     """A conversation of a rollout. Made by `AtroposAgent.turns`, and by `fork` and `open` of another one.
 
-    ended: why it goes no further by itself; None while it does. A message that is added behind an answer or a
-    submission goes on; behind the end of a budget nothing does. final: the last answer, or what was submitted.
+    ended: why it goes no further by itself; None while it does. A message added behind an answer or a submission goes
+    on; behind the end of a budget nothing does. final: the last answer, or the submitted text.
     ledger: of the rollout.
     """
 
@@ -73,15 +73,15 @@ class Turns:
         self._branch = branch
         self._line: Line | None = None
         self.task: Sequence[Message] = ()
-        """What stood before its first reply; a restart leaves it."""
+        """The messages before its first reply; a restart leaves it."""
         self._kept: list[Message] = []
-        """Turns from before a restart that stand behind the first messages."""
+        """Turns from before a restart, put behind the first messages."""
         self._given: list[Message] = []
-        """What was added and the conversation doesn't hold yet."""
+        """Added messages not yet in the conversation."""
         self._calls = 0
-        """Calls so far, by which their ids are numbered."""
+        """Calls so far; their ids are numbered by it."""
         self._last: Calls | None = None
-        """What the last reply asks for, until something is written behind it."""
+        """The calls of the last reply, until something is written behind it."""
         self._replying = False
 
     def add(self, messages: str | Message | Sequence[Message]) -> None:
@@ -99,10 +99,10 @@ class Turns:
             self.ended = None
 
     async def reply(self, max_tokens: int | None = None) -> TurnReply:
-        """Sample the model's reply to what was added, and to the results of its calls.
+        """Sample the model's reply to the added messages, and to the results of its calls.
 
-        max_tokens: of this reply, at most. Raises ValueError where there is nothing to reply to, BudgetSpent behind the
-        end of a budget, AgentError for a failure of ours."""
+        max_tokens: of this reply, at most. Raises ValueError if there is nothing to reply to, BudgetSpent behind the
+        end of a budget, AgentError for an infrastructure failure."""
         if self.ended in SPENT:
             raise BudgetSpent(self.ended)
         if self._replying:
@@ -116,9 +116,9 @@ class Turns:
     async def execute(self, calls: Sequence[ToolCall]) -> list[ToolResult]:
         """Run calls of the last reply, in order, for the model to see their results. Returns these.
 
-        The model is told of malformed calls as well, and of those that were not run. A tool may end the conversation,
-        or its time be over: then the calls behind it are not run; behind the end of a budget none is. Raises ValueError
-        for a call that isn't the reply's, and what a tool raised that is a failure of ours."""
+        The model is told of malformed calls as well, and of calls not run. If a tool ends the conversation, or the
+        rollout's time is over, the calls behind it are not run; behind the end of a budget none is. Raises
+        ValueError for a call that isn't the reply's, and a tool's exception if it is an infrastructure failure."""
         if self.ended in SPENT:
             return []
         if self._last is None or not self._last.any:
@@ -131,9 +131,9 @@ class Turns:
         return results
 
     def fork(self, branch: str = Branch.FORK) -> Turns:
-        """Return a conversation that goes on from here by itself. Tokens that were sampled before are trained once.
+        """Return a conversation that goes on from here by itself. Tokens sampled before are trained once.
 
-        What is sampled in a fork is trained, also where you go on without it; `leave_out` says otherwise."""
+        Replies sampled in a fork are trained, even if you go on without it; `leave_out` says otherwise."""
         forked = copy(self)
         forked._branch, forked._given, forked._replying = branch, list(self._given), False
         if self._last is not None:
@@ -143,7 +143,7 @@ class Turns:
         return forked
 
     def open(self, messages: str | Message | Sequence[Message] = (), branch: str = Branch.SUB_AGENT) -> Turns:
-        """Return another conversation of the rollout, which begins with these messages."""
+        """Return another conversation of the rollout. It begins with these messages."""
         opened = Turns(self.ledger, branch)
         opened.add(messages)
         return opened
@@ -151,10 +151,10 @@ class Turns:
     def restart(
         self, messages: str | Message | Sequence[Message], *, keep: int | None = 0, edit: Edit | None = None
     ) -> None:
-        """Go on with these messages: the model no longer sees what was said before, whose rows stay.
+        """Go on with these messages: the model no longer sees the messages before, but their rows stay.
 
-        keep: so many of the last turns stand behind them, as context; None for all. edit: changes what stood before the
-        last two turns."""
+        keep: so many of the last turns stand behind them, as context; None for all. edit: changes the messages
+        before the last two turns."""
         said = [] if self._line is None else [*self._line.conversation.messages, *self._told()]
         starts = [place for place, message in enumerate(said) if message["role"] == "assistant"]
         first = len(said) if keep == 0 or not starts else starts[0 if keep is None else max(0, len(starts) - keep)]
@@ -164,13 +164,13 @@ class Turns:
         self.add(messages)
 
     def leave_out(self, reason: str) -> None:
-        """Train nothing that was sampled in this conversation itself. Its tokens are counted by the reason."""
+        """Train nothing sampled in this conversation itself. Its tokens are counted by the reason."""
         if self._line is not None:
             self.ledger.leave_out(self._line, reason)
 
     @property
     def messages(self) -> list[Message]:
-        """Return the conversation as people read it, with what comes before the next reply."""
+        """Return the conversation as people read it, with the messages before the next reply."""
         if self._line is None:
             return [*map(dict, self._given), *(quoted(message, unquoted) for message in self._kept)]
         shown = self._told() if self._last is not None and self._last.shown else []
@@ -178,7 +178,7 @@ class Turns:
         return [*self._line.conversation.plain_messages(), *waiting, *map(dict, self._given)]
 
     def room(self) -> int | None:
-        """Return about how many tokens there is room for behind what was said; None where that is not known."""
+        """Return about how many tokens of room are left in the conversation; None if unknown."""
         sampler, written = self.ledger.sampler, 0 if self._line is None else len(self._line.conversation.prompt)
         waiting = [*self._told(), *self._given, *([] if self._line is not None else self._kept)]
         return sampler.room(written + sum(sampler.tokens(message["content"] or "") for message in waiting))
@@ -194,7 +194,7 @@ class Turns:
         return [] if self._line is None else self._line.conversation.rows()
 
     def result(self, error: str | None = None) -> AgentResult:
-        """Return the rollout's result, as it is now, with this conversation as the one that it ends with."""
+        """Return the rollout's result, as it is now, with this conversation as its last one."""
         reason = None if error is not None else self.ended
         return self.ledger.result(self._line, self.messages, self.final, reason, error)
 
@@ -242,8 +242,7 @@ class Turns:
         return TurnReply(ended=reason)
 
     def _following(self, messages: Sequence[Message]) -> list[Message]:
-        """Return messages that stand behind a reply, without the system prompt that the conversation has. Raises
-        ValueError."""
+        """Return messages to stand behind a reply, without the conversation's own system prompt. Raises ValueError."""
         assert self._line is not None  # noqa: S101 - nothing follows before that
         first = quoted(self._line.conversation.messages[0], unquoted)
         own = bool(messages) and messages[0]["role"] == "system" and messages[0]["content"] == first["content"]
@@ -255,8 +254,8 @@ class Turns:
         return new
 
     def _write(self) -> Line:
-        """Bring the conversation up to what the next reply answers. Raises ValueError where there is nothing, and
-        jinja2's TemplateError for messages that the chat template takes in no form."""
+        """Write the messages before the next reply into the conversation. Raises ValueError if there is nothing to
+        reply to, and jinja2's TemplateError for messages that the chat template takes in no form."""
         if self._line is None:
             if not self._given:
                 raise ValueError("a conversation needs at least one message")
@@ -270,12 +269,12 @@ class Turns:
         return self._line
 
     def _told(self) -> list[Message]:
-        """Return what the model is told of its last calls."""
+        """Return the messages to the model about its last calls."""
         return [] if self._last is None else self._last.told(self.ledger.fitted)
 
 
 def _whole(reply: Reply, completion: Completion) -> Reply:
-    """Return a reply, with a problem of its own where it was cut off before it called anything."""
+    """Return a reply, with a problem of its own if it was cut off before it called anything."""
     if completion.finish_reason != "length" or (reply.calls and not reply.problems):
         return reply
     cut = f"the reply was cut off after {len(completion.ids)} tokens; be shorter"

@@ -12,21 +12,21 @@ from typing import Any
 from tools.base import ToolCall, ToolResult
 
 Message = dict[str, Any]
-"""A chat message in OpenAI's shape: `role`, `content` (always text) and, where the chat template takes them as such,
+"""A chat message in OpenAI's shape: `role`, `content` (always text) and, if the chat template takes them as such,
 `tool_calls`, thinking, `tool_call_id` and `name`."""
 
 THINK, THINK_END = "<think>", "</think>"
-"""What stands around a reply's thinking. Chat templates know these tags, whichever the tool format."""
+"""The tags around a reply's thinking. Chat templates know them, with every tool format."""
 
 IGNORED = -100
-"""The value in `masked_tokens` of a token that is not trained."""
+"""The value in `masked_tokens` of a token not trained."""
 
 NO_LOGPROB = 1.0
-"""The value in `logprobs` of a token that the inference server did not sample (a logprob is never > 0)."""
+"""The value in `logprobs` of a token not sampled by the inference server (a logprob is never > 0)."""
 
 
 class StopReason(enum.StrEnum):
-    """Why a rollout ended. All of them are graded; a failure of ours is an exception instead."""
+    """Why a rollout ended. All of them are graded; an infrastructure failure is an exception instead."""
 
     ANSWERED = "answered"
     """A reply without a tool call: the final answer."""
@@ -41,22 +41,22 @@ class StopReason(enum.StrEnum):
 
 
 class Branch(enum.StrEnum):
-    """What a reply is in its rollout, which may have several conversations."""
+    """The kind of a reply in its rollout. A rollout may have several conversations."""
 
     MAIN = "main"
-    """Of the agent's own conversation, also where that was compacted or edited and begun anew."""
+    """In the agent's own conversation, also after it was compacted or edited and begun again."""
     FORK = "fork"
-    """Of a conversation that an agent of ours has forked from another."""
+    """In a conversation forked from another by an agent of ours."""
     SUB_AGENT = "sub-agent"
-    """Of another conversation with tools."""
+    """In another conversation with tools."""
     SUMMARY = "summary"
-    """Asked without tools, of a conversation that holds replies: a compaction, for example."""
+    """Asked without tools, in a conversation with replies: a compaction, for example."""
     RETRY = "retry"
-    """The agent had it, asked the same again, and went on from the other."""
+    """The agent had the reply, asked the same again, and went on from the other reply."""
     SIDE = "side call"
     """Asked without tools and without any reply before: a title, a topic check."""
     UNTAKEN = "untaken"
-    """The agent went away before it had it whole, and never asked for it again."""
+    """The agent went away before it had the whole reply, and never asked for it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +64,20 @@ class AgentConfig:
     """How an agent works.
 
     temperature, top_p, top_k, min_p: of the sampling distribution; top_k 0 and min_p 0 cut nothing off it.
-    max_tokens: tokens of one reply; None leaves it to the inference server, which may fill what room there is.
+    max_tokens: tokens of one reply; None leaves it to the inference server, which may fill all the room there is.
     max_steps: turns in one rollout, of all its conversations.
     max_total_tokens: prompt and replies together; None takes no limit but the inference server's own.
     max_seconds: time of a rollout, commands and sampling at a fair speed (see `docs/faults.md`); None for no limit.
-    system_prompt: what stands before the tools' description; None for the default.
+    system_prompt: the text before the tools' description; None for the default.
     tool_delay_s: pause after each tool call, in seconds.
     working_dir: named to the model; None leaves it out.
     request_timeout_s: of one request to the inference server.
-    tool_role: the chat role that carries tool results: "user" works with every template,
-        "tool" is what Hermes models were trained on.
+    tool_role: the chat role of tool results: "user" works with every template,
+        Hermes models were trained on "tool".
     history: "template" lets the chat template write earlier turns as it likes; "sampled" keeps a turn as it was sampled
-        where the template would drop its thinking.
+        if the template would drop its thinking.
     stop: strings that end a reply, beside the inference server's own end-of-turn token.
-    compaction: what is done where a conversation leaves little room (`atropos_agent.compaction`): "none", "cut",
+    compaction: the policy when a conversation leaves little room (`atropos_agent.compaction`): "none", "cut",
         "summary" or "notes". trains_summaries: whether the model's summaries are trained.
     """
 
@@ -119,12 +119,12 @@ class AgentConfig:
 class Reply:
     """A reply, taken apart by a tool format.
 
-    thinking: what was thought; None when nothing was.
+    thinking: the model's thinking; None without any.
     content: the rest, without calls.
     calls: the well-formed calls, in order.
-    problems: what is wrong with each malformed call, in order.
+    problems: the error of each malformed call, in order.
     orderly: thinking came first, then content, then calls and nothing else, as a chat template writes a turn. False
-        where that is not so, or not known: then the reply stays text.
+        if not so, or not known: then the reply stays text.
     """
 
     thinking: str | None
@@ -136,19 +136,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class SequenceData:
-    """One row of tokens, everything that the inference server was given and everything that it sampled.
+    """One row of tokens, with everything given to and everything sampled by the inference server.
 
     tokens: token ids, length n.
-    masked_tokens: per token the id where the inference server sampled it, else -100 (IGNORED).
-    logprobs: per token the inference server's logprob where it sampled it, else 1.0 (NO_LOGPROB).
+    masked_tokens: per token the id if the inference server sampled it, else -100 (IGNORED).
+    logprobs: per token the inference server's logprob if it sampled it, else 1.0 (NO_LOGPROB).
     full_text: `tokens` decoded, special tokens kept.
-    segment: number of the row in its rollout, from 0; segments in which nothing was sampled have no row.
-    turns: replies that the row holds.
-    policy_version: of the oldest weights that had a part in a reply; None where the inference server
+    segment: number of the row in its rollout, from 0; segments without sampled tokens have no row.
+    turns: how many replies are in the row.
+    policy_version: of the oldest weights with a part in a reply; None if the inference server
         does not say.
-    thinking_kept: whether replies stand as they were sampled where the chat template would have dropped their thinking.
-    branch: of which kind of the rollout's conversations the row is (`Branch`).
-    experts: which experts each token was routed to, of a mixture-of-experts model: see `atropos_agent.tokens.experts`.
+    thinking_kept: whether replies stand as they were sampled although the chat template would drop their thinking.
+    branch: the kind of the row's conversation (`Branch`).
+    experts: each token's experts, in a mixture-of-experts model: see `atropos_agent.tokens.experts`.
 
     Raises ValueError when lengths differ or a trained token's logprob is missing, positive or
     not finite.
@@ -183,7 +183,7 @@ class SequenceData:
         self._tell_what_is_wrong()
 
     def _tell_what_is_wrong(self) -> None:
-        """Raise ValueError for the first place that no row may have."""
+        """Raise ValueError for the first place with values forbidden in a row."""
         for place, (token, masked, logprob) in enumerate(
             zip(self.tokens, self.masked_tokens, self.logprobs, strict=True)
         ):
@@ -202,16 +202,16 @@ class SequenceData:
 
 @dataclass(frozen=True, slots=True)
 class AgentStep:
-    """One reply and what came of it.
+    """One reply and the results of its calls.
 
     response: the reply as sampled, without the end-of-turn token.
     thinking: its `<think>` part; None when there was none.
     content: the rest of it, without calls.
     calls, results: in the order in which they ran.
-    correction: what the model was told about malformed calls; None when there were none.
+    correction: the message to the model about malformed calls; None when there were none.
     prompt_tokens, completion_tokens: token counts of the request. The ids themselves are in the
         row of the segment: the reply is `tokens[start:start + completion_tokens]`.
-    policy_version: of the oldest weights that had a part in the reply; None where the inference server does not say.
+    policy_version: of the oldest weights with a part in the reply; None if the inference server does not say.
     """
 
     index: int
@@ -235,11 +235,11 @@ class AgentStep:
 class Exchange:
     """One request to the inference server and its reply, as they went over the wire.
 
-    extends: the prompt begins with all of an earlier prompt and that one's reply.
-    given: the prompt's ids, without that beginning.
+    extends: the prompt begins with all of an earlier prompt and its reply.
+    given: the prompt's ids, without this beginning.
     ids, logprobs: the reply, of equal length.
-    back: how many exchanges earlier the one stands that is extended; normally it is the one before.
-    untrained: why the reply is in no row; "" where it is in one.
+    back: how many exchanges earlier the extended one stands; normally it is the one before.
+    untrained: why the reply is in no row; "" if it is in one.
     """
 
     extends: bool
@@ -252,15 +252,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is counted in a run; two parts of a run are added.
+    """Counts of a run; two parts of a run are added.
 
     tool_calls: well-formed calls.
-    malformed_calls: what could not be read as a call, or named no tool, or had wrong arguments.
+    malformed_calls: texts that could not be read as calls, and calls that named no tool or had wrong arguments.
     tool_errors: calls whose result is an error.
     refused_tokens: sampled tokens in no row, because the reply was aborted, or refused as unsound or as
         contradicting its request. They were paid for.
-    abandoned_requests: requests that were not waited for any longer.
-    unshown: what tools have returned that no text can show, such as pictures; the model was told of it in words.
+    abandoned_requests: requests given up before their answer came.
+    unshown: contents returned by tools that no text can show, such as pictures; the model was told of them in words.
     """
 
     tool_calls: int = 0
@@ -283,10 +283,10 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Under which conditions an agent worked.
+    """The conditions of an agent's work.
 
-    model: what the inference server calls it. tools: what it was shown, in OpenAI's function format. sampling: what
-    every request said beside its prompt, and the budgets of the run, by `AgentConfig`'s names.
+    model: the inference server's name for it. tools: those shown to it, in OpenAI's function format. sampling: the
+    settings of every request beside its prompt, and the budgets of the run, by `AgentConfig`'s names.
     """
 
     model: str = ""
@@ -296,18 +296,18 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class AgentResult:
-    """What an agent did, from its first message to its last.
+    """An agent's work, from its first message to its last.
 
     success: the rollout ended by the agent's own decision (an answer or a submission), not by a
         budget. It says nothing of the reward.
     segments: rows that hold every sampled token exactly once. One row normally; a new one starts
         where the chat template rewrites history.
-    record: every request and its reply, by which the rows can be checked (`record.problems`).
-    carries_tokens: whether the inference server gave token ids; False where there can be no rows.
-    drift: how the last prompt differs from what the chat template itself makes of the conversation (see
-        `atropos_agent.tokens.drift`); None where it does not.
-    metadata: what else a caller wants to keep with the result.
-    conditions: under which it worked.
+    record: every request and its reply, for checking the rows (`record.problems`).
+    carries_tokens: whether the inference server gave token ids; False if there can be no rows.
+    drift: how the last prompt differs from the chat template's own text of the conversation (see
+        `atropos_agent.tokens.drift`); None if it does not.
+    metadata: anything else a caller wants to keep with the result.
+    conditions: of its work.
     """
 
     success: bool
@@ -358,9 +358,9 @@ class AgentResult:
 
 
 class AgentError(RuntimeError):
-    """A failure of ours: no reward may be made of it.
+    """An infrastructure failure: no reward may be made of it.
 
-    partial: the run so far. lost_tokens: that the inference server sampled in the answer that failed.
+    partial: the run so far. lost_tokens: tokens the inference server sampled in the failed answer.
     """
 
     def __init__(self, message: str, partial: AgentResult | None = None, *, lost_tokens: int = 0) -> None:
@@ -376,10 +376,10 @@ class EngineError(AgentError):
 
 
 class Unanswered(AgentError):
-    """No reply was sampled, because what an agent asked first was refused: it says nothing of the model."""
+    """No reply was sampled, because an agent's first requests were refused: this says nothing of the model."""
 
     permanent = True
 
 
 class TokenMismatch(AgentError):
-    """The server's answer contradicts what it was asked; nothing of it can be trained on."""
+    """The server's answer contradicts its request; nothing of it can be trained on."""

@@ -106,7 +106,7 @@ def _value(text: str) -> Any:
 
 
 def _check_settings(given: str, found: Any, settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for settings that a tool does not take."""
+    """Raise ValueError for settings unknown to a tool."""
     if not settings:
         return
     takes = {} if isinstance(found, Tool) or inspect.iscoroutinefunction(found) else inspect.signature(found).parameters

@@ -1,8 +1,8 @@
-"""What a tool is: a call, its result, the function behind it, and the registry that runs calls.
+"""The parts of a tool: a call, its result, the function behind it, and the registry that runs calls.
 
 A tool is an async function with typed parameters and a docstring. The docstring's first paragraph
-is the tool's description, an `Args:` section describes the parameters, and the schema that the
-model sees is made of both; every other paragraph is for people. Keep both short: they stand in
+is the tool's description, an `Args:` section describes the parameters, and the schema for the
+model is made of both; every other paragraph is for people. Keep both short: they stand in
 every prompt::
 
     async def weather(city: str, days: int = 1) -> str:
@@ -14,8 +14,8 @@ every prompt::
         '''
 
 It returns text for the model, or a `ToolResult` when it has more to say. It raises `ToolError`
-for the model's mistakes, which are shown to the model; any other exception is a failure of ours
-and ends the rollout.
+for the model's mistakes, and its message is shown to the model; any other exception is an
+infrastructure failure and ends the rollout.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class ToolError(Exception):
 
 
 class MalformedCall(ToolError):
-    """A call of a tool that does not exist, or with arguments that it does not take."""
+    """A call of a missing tool, or with arguments unknown to the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the model made. `id` is unique within its rollout; `arguments` is decoded JSON."""
+    """A call made by the model. `id` is unique within its rollout; `arguments` is decoded JSON."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -57,7 +57,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What the model is told. `done` ends the rollout with `content` as its final response.
+    """The message to the model. `done` ends the rollout with `content` as its final response.
 
     malformed: the call named no tool, or had arguments that the tool does not take.
     metadata: for logs and metrics, such as an exit code; the model does not see it."""
@@ -94,7 +94,7 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Return the tool in OpenAI's function format; a copy that the caller may change."""
+        """Return the tool in OpenAI's function format, as a copy: the caller may change it."""
         return {
             "type": "function",
             "function": {
@@ -141,7 +141,7 @@ class Tool:
 
 
 class ToolRegistry:
-    """The tools of one rollout, in the order in which they are shown to the model."""
+    """The tools of one rollout, in the order shown to the model."""
 
     def __init__(self, tools: Iterable[Tool | ToolFunction] = ()) -> None:
         """Take the tools. Raises ValueError when two tools share a name, TypeError when one can't be a tool."""
@@ -168,8 +168,8 @@ class ToolRegistry:
         return [tool.schema for tool in self._tools.values()]
 
     async def execute(self, call: ToolCall) -> ToolResult:
-        """Run a call. The model's mistakes come back as results with `is_error`, and so does it that what it ran has
-        ended the sandbox; any other exception is a failure of ours and is raised."""
+        """Run a call. The model's mistakes come back as results with `is_error`, and so does the end of the sandbox
+        if the model's command has caused it; any other exception is an infrastructure failure and is raised."""
         tool = self._tools.get(call.name)
         try:
             if tool is None:
@@ -186,7 +186,7 @@ class ToolRegistry:
 # Bounded, because tools may be closures made anew for each rollout.
 @lru_cache(maxsize=128)
 def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, Any], type[BaseModel]]:
-    """Return a function's name, description, JSON schema and the model that checks its arguments."""
+    """Return a function's name, description and JSON schema, and the pydantic model that checks its arguments."""
     name = getattr(function, "__name__", type(function).__name__)
     if not inspect.iscoroutinefunction(function) or not inspect.isfunction(function):
         raise TypeError(f"tool {name!r} must be an async function or an async method")
@@ -211,7 +211,7 @@ def _describe(function: ToolFunction, bound: bool) -> tuple[str, str, dict[str, 
 
 
 def _hint(function: ToolFunction, parameter: inspect.Parameter, where: str) -> Any:
-    """Return a parameter's type, seen to be one that a schema can describe. Raises TypeError."""
+    """Return a parameter's type, after checking that a schema can describe it. Raises TypeError."""
     if parameter.annotation is parameter.empty:
         hint = " (pass the method of an object)" if parameter.name in ("self", "cls") else ""
         raise TypeError(f"{where} needs a type annotation{hint}")
@@ -227,7 +227,7 @@ def _hint(function: ToolFunction, parameter: inspect.Parameter, where: str) -> A
 
 
 def _parameters(model: type[BaseModel]) -> dict[str, Any]:
-    """Return a model's JSON schema without what only costs prompt tokens."""
+    """Return a model's JSON schema, without parts that only cost prompt tokens."""
     schema = model.model_json_schema()
     properties: dict[str, Any] = schema.get("properties", {})
     for prop in properties.values():
@@ -252,7 +252,7 @@ def _type_of(prop: Mapping[str, Any]) -> str:
 
 
 def _problem(details: ErrorDetails) -> str:
-    """Describe one wrong argument in words that say what was expected and what was given."""
+    """Describe one wrong argument: the expected value and the given one."""
     where = ".".join(map(str, details["loc"])) or "arguments"
     if details["type"] == "missing":
         return f"{where} is missing"

@@ -1,4 +1,4 @@
-"""What a text that was not found may have meant: the lines of a file that come closest to it."""
+"""Find the lines of a file that come closest to a text not found in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 _MAX_LINES = 20_000
 _MAX_WIDTH = 300
-"""Longer files and lines are compared in part only, so that an answer takes less than a second."""
+"""Longer files and lines are compared in part only, so an answer takes less than a second."""
 
 
 def closest(wanted: str, text: str) -> tuple[str, int, int] | None:

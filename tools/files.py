@@ -14,11 +14,11 @@ from tools.paths import check, locate, refusal
 
 _MAX_BYTES = 16 * 2**20
 _MAX_LINE = 1_000
-"""Characters of one line that are shown."""
+"""Characters shown of one line."""
 _MAX_ENTRIES = 200
-"""Entries of a directory that are shown."""
+"""Entries shown of a directory."""
 _AROUND = 3
-"""Lines that are shown before and after a change."""
+"""Lines shown before and after a change."""
 
 # Two levels without -maxdepth, which POSIX lacks; directories end in a slash; hidden entries are left
 # out. No parentheses: between them busybox forgets what `-exec ... +` has gathered.
@@ -69,17 +69,17 @@ class _Text:
 
 
 class Files:
-    """Four tools for text files, each with only the parameters that it needs.
+    """Four tools for text files, each with only the parameters it needs.
 
     One tool with a command parameter, as `str_replace_editor` has, leaves most parameters optional
-    in the schema, so that a wrong combination is only found when it runs. Four tools cost a few more
+    in the schema: a wrong combination is only found when it runs. Four tools cost a few more
     prompt tokens, but a small model has less to get wrong, and the schema refuses the rest.
 
     Paths are absolute, or start at the sandbox's workdir (not at the terminal's present directory).
     """
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
-        """Make the tools. output_chars: characters of a file or listing that one call shows."""
+        """Make the tools. output_chars: characters of a file or listing shown by one call."""
         self._sandbox = sandbox
         self._output_chars = output_chars
 
@@ -219,7 +219,7 @@ class Files:
         return f"changed {text.path}:\n{bounded(shown, self._output_chars)}"
 
     async def _overwrite(self, path: str, data: bytes) -> None:
-        """Overwrite a file in place, so that mode, owner and links stay as they are. Raises ToolError."""
+        """Overwrite a file in place, so mode, owner and links stay as they are. Raises ToolError."""
         directory, name = locate(self._sandbox, path)
         command = ["/bin/sh", "-c", 'cat > "$1"', "sh", name]
         result = await self._sandbox.exec(command, cwd=directory, stdin=data)
@@ -244,7 +244,7 @@ def _numbered(number: int, line: str) -> str:
 
 
 def _places(text: str, old: str) -> list[int]:
-    """Return where `old` begins in `text`, overlapping places too; at most 11 of them."""
+    """Return the places of `old` in `text`, overlapping ones too; at most 11 of them."""
     places: list[int] = []
     place = text.find(old)
     while place >= 0 and len(places) <= 10:

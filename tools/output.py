@@ -17,7 +17,7 @@ _UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffd\ud800-\udfff]+")
 
 
 def readable(text: str) -> str:
-    """Return text as a terminal would leave it: escape sequences gone, a line that was overwritten by
+    """Return text as a terminal would leave it: escape sequences gone, a line overwritten by
     carriage returns (a progress bar) reduced to its last state, runs of other control
     characters and undecodable bytes shown as one U+FFFD."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
@@ -35,7 +35,7 @@ def plain(text: str) -> str:
 
 def bounded(text: str, limit: int, cut_note: str = "") -> str:
     """Return `text` if it has at most `limit` characters, else its first and last halves with a line
-    between them that says how many characters were cut; `cut_note` is added to that line."""
+    between them that says how many characters were cut; `cut_note` is added to this line."""
     if len(text) <= limit:
         return text
     head, tail = text[: limit // 2], text[len(text) - (limit - limit // 2) :]

@@ -1,4 +1,4 @@
-"""Where a path that the model gave lies, for commands that work on it."""
+"""Locate the model's paths, for commands that work on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tools.base import ToolError
 def locate(sandbox: Sandbox, path: str) -> tuple[str, str]:
     """Return the absolute directory to run a command in, and the path's name there.
 
-    The name is "." or starts with "./", so that no program takes it for an option. Relative paths
+    The name is "." or starts with "./", so no program takes it for an option. Relative paths
     start at the sandbox's workdir. Raises ToolError."""
     check(path)
     absolute = posixpath.join(sandbox.workdir, path).rstrip("/")
@@ -20,13 +20,13 @@ def locate(sandbox: Sandbox, path: str) -> tuple[str, str]:
 
 
 def check(path: str) -> None:
-    """Raise ToolError for what can be no path."""
+    """Raise ToolError for an impossible path."""
     if not path or "\0" in path:
         raise ToolError("the path is empty" if not path else "a path cannot contain null characters")
 
 
 def refusal(path: str, error: OSError) -> ToolError:
-    """Return what the model is told when the sandbox refuses a path. Failures of ours are raised instead."""
+    """Return the error for the model when the sandbox refuses a path. Infrastructure failures are raised instead."""
     if isinstance(error, SandboxError):
         raise error
     return ToolError(f"{path}: {error.strerror or error}")

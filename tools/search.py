@@ -41,7 +41,7 @@ class Search:
     Paths are absolute, or start at the sandbox's workdir (not at the terminal's present directory)."""
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000) -> None:
-        """Make the tools. output_chars: characters of results that one call shows."""
+        """Make the tools. output_chars: characters of results shown by one call."""
         self._sandbox = sandbox
         self._output_chars = output_chars
 
@@ -118,7 +118,7 @@ def _glob(pattern: str) -> tuple[str, str]:
 
 
 def _path(given: str, found: str) -> str:
-    """Return a path of the output, in the terms in which the model gave its directory."""
+    """Return a path of the output, relative to the directory as the model gave it."""
     name = posixpath.basename(given.rstrip("/"))
     base = given.rstrip("/") if name in ("", ".", "..") else posixpath.dirname(given.rstrip("/"))
     return posixpath.normpath(posixpath.join(base, found)) + ("/" if found.endswith("/") else "")

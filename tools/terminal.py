@@ -1,4 +1,4 @@
-"""A terminal: one shell of the sandbox, whose state lasts from one command to the next."""
+"""A terminal: one shell of the sandbox. Its state lasts from one command to the next."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ _ENV = {
     "DEBIAN_FRONTEND": "noninteractive",
     "PYTHONUNBUFFERED": "1",
 }
-"""Nothing waits for a key, draws for a screen or asks for a password."""
+"""With these variables, programs wait for no key, draw for no screen and ask for no password."""
 
 _MAX_COMMAND = 120_000
-"""Bytes. More than that is a file's content, which has a tool of its own."""
+"""Bytes of a command. A longer one holds a file's content; another tool writes files."""
 
 _MAX_OUTPUT = 1_000_000
-"""Bytes that are fetched from the sandbox and kept in the file of a long output."""
+"""Bytes fetched from the sandbox and kept in the file of a long output."""
 
 _CHANGES_STATE = re.compile(r"\b(cd|pushd|popd|export|declare|unset|umask|alias|source|eval)\b|\w=|\(\)")
-"""Whether a command that has ended its shell may have lost a change, which the model is then told. A plain `exit 3`
+"""Matches a command that may have lost a change if it has ended its shell. The model is then told. A plain `exit 3`
 is told by its exit code alone."""
 
 _AS_BEFORE = "the working directory and variables are as before"
 
 
 class Terminal:
-    """Runs shell commands in a session of the sandbox: bash where the image has it, else sh.
+    """Runs shell commands in a session of the sandbox: bash if the image has it, else sh.
 
     All of the shell's state lasts from one command to the next: the working directory, the umask, variables (exported
-    or not), functions, aliases, background jobs. Without any state every call would have to repeat `cd ... &&`, which
-    is tokens and one more thing to forget. What would end or flood the terminal lasts for one command: `set -e`, `-u`,
-    `-v`, `-x` and a trap on EXIT, which runs at the end of the command that has set it.
+    or not), functions, aliases, background jobs. Without any state every call would have to repeat `cd ... &&`: this
+    costs tokens and is one more thing to forget. Settings that would end or flood the terminal last for one command:
+    `set -e`, `-u`, `-v`, `-x` and a trap on EXIT. Such a trap runs at the end of its own command.
 
-    A command that ends the shell (`exit`, `exec`, `set -e`, a signal, the memory killer) or times out takes nothing
-    with it but what it has changed itself: the next one finds the state as it was before, and the model is told. Only
-    bash can hand its functions and aliases on to the shell that takes its place.
+    If a command ends the shell (`exit`, `exec`, `set -e`, a signal, the memory killer) or times out, only its own
+    changes are lost: the next one finds the state as it was before, and the model is told. Only bash can hand its
+    functions and aliases on to the shell that takes its place.
 
-    The command stands in a file, not among the arguments of a process, so that `pkill -f server.py` does not find and
-    kill its own shell. A background job runs on, but what it writes to the terminal between two commands is lost,
+    The command stands in a file, not among the arguments of a process, so `pkill -f server.py` does not find and
+    kill its own shell. A background job runs on, but its output to the terminal between two commands is lost,
     unless it was redirected to a file.
     """
 
     def __init__(self, sandbox: Sandbox, *, output_chars: int = 8_000, timeout: int = 600) -> None:
         """Make a terminal; its shell starts with the first command.
 
-        output_chars: characters of a command's output that the model is shown.
+        output_chars: characters of a command's output shown to the model.
         timeout: the longest allowed one, in seconds."""
         self._sandbox = sandbox
         self._output_chars = output_chars
@@ -88,7 +88,7 @@ class Terminal:
         return ToolResult(await self._shown(command, result, timeout), metadata=metadata)
 
     async def _shown(self, command: str, result: ExecResult, timeout: int) -> str:
-        """Return the output as the model sees it. One that is cut is kept in a file in the sandbox."""
+        """Return the output as the model sees it. A cut output is kept in a file in the sandbox."""
         text, note = readable(result.output).rstrip("\n"), ""
         if len(text) > self._output_chars:
             note = await self._keep(result, self._calls)
@@ -102,7 +102,7 @@ class Terminal:
         return "\n".join(parts) or "(no output)"
 
     async def _keep(self, result: ExecResult, number: int) -> str:
-        """Write an output that is too long to be shown into a file, and return where it is, for the model."""
+        """Write an output too long to be shown into a file, and return the file's place, in words for the model."""
         if self._directory is None:
             made = await self._sandbox.exec(["/bin/sh", "-c", "echo ${TMPDIR:-/tmp}"])
             self._directory = f"{made.output.strip()}/.terminal-{secrets.token_hex(4)}"

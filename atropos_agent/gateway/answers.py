@@ -1,4 +1,4 @@
-"""A sampled reply into the answer that an agent gets."""
+"""Make the answer for an agent from a sampled reply."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.base import ToolCall
 _NAMED = re.compile(r'"name"\s*:\s*"([^"\\\s]+)"')
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*')
 _TRIES = 32
-"""Objects behind a call's that are looked at for the next call's arguments."""
+"""The most JSON objects behind a call's own to search for the next call's arguments."""
 
 
 def answer_of(
@@ -33,9 +33,9 @@ def answer_of(
     prompt_tokens: int,
     thinking_open: bool,
 ) -> Answer:
-    """Return what an agent is answered.
+    """Return the answer for an agent.
 
-    text: the reply as sampled; reply: what was read of it. number: the answer's; first_id: of its first call."""
+    text: the reply as sampled; reply: the same, parsed. number: the answer's; first_id: of its first call."""
     content, stopped_at = _until(reply.content, asked.stop)
     spans = [text[start:end] for start, end in fitted.format.literals(text, thinking_open=thinking_open)]
     names = {tool["function"]["name"] for tool in asked.tools}
@@ -59,13 +59,13 @@ def answer_of(
 
 
 def _until(content: str, stop: Sequence[str]) -> tuple[str, str | None]:
-    """Return content up to the first of the stop strings, and which that is. The inference server samples it."""
+    """Return content up to the first of the stop strings, and this string. The inference server samples it."""
     found = min(((content.find(one), one) for one in stop if one in content), default=None)
     return (content, None) if found is None else (content[: found[0]].rstrip(), found[1])
 
 
 def _sampled(calls: Sequence[ToolCall], spans: Sequence[str]) -> Iterator[str]:
-    """Yield calls' arguments as they were sampled, in this order; as JSON where the format writes none.
+    """Yield calls' arguments as they were sampled, in this order; as JSON if the format writes none.
 
     No object is decoded twice, and none within the arguments of an earlier call."""
     places = ((number, found.start()) for number, span in enumerate(spans) for found in re.finditer("(?!^){", span))
@@ -86,7 +86,7 @@ def _sampled(calls: Sequence[ToolCall], spans: Sequence[str]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Object:
-    """A JSON object in one of several texts: which text, where in it, and the place behind it."""
+    """A JSON object in one of several texts: the text's number and the place in it, and the place behind the object."""
 
     place: tuple[int, int]
     end: int
@@ -102,7 +102,7 @@ def _object_at(spans: Sequence[str], place: tuple[int, int]) -> _Object | None:
 
 
 def _broken(spans: Sequence[str], fitted: FittedFormat, asked: Asked, number: int) -> Iterator[SaidCall]:
-    """Yield the calls that could not be read, but whose names can."""
+    """Yield the unreadable calls with a readable name."""
     for span in spans:
         if not fitted.format.parse(span).problems:
             continue
@@ -113,7 +113,7 @@ def _broken(spans: Sequence[str], fitted: FittedFormat, asked: Asked, number: in
 
 
 def _name(span: str, tools: Sequence[str]) -> str | None:
-    """Return the name of a call that can't be read: the first tool that it names, else what it calls so."""
+    """Return the name of an unreadable call: the first tool named in it, else the value of its "name"."""
     found = [(place, name) for name in tools if (place := _place(span, name)) >= 0]
     named = _NAMED.search(span)
     return min(found)[1] if found else named[1] if named else None
@@ -125,7 +125,7 @@ def _place(span: str, name: str) -> int:
 
 
 def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
-    """Return what stands behind a call's name: its arguments, as far as they go."""
+    """Return the text behind a call's name: its arguments, as far as they go."""
     behind = span[_place(span, name) + len(name) :]
     arguments = _ARGUMENTS.search(behind)
     behind = behind[arguments.end() :] if arguments else behind.lstrip("\"'>: ,\n")
@@ -135,17 +135,18 @@ def _behind_name(span: str, name: str, control: Sequence[str]) -> str:
 
 
 def _served(calls: Sequence[SaidCall], first_id: int) -> Sequence[SaidCall]:
-    """Return calls with ids of our own: those of a format may stand twice, or hold what clients replace (Kimi's do)."""
+    """Return calls with ids of our own: a format's ids may occur twice, or hold characters replaced by clients
+    (Kimi's do)."""
     return [
         replace(call, id=f"call_{number}", template_id=call.id) for number, call in enumerate(calls, start=first_id)
     ]
 
 
 def input_of(call: SaidCall) -> str:
-    """Return what a call of a tool that takes text holds; all of it where it could not be read."""
+    """Return the text in a call of a tool that takes text; the whole call's text if it could not be read."""
     return call.text if call.call is None else str(call.call.arguments.get("input", ""))
 
 
 def object_of(call: SaidCall) -> Mapping[str, Any]:
-    """Return a call's arguments as an object; what could not be read as text in one."""
+    """Return a call's arguments as an object; unreadable arguments as text in one."""
     return dict(call.call.arguments) if call.call is not None else {"raw": call.text}

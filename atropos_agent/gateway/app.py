@@ -1,4 +1,4 @@
-"""A session as an ASGI application: bodies in, answers out, in the protocol that was asked."""
+"""A session as an ASGI application: bodies in, answers out, in the protocol of the request."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request's body: more than any context window holds."""
 MAX_DEPTH = 500
-"""Levels of its JSON: half of what Python compares, writes and reads wherever it is called from."""
+"""Levels of nested JSON in a body. From any caller, Python can compare, write and read twice as many."""
 BODY_S = 60.0
-"""Seconds in which a body must have come."""
+"""Seconds within which a body must have come."""
 SEND_S = 60.0
-"""Seconds in which a client must take what it is sent."""
+"""Seconds within which a client must take each message sent to it."""
 PING_S = 3.0
-"""Seconds between signs of life in a stream. What is told sooner can still be an error with a status."""
+"""Seconds between signs of life in a stream. Before the first one, an answer can still be an error with a status."""
 
 UNTAKEN = "atropos.untaken"
 PROTOCOLS: Mapping[str, Protocol] = {"chat/completions": Chat(), "responses": Responses(), "messages": Messages()}
@@ -47,20 +47,20 @@ _MODEL = {
     **{"id": "gateway", "object": "model", "created": 0, "owned_by": "atropos-agent"},
     **{"type": "model", "display_name": "gateway", "created_at": "2026-01-01T00:00:00Z"},
 }
-"""In the shapes of both providers. Any name is taken for it."""
+"""The answer to a request for models, in the shapes of both providers. A request may name any model."""
 
 
 class Asks(typing.Protocol):
-    """What answers requests in a rollout; see `Session`, which has it."""
+    """The part of `Session` that answers requests in a rollout."""
 
     @property
     def bounds(self) -> Bounds:
-        """Return what a request may have."""
+        """Return the limits of a request."""
         ...
 
     @property
     def share(self) -> Share:
-        """Return its part of the process's time."""
+        """Return the rollout's share of the event loop."""
         ...
 
     def ask(self, asked: Asked) -> Turn:
@@ -72,15 +72,15 @@ class Asks(typing.Protocol):
         ...
 
     def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
-        """Note that a request was refused. tools: whether it has some."""
+        """Note the refusal of a request. tools: whether the request has some."""
         ...
 
     def too_long(self, error: TooLong, *, counting: bool) -> Refusal:
-        """Return the refusal of a request that is too long."""
+        """Return the refusal of a request for its length."""
         ...
 
     def fail(self, error: Exception) -> AgentError:
-        """Note a failure of ours, and return it."""
+        """Note an infrastructure failure, and return it."""
         ...
 
 
@@ -125,7 +125,7 @@ class _Exchange:
         return bytes(body)
 
     async def turn(self, share: Share) -> None:
-        """Wait until it is the rollout's turn. Raises _Gone when the client goes away first, with what it has sent."""
+        """Wait for the rollout's turn. Raises _Gone if the client goes away first, with everything it has sent."""
         while (left := share.wait_s()) > 0:
             await asyncio.wait({self._leaving()}, timeout=left)
             if self._leaving().done():
@@ -159,18 +159,18 @@ class _Exchange:
         await self._sent({"type": "http.response.body", "body": content, "more_body": not last})
 
     async def whole(self, status: int, kind: bytes, content: bytes, *headers: tuple[bytes, bytes]) -> None:
-        """Send a response that is one body."""
+        """Send a response with one body."""
         # A body that is not read may have no end.
         closed = [(b"connection", b"close")] * self._unread
         await self.begin(status, kind, (b"content-length", str(len(content)).encode()), *headers, *closed)
         await self.write(b"" if self.scope["method"] == "HEAD" else content, last=True)
 
     async def tell(self, status: int, body: Mapping[str, Any], *headers: tuple[bytes, bytes]) -> None:
-        """Send a response that is a JSON value."""
+        """Send a JSON value as the response."""
         await self.whole(status, b"application/json", dumped(body), *headers)
 
     async def refuse(self, refusal: Refusal, asked: Asked | None) -> None:
-        """Tell an error."""
+        """Send an error."""
         if self.begun and asked is not None:
             await self.write(self.protocol.error_event(refusal, asked), last=True)
             return
@@ -181,7 +181,7 @@ class _Exchange:
             self._left.cancel()
 
     def _leaving(self) -> asyncio.Task[None]:
-        """Return what is done when the client has gone away."""
+        """Return a task that ends when the client has gone away."""
         if self._left is None:
             self._left = asyncio.create_task(self._until_left())
         return self._left
@@ -235,7 +235,7 @@ async def respond(session: Asks, scope: Scope, receive: Receive, send: Send) -> 
 
 
 async def deny(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request whose key is nobody's."""
+    """Answer a request with an unknown key."""
     await _refuse(_Exchange(scope, receive, send), Refusal("the API key is not known here", Fault.UNKNOWN_KEY), None)
 
 
@@ -248,7 +248,7 @@ async def _refuse(exchange: _Exchange, error: Refusal | AgentError, asked: Asked
 
 
 async def _look(exchange: _Exchange) -> None:
-    """Answer what is asked without a body."""
+    """Answer a request without a body."""
     match exchange.path.split("/"):
         case [""]:
             await exchange.tell(200, {"status": "ok"})
@@ -268,7 +268,7 @@ async def _look(exchange: _Exchange) -> None:
 
 
 async def _answer(turn: Turn, asked: Asked, exchange: _Exchange) -> None:
-    """Answer a request for a reply. What is sampled is kept, whether or not it is taken."""
+    """Answer a request for a reply. The sampled reply is kept, whether or not the client takes it."""
     turn.waiting += 1
     try:
         if asked.stream:
@@ -295,7 +295,7 @@ async def _answer(turn: Turn, asked: Asked, exchange: _Exchange) -> None:
 
 
 def _loaded(body: bytes) -> Mapping[str, Any]:
-    """Return the JSON object that a body is. Raises Refusal."""
+    """Return a body's JSON object. Raises Refusal."""
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -308,8 +308,8 @@ def _loaded(body: bytes) -> Mapping[str, Any]:
 
 
 def _with_halves(body: bytes, problem: str) -> Any:
-    """Return what a body says that holds half of a surrogate pair, which is no text: agents cut theirs in the middle
-    of one. Raises Refusal for any other that is no JSON."""
+    """Return the value of a body with half of a surrogate pair in it. Such a half is no text: agents cut theirs in the
+    middle of a pair. Raises Refusal for any other body that is no JSON."""
     if b"\\ud" in body.lower():
         try:
             return json.loads(body)
@@ -319,7 +319,7 @@ def _with_halves(body: bytes, problem: str) -> Any:
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether a JSON value is nested more deeply. levels: more than orjson writes, which are 254."""
+    """Tell whether a JSON value is nested more deeply than `levels`. levels: above the limit of orjson (254)."""
     with contextlib.suppress(TypeError):
         orjson.dumps(value)
         return False

@@ -1,4 +1,4 @@
-"""What an agent asks and what it is answered, in whichever protocol."""
+"""An agent's request and its answer, in any protocol."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Fault(enum.Enum):
     """Why a request gets an error."""
 
     INVALID = "invalid"
-    """It is malformed, or asks for what can't be done."""
+    """The request is malformed, or asks for something impossible."""
     TOO_LONG = "too long"
-    """A budget is over. Agents stop at it; they would try again after most others."""
+    """A budget is over. Agents stop at this error; after most others they would try again."""
     UNKNOWN_KEY = "unknown key"
     NOT_FOUND = "not found"
     TOO_SLOW = "too slow"
@@ -29,7 +29,7 @@ class Fault(enum.Enum):
 
     @property
     def status(self) -> int:
-        """Return HTTP's."""
+        """Return HTTP's status code."""
         return _STATUS[self]
 
 
@@ -45,7 +45,7 @@ _STATUS = {
 
 
 class Refusal(Exception):
-    """An answer that is an error. param: the field that is at fault."""
+    """An answer that is an error. param: the field at fault."""
 
     def __init__(self, message: str, fault: Fault = Fault.INVALID, *, param: str | None = None) -> None:
         super().__init__(message)
@@ -67,10 +67,10 @@ class Told:
     """A message of an agent's request.
 
     role: "system", "user", "assistant" or "tool" (the result of the call `call_id`).
-    text: its content, all parts of it. thinking: what it thought; None where that was not sent.
-    handle: number of the answer whose ids it has, beside those of calls; None where it has none.
-    refers: what of that answer it names instead of telling it: "text", and the places of calls.
-    unshown: how many parts of its content are words for what no text can show.
+    text: its content, all parts of it. thinking: the thinking sent with it; None without.
+    handle: number of the answer whose ids it has, beside those of calls; None without one.
+    refers: parts of this answer, named here instead of told: "text", and the places of calls.
+    unshown: how many parts of its content are words in place of something no text can show.
     """
 
     role: str
@@ -87,13 +87,13 @@ class Told:
 class Asked:
     """A request for a reply.
 
-    messages: the history, as the agent tells it; behind the answer of number `behind`, where it names one.
-    instructed: whether the first of them is this request's alone, no part of the history that its answer names.
-    model: as the agent calls it, for the answer. tools: what the model may call.
-    max_tokens: the most that the agent wants; None where it does not say. stop: strings that end the reply.
-    forced: what of the reply the agent wants forced, by the field that says so; no inference server can.
+    messages: the history, as told by the agent; only the part behind the answer of number `behind`, if it names one.
+    instructed: whether the first message is this request's alone, no part of the history of the answer it names.
+    model: as the agent calls it, for the answer. tools: those the model may call.
+    max_tokens: the most the agent wants; None if it does not say. stop: strings that end the reply.
+    forced: the parts of the reply that the agent wants forced, by field; no inference server can.
     noted: names of settings that are not followed, such as `temperature`.
-    extras: what only its own protocol knows.
+    extras: data for its own protocol alone.
     """
 
     messages: Sequence[Told]
@@ -113,8 +113,8 @@ class Asked:
 class SaidCall:
     """A call of the model's, as it is served.
 
-    id: the rollout's own, which every protocol takes; template_id: what the chat template is given instead.
-    text: its arguments, as they were sampled where they are JSON. call: what was read; None where it is broken.
+    id: the rollout's own, valid in every protocol; template_id: the one given to the chat template instead.
+    text: its arguments, as they were sampled if they are JSON. call: the call as read; None if it is broken.
     offered: whether the agent has such a tool.
     """
 
@@ -128,7 +128,7 @@ class SaidCall:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply, as every protocol can tell it.
+    """A reply, with everything every protocol can tell.
 
     number: in the session, from 0; ids are made of it. stopped_at: the agent's stop string that ended it.
     finish_reason: "stop" or "length".
@@ -145,5 +145,5 @@ class Answer:
 
     @property
     def whole(self) -> str:
-        """Return the content with the broken calls in it, for protocols that can't carry such."""
+        """Return the content with the broken calls in it, for protocols without a place for broken calls."""
         return "\n".join([self.content] * bool(self.content) + [call.text for call in self.calls if call.call is None])

@@ -1,7 +1,7 @@
-"""Bounds of what a rollout's requests may cost this process, whoever in a sandbox sends them.
+"""Limit the cost of a rollout's requests to this process, no matter which process in a sandbox sends them.
 
-What can't be a prompt of so many tokens is refused before it is encoded, and whose requests take long waits for
-others: an event loop serves all rollouts.
+A request too large for a prompt of so many tokens is refused before it is encoded. A rollout with slow requests waits
+for others: an event loop serves all rollouts.
 """
 
 from __future__ import annotations
@@ -14,22 +14,25 @@ from dataclasses import dataclass
 from typing import Any
 
 UNKNOWN = 1 << 20
-"""Tokens that a prompt may have where nothing says how many."""
+"""Tokens of a prompt at most, if nothing sets a limit."""
 _CHARACTERS_OF_TOKEN, _CHARACTERS = 32, 64 << 10
 _TOKENS_OF_MESSAGE, _MESSAGES = 4, 1000
 _BYTES_OF_TOKEN, _BYTES = 64, 16 << 20
-"""Of a body, which may hold pictures that tools have read, again with each request."""
+"""Bytes of a body: these for each token of the prompt, and these in addition. A body may hold pictures read by tools,
+again with each request."""
 _REST, _BURST_S = 3.0, 1.0
-"""How long a rollout's next request waits, as a multiple of the time that the last ones took, and how much less."""
+"""A rollout's next request waits for a multiple of the time taken by the last ones (first), less some seconds
+(second)."""
 
 
 class TooLong(Exception):
-    """A request that can't be a prompt of as many tokens as there may be."""
+    """A request too long for a prompt of as many tokens as there may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a request may hold whose prompt may have so many `tokens`: some eight times what text of as many has."""
+    """The limits of a request whose prompt may have so many `tokens`: some eight times the size of a text of as
+    many."""
 
     tokens: int
 
@@ -45,7 +48,7 @@ class Bounds:
             raise TooLong(f"{len(messages)} messages > {most} maximum")
 
     def check_size(self, values: Sequence[Mapping[str, Any]]) -> None:
-        """Raise TooLong for messages or tools that hold more text than a prompt can."""
+        """Raise TooLong for messages or tools with more text than a prompt can hold."""
         most = left = _CHARACTERS + _CHARACTERS_OF_TOKEN * self.tokens
         for value in values:
             left -= len(str(value))
@@ -60,12 +63,12 @@ class Share:
         self._free_at = -math.inf
 
     def wait_s(self) -> float:
-        """Return for how many seconds the rollout must wait still."""
+        """Return how many seconds the rollout must still wait."""
         return max(0.0, self._free_at - time.monotonic())
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Take what is done here, without a wait in it, from the share."""
+        """Take the time of this block, which holds no wait, from the share."""
         began = time.monotonic()
         try:
             yield

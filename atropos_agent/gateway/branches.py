@@ -1,4 +1,4 @@
-"""What the parts of a rollout's forest are, and which of them are trained."""
+"""Classify the parts of a rollout's forest, and choose the trained ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from atropos_agent.types import AgentStep, Branch, Exchange, SequenceData
 from tools.base import ToolResult
 
 TRAINED = frozenset({Branch.MAIN, Branch.SUB_AGENT, Branch.SUMMARY, Branch.RETRY})
-"""What is trained by default: what the agent acted on. Side calls say little of the task, and weigh as much a token."""
+"""The kinds trained by default: the replies the agent acted on. Side calls say little of the task, and weigh as much a
+token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Harvest:
-    """What a forest yields.
+    """The rows and steps of a forest.
 
-    rows: the main conversation's first. main: the turns of that conversation. record: with what is left out marked.
-    branches: how many replies there are of each kind. untrained: tokens that are left out, by kind.
+    rows: the main conversation's first. main: the turns of the main conversation. record: with untrained replies
+    marked.
+    branches: how many replies there are of each kind. untrained: tokens left out of training, by kind.
     """
 
     rows: Sequence[SequenceData]
@@ -35,7 +37,7 @@ class Harvest:
 
 
 def harvest(forest: Forest, record: Sequence[Exchange], trained: Collection[Branch]) -> Harvest:
-    """Return what becomes of everything that was sampled. record: of all requests. trained: kinds that are."""
+    """Return the rows and steps of everything sampled. record: of all requests. trained: the kinds to train."""
     turns = forest.turns
     kinds = branches_of(forest)
     lines: dict[Line, list[Turn]] = {}
@@ -52,7 +54,7 @@ def harvest(forest: Forest, record: Sequence[Exchange], trained: Collection[Bran
 
 
 def branches_of(forest: Forest) -> dict[Turn, Branch]:
-    """Return what each reply is."""
+    """Return the kind of each reply."""
     turns = [turn for turn, _ in forest.turns]
     roots = {turn: turn.path[0] for turn in turns}
     answers = Counter(roots.values())
@@ -84,13 +86,13 @@ def _same_head(root: Turn, main: Turn) -> bool:
 
 
 def _head(messages: Sequence[Told]) -> list[Told]:
-    """Return the system messages with which messages begin."""
+    """Return the system messages at the beginning of messages."""
     end = next((place for place, told in enumerate(messages) if told.role != "system"), len(messages))
     return list(messages[:end])
 
 
 def _given_up(turn: Turn, forest: Forest) -> bool:
-    """Tell whether the agent asked the same again, and the work went on from that or nowhere."""
+    """Tell whether the agent asked the same again, and the work went on from the other reply or from none."""
     if turn.children:
         return False
     beside = [
@@ -107,7 +109,7 @@ def _taken(turn: Turn, sampled: Sampled, kind: Branch, trained: Collection[Branc
 
 
 def _results(turn: Turn, sampled: Sampled) -> Sequence[ToolResult]:
-    """Return what the agent told of the calls' results, where it went on."""
+    """Return the calls' results as the agent told them, if it went on."""
     calls = {call.id: call.call for call in sampled.answer.calls}
     following = turn.children[-1].given if turn.children else ()
     return tuple(ToolResult(told.text, call=calls.get(told.call_id)) for told in following if told.role == "tool")

@@ -90,7 +90,7 @@ def openai_error(refusal: Refusal) -> Mapping[str, Any]:
 
 
 def tool(given: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Return a tool's schema. Raises Refusal for one that the agent does not run."""
+    """Return a tool's schema. Raises Refusal for a tool not run by the agent."""
     if given.get("type") == "custom":
         custom = fields.mapping(given.get("custom"), f"{where}.custom")
         return schema({**custom, "parameters": INPUT}, f"{where}.custom")
@@ -118,7 +118,7 @@ def schema(function: Mapping[str, Any], where: str, *, parameters: str = "parame
 
 
 def _choice(choice: Any) -> tuple[dict[str, str], bool]:
-    """Return what a tool choice wants forced, and whether tools are hidden."""
+    """Return the part of the reply that a tool choice wants forced, and whether tools are hidden."""
     if choice in (None, "auto", "none"):
         return {}, choice == "none"
     if isinstance(choice, str):

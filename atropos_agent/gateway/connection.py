@@ -1,4 +1,4 @@
-"""A connection of an agent's: it must not take its time, and tells when an answer was not taken."""
+"""An agent's connection: it is closed when the agent is slow, and reports an answer that was not taken."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ logger.setLevel(logging.ERROR)  # what is wrong with a client's requests is its 
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 for one client. One that goes away with bytes unread resets the connection: then it has not had the last
-    one. Nor has one that closed it before they were written."""
+    """HTTP/1.1 for one client. A client that goes away with bytes unread resets the connection: then it has not had the
+    last byte. The same holds for a client that closed it before the bytes were written."""
 
     head_s = 20.0
-    """Seconds in which a request's head must have come."""
+    """Seconds within which a request's head must have come."""
     _late: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
@@ -42,8 +42,8 @@ class Connection(H11Protocol):
             self._late = self.loop.call_later(self.head_s, self.transport.close)
 
     def eof_received(self) -> None:
-        """Take note that the client has gone away: what is written from now on is dropped, before the connection is
-        said to be lost."""
+        """Take note that the client has gone away: everything written from now on is dropped, before the connection is
+        reported lost."""
         super().eof_received()
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True

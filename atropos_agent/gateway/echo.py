@@ -1,7 +1,7 @@
-"""Whether what an agent sends is what we know: compared in a canonical form.
+"""Compare messages sent by an agent with ours, in a canonical form.
 
-The echo of a reply only finds a place. What agents change without meaning to changes nothing: white space at the ends,
-the order of keys and how arguments are written, thinking that is not sent back, the order of tools.
+The echo of a reply only finds a place. Unintended changes by agents change nothing: white space at the ends, the order
+of keys and how arguments are written, thinking that is not sent back, the order of tools.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from atropos_agent.gateway.asked import Answer, SaidCall, Schemas, Told, ToldCal
 
 
 def echoes(told: Told, answer: Answer) -> bool:
-    """Tell whether a message is what agents make of our answer."""
+    """Tell whether a message is our answer as agents send it back."""
     if told.role != "assistant" or len(told.calls) > len(answer.calls):
         return False
     sound = [call for call in answer.calls if call.call is not None]
@@ -64,12 +64,12 @@ def same(told: str, ours: str) -> bool:
 
 
 def same_tools(told: Schemas, ours: Schemas) -> bool:
-    """Tell whether two lists hold the same tools, in whichever order."""
+    """Tell whether two lists hold the same tools, in any order."""
     return told == ours or (len(told) == len(ours) and sorted(map(_canonical, told)) == sorted(map(_canonical, ours)))
 
 
 def arguments_of(call: ToldCall) -> Any:
-    """Return a call's arguments as they were meant; the text where it is no JSON."""
+    """Return a call's arguments as they were meant; the text if it is no JSON."""
     if not isinstance(call.arguments, str):
         return call.arguments
     try:
@@ -83,7 +83,7 @@ def _means(told: ToldCall, ours: SaidCall) -> bool:
 
 
 def _alike(told: Any, ours: Any) -> bool:
-    """Tell whether a JSON value is what a client makes of ours: JavaScript's numbers are doubles, and halves of
+    """Tell whether a JSON value is ours as a client sends it back: JavaScript's numbers are doubles, and halves of
     surrogate pairs are lost on the way."""
     match told, ours:
         case Mapping(), Mapping():

@@ -1,4 +1,4 @@
-"""What an agent tells, as the messages that a chat template is given."""
+"""Turn an agent's history into messages for the chat template."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def opening(
     retold: Callable[[Told], Turn | None],
     check: Callable[[Sequence[Message]], None] | None = None,
 ) -> list[Message]:
-    """Return the messages before a first reply, the tools in a system message where the template shows none.
+    """Return the messages before a first reply, with the tools in a system message if the template shows none.
 
-    retold: finds replies of ours, which are told in our own words. check: is given the messages in these."""
+    retold: finds replies of ours; they are told in our own words. check: is given the messages with these replies."""
     turns = [retold(told) for told in messages]
     names = _call_ids(messages, turns, fitted)
     given = [_message(told, turn, ids) for told, turn, ids in zip(messages, turns, names, strict=True)]
@@ -43,7 +43,7 @@ def foreign_calls(messages: Sequence[Told], retold: Callable[[Told], Turn | None
 
 
 def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: FittedFormat) -> Iterator[Sequence[str]]:
-    """Yield the ids of each message's calls as the chat template takes them: ours, or in the way of ours."""
+    """Yield the ids of each message's calls for the chat template: our own, or unused ones of the same form."""
     ours = [turn.sampled.answer.calls if turn is not None and turn.sampled is not None else None for turn in turns]
     used = {call.template_id for calls in ours for call in calls or ()}
     numbers = count()
@@ -58,7 +58,7 @@ def _call_ids(messages: Sequence[Told], turns: Sequence[Turn | None], fitted: Fi
 
 
 def _name_results(messages: Sequence[Told], given: Sequence[Message], fitted: FittedFormat) -> None:
-    """Give each result the name and the id that the call before it has for the chat template."""
+    """Give each result the name and the id of the call before it in the chat template."""
     known: dict[str, list[tuple[str, str]]] = {}
     for told, message in zip(messages, given, strict=True):
         if message["role"] == "assistant":
@@ -73,7 +73,7 @@ def _name_results(messages: Sequence[Told], given: Sequence[Message], fitted: Fi
 
 
 def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) -> list[Message]:
-    """Return the messages behind a reply, which was sampled."""
+    """Return the messages behind a sampled reply."""
     calls = {call.id: call.call or ToolCall(call.name, {}, call.template_id) for call in sampled.answer.calls}
     unknown = ToolCall("", {}, fitted.format.call_id(0, "unknown"))
     found: list[Message] = []
@@ -88,8 +88,8 @@ def following(messages: Sequence[Told], fitted: FittedFormat, sampled: Sampled) 
 
 
 def folded(messages: Sequence[Told]) -> list[Told]:
-    """Return messages for templates that take nothing but a reply behind results: what is said there stands in the last
-    result."""
+    """Return messages for templates that take nothing but a reply behind results: the text of other messages there is
+    added to the last result."""
     found: list[list[Told]] = []
     for told in messages:
         if found and found[-1][0].role == "tool" and told.role in ("user", "system"):
@@ -111,7 +111,8 @@ def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled
 
 
 def _message(told: Told, turn: Turn | None, ids: Sequence[str]) -> Message:
-    """Return a message in OpenAI's shape. turn: whose answer it tells; None where it is not ours. ids: of its calls."""
+    """Return a message in OpenAI's shape. turn: the one whose answer it tells; None if it is not ours. ids: of its
+    calls."""
     message: Message = {"role": told.role, "content": told.text}
     if told.role == "tool":
         message["tool_call_id"] = told.call_id

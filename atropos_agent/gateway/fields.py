@@ -1,4 +1,4 @@
-"""Fields of a request's body, read with errors that name them."""
+"""Read fields of a request's body, with errors that name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from atropos_agent.gateway.asked import Refusal
 
 _STRINGS, _CHARACTERS = 64, 1000
-"""Of a list of strings: inference servers are sent some of them, and take no more."""
+"""The most strings in a list, and characters in each: some lists go to inference servers, which take no more."""
 
 
 def wrong(where: str, problem: str) -> Refusal:
@@ -17,7 +17,7 @@ def wrong(where: str, problem: str) -> Refusal:
 
 
 def objects(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
-    """Return a list of objects; empty where it is missing. Raises Refusal."""
+    """Return a list of objects; empty if it is missing. Raises Refusal."""
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -29,14 +29,14 @@ def objects(value: Any, where: str) -> Sequence[Mapping[str, Any]]:
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """Return an object; an empty one where it is missing. Raises Refusal."""
+    """Return an object; an empty one if it is missing. Raises Refusal."""
     if value is not None and not isinstance(value, dict):
         raise wrong(where, "must be an object")
     return value or {}
 
 
 def text(value: Any, where: str, *, default: str | None = None) -> str:
-    """Return a string. default: where it is missing. Raises Refusal."""
+    """Return a string. default: used if it is missing. Raises Refusal."""
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
@@ -45,7 +45,7 @@ def text(value: Any, where: str, *, default: str | None = None) -> str:
 
 
 def whole(value: Any, where: str, *, least: int = 0) -> int | None:
-    """Return an integer; None where it is missing. Raises Refusal."""
+    """Return an integer; None if it is missing. Raises Refusal."""
     if value is None:
         return None
     if type(value) is not int or value < least:
@@ -54,15 +54,15 @@ def whole(value: Any, where: str, *, least: int = 0) -> int | None:
 
 
 def flag(value: Any, where: str) -> bool:
-    """Return true or false; False where it is missing. Raises Refusal."""
+    """Return true or false; False if it is missing. Raises Refusal."""
     if value is not None and not isinstance(value, bool):
         raise wrong(where, "must be true or false")
     return bool(value)
 
 
 def strings(value: Any, where: str) -> Sequence[str]:
-    """Return a short list of short strings, of which one may stand by itself, with "?" for halves of surrogate pairs.
-    Raises Refusal."""
+    """Return a short list of short strings, with "?" for halves of surrogate pairs. A single string may stand for a
+    list. Raises Refusal."""
     if value is None:
         return ()
     found = [value] if isinstance(value, str) else value

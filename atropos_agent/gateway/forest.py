@@ -1,4 +1,4 @@
-"""The tree of what we answered, in which a request's history is located."""
+"""The tree of our answers, used to locate a request's history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from atropos_agent.types import AgentStep
 
 @dataclass(eq=False, slots=True)
 class Line:
-    """Turns of which each goes on from the one before, in one conversation. tip: the last of them."""
+    """Turns of one conversation, each the continuation of the one before. tip: the last of them."""
 
     conversation: Conversation | ChatLog
     fitted: FittedFormat
@@ -25,7 +25,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What was sampled in a turn.
+    """The sampled reply of a turn.
 
     place: behind the reply, in the line's conversation. called: whether the reply's calls are the template's.
     exchange: the number of it in the record.
@@ -42,9 +42,9 @@ class Sampled:
 class Turn:
     """A request and our reply to it.
 
-    given: the messages since the reply of `parent`; all of them where there is none.
+    given: the messages since the reply of `parent`; all of them without a parent.
     retells: whether there are replies of ours among them.
-    sampled: None while it is sampled, which is the work of `work`.
+    sampled: None until `work` has sampled it.
     waiting: how many clients wait for the answer. taken: whether one has had its last byte.
     """
 
@@ -59,7 +59,7 @@ class Turn:
     taken: bool = False
     children: list[Turn] = field(default_factory=list)
     echo: Told | None = None
-    """The last message that was found to be an echo of the answer, which most come like again."""
+    """The last message found to be an echo of the answer; most echoes come in the same form again."""
 
     @property
     def path(self) -> list[Turn]:
@@ -72,7 +72,7 @@ class Turn:
         return found[::-1]
 
     def is_echoed(self, told: Told) -> bool:
-        """Tell whether a message is what agents make of the answer."""
+        """Tell whether a message is the answer as agents send it back."""
         if self.sampled is None:
             return False
         if told == self.echo or echoes(told, self.sampled.answer):
@@ -83,10 +83,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a request's history ends.
+    """The end of a request's history in the forest.
 
-    turn: the last one of ours that it holds; None where it begins otherwise. rest: its messages behind that.
-    same: the turns that were asked the same there.
+    turn: the last one of ours in it; None if it begins otherwise. rest: its messages behind this turn.
+    same: the turns with the same request there.
     """
 
     turn: Turn | None
@@ -101,9 +101,9 @@ class Forest:
         self.roots: list[Turn] = []
         self._answered: dict[int, Turn] = {}
         self._by_words: dict[str | tuple[str, ...], list[Turn]] = {}
-        """Turns by what the echo of their answer holds: the text, or the ids of calls."""
+        """Turns by the content of their answer's echo: the text, or the ids of calls."""
         self._broken: list[Turn] = []
-        """Turns with calls that could not be read, of whose echo nothing is sure."""
+        """Turns with unreadable calls; nothing is sure about their echo."""
 
     def locate(self, asked: Asked) -> Found:
         """Find how much of a request's history is ours."""
@@ -128,7 +128,7 @@ class Forest:
         return Found(last, rest, [one for one in beside if same_messages(rest, one.given)])
 
     def whole(self, asked: Asked) -> Asked:
-        """Return a request with its whole history, where it names answers instead, or parts of them. Raises Refusal."""
+        """Return a request with its whole history, if it names answers instead, or parts of them. Raises Refusal."""
         if any(told.refers for told in asked.messages):
             asked = replace(asked, messages=[self._named(told) for told in asked.messages])
         if asked.behind is None:
@@ -159,7 +159,7 @@ class Forest:
         return replace(told, text=text, calls=(*told.calls, *calls), refers=())
 
     def retold(self, told: Told) -> Turn | None:
-        """Return the turn whose answer a message tells, wherever it stood; None where it tells none."""
+        """Return the turn whose answer a message tells, in any place; None if it tells none."""
         if told.role != "assistant":
             return None
         if told.handle is not None and (turn := self._answered.get(told.handle)) and turn.is_echoed(told):
@@ -172,11 +172,11 @@ class Forest:
         return next((turn for turn in near if turn.is_echoed(told)), None)
 
     def add(self, turn: Turn) -> None:
-        """Put a turn in its place."""
+        """Add a turn behind its parent, or as a root."""
         (self.roots if turn.parent is None else turn.parent.children).append(turn)
 
     def remove(self, turn: Turn) -> None:
-        """Take out a turn that was not answered."""
+        """Take out a turn without an answer."""
         (self.roots if turn.parent is None else turn.parent.children).remove(turn)
 
     def answered(self, turn: Turn, sampled: Sampled) -> None:
@@ -196,13 +196,13 @@ class Forest:
 
     @property
     def turns(self) -> Sequence[tuple[Turn, Sampled]]:
-        """Return the turns that were answered, in that order, and what was sampled in them."""
+        """Return the answered turns, in the order of their answers, and their sampled replies."""
         return [(turn, turn.sampled) for turn in self._answered.values() if turn.sampled is not None]
 
 
 def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
-    """Return by what a request departs from what we knew: the name under which it is counted; None where it is new, or
-    goes on. roots: the conversations that were begun before."""
+    """Return how a request departs from the known history: the name under which this is counted; None if it is new, or
+    goes on. roots: the conversations begun before."""
     if found.same:
         return "asked again"
     if found.turn is not None and turn.parent is None:
@@ -216,7 +216,7 @@ def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
 
 
 def _begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:
-    """Tell whether messages begin with others, whose last one they may go on."""
+    """Tell whether messages begin with others. The last of those may be continued."""
     if len(told) < len(ours):
         return False
     *before, last = ours

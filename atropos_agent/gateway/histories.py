@@ -1,5 +1,5 @@
-"""An agent's history as a conversation can hold it: each reply one message, and the results of its calls behind it, in
-the order of the calls.
+"""Bring an agent's history into a conversation's form: each reply one message, and the results of its calls behind it,
+in the order of the calls.
 
 Agents send results as they come in, and most chat templates show no ids: the model would take one call's result for
 another's.
@@ -42,7 +42,7 @@ def settled(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> 
 
 
 def _joined(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> list[Told]:
-    """Return messages in which no reply's thinking is a message of its own."""
+    """Return messages with each reply's thinking in the reply, not in a message of its own."""
     found: list[Told] = []
     for told in messages:
         before = found[-1] if found else None
@@ -56,7 +56,7 @@ def _joined(messages: Sequence[Told], retold: Callable[[Told], Turn | None]) -> 
 
 
 def _is_thought(told: Told, reply: Told, retold: Callable[[Told], Turn | None]) -> bool:
-    """Tell whether a message says nothing but what was thought before the reply behind it."""
+    """Tell whether a message holds nothing but the thinking before the reply behind it."""
     if told.calls:
         return False
     if not told.text.strip():
@@ -67,7 +67,7 @@ def _is_thought(told: Told, reply: Told, retold: Callable[[Told], Turn | None]) 
 
 
 def _behind(reply: Told | None, messages: Sequence[Told]) -> list[Told]:
-    """Return what stands behind a reply, the results first: one for each of its calls, then those of no call of it."""
+    """Return the messages behind a reply, the results first: one for each of its calls, then those of no call of it."""
     sent: dict[str, deque[Told]] = {}
     for told in messages:
         if told.role == "tool":
@@ -99,6 +99,6 @@ def _one(results: Sequence[Told]) -> Told:
 
 
 def _named(told: Told) -> Told:
-    """Return a result with the words that it is none of the reply's calls."""
+    """Return a result with words that say it belongs to none of the reply's calls."""
     said = FOREIGN.format(told.call_id[:_SHOWN])
     return told if told.text.startswith(said) else replace(told, text=f"{said}\n{told.text}")

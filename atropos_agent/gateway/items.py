@@ -1,4 +1,4 @@
-"""Calls as items of Responses: of functions, of tools that take text, and of those that OpenAI has named."""
+"""Calls as items of Responses: of functions, of tools that take text, and of tools named by OpenAI."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _ARGUMENTS, _INPUT = "arguments", "input"
 
 @dataclass(frozen=True, slots=True)
 class CallItem:
-    """A kind of call. tool: the type of its tool. kind: of the item. key: of what it holds.
+    """A kind of call. tool: the type of its tool. kind: of the item. key: of the item's content.
 
-    fixed: what stands beside the arguments there; None where it holds text instead."""
+    fixed: the fields beside the arguments there; None if it holds text instead."""
 
     tool: str
     kind: str
@@ -31,7 +31,7 @@ class CallItem:
         return {"id": number, "type": self.kind, "call_id": call.id, self.key: self._held(call)}
 
     def read(self, item: Mapping[str, Any], where: str) -> Any:
-        """Return the arguments that an item holds. Raises Refusal."""
+        """Return the arguments in an item. Raises Refusal."""
         if self.fixed is None:
             said = fields.text(item.get(self.key), f"{where}.{self.key}")
             return said if self.key == _ARGUMENTS else {_INPUT: said}
@@ -64,7 +64,7 @@ def output_of(item: Mapping[str, Any]) -> Any:
 
 
 def _of_shell(item: Mapping[str, Any], output: Any) -> Any:
-    """Return what commands have printed, and how each ended."""
+    """Return the output of commands, and how each ended."""
     if not isinstance(output, list) or not all(isinstance(one, dict) for one in output):
         return output
     said = []
@@ -78,7 +78,7 @@ def _of_shell(item: Mapping[str, Any], output: Any) -> Any:
 
 
 def _of_patch(item: Mapping[str, Any], output: Any) -> Any:
-    """Return whether a patch was applied, and what was said of it."""
+    """Return whether a patch was applied, and the client's message about it."""
     if output is not None and not isinstance(output, str):
         return output
     return "\n".join(text for text in (str(item.get("status") or "")[:60], output) if text)

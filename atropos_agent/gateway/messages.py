@@ -16,7 +16,7 @@ from atropos_agent.gateway.protocol import Protocol, event, noted
 
 _KNOWN = ("messages", "model", "system", "tools", "tool_choice", "max_tokens", "stop_sequences", "stream")
 _BILLING = "x-anthropic-billing-header"
-"""Begins a block of Claude Code's system prompt that is no instruction, and may differ by request."""
+"""Begins a block of Claude Code's system prompt. This block is no instruction, and may differ by request."""
 _KINDS = {
     Fault.UNKNOWN_KEY: "authentication_error",
     Fault.NOT_FOUND: "not_found_error",
@@ -29,7 +29,7 @@ _SIGNATURE = "gw-"
 class Messages(Protocol):
     """Reads requests of `/v1/messages` and writes their answers.
 
-    Thinking is signed with the answer's number, by which it is known again.
+    Thinking is signed with the answer's number and recognised by it.
     """
 
     ping = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -109,7 +109,7 @@ def _system(system: Any) -> str:
 
 
 def _told(message: Mapping[str, Any], where: str, *, answers: bool) -> Iterator[Told]:
-    """Yield what a message tells: the results in it, each by itself, and its text. answers: whether it stands behind
+    """Yield the parts of a message: the results in it, each by itself, and its text. answers: whether it stands behind
     results."""
     role = fields.text(message.get("role"), f"{where}.role")
     if role not in ("user", "assistant", "system"):

@@ -1,7 +1,7 @@
-"""Parts of a message as text: blocks that hold only text are text, whatever their type is called, others JSON.
+"""Parts of a message as text: blocks with only text are text, no matter how their type is called, others JSON.
 
-What no text can show (pictures, sounds, files) is refused where the request of the agent's user consists of it. Where a
-tool has returned it, words say what it was.
+Content that no text can show (pictures, sounds, files) is refused if the request of the agent's user consists of it.
+If a tool has returned it, words describe it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _SHOWN = 60
 
 
 def answers(last: Told, before: bool) -> bool:
-    """Tell whether what stands behind a message stands behind results of tools: agents put what a tool has read into a
-    message of their user's, where a result can hold text alone. before: whether the message itself did."""
+    """Tell whether the next message stands behind results of tools: if a result can hold text alone, agents put other
+    content read by a tool into a message of their user's. before: whether the message `last` stood behind results."""
     return last.role == "tool" or (before and last.role != "assistant")
 
 
 def told(value: Any, where: str, *, refuses: bool) -> tuple[str, int]:
     """Return a message's content as text, of all its parts, and how many of them are words for something else.
 
-    refuses: whether those are refused instead. Raises Refusal, also for what is no content."""
+    refuses: whether those are refused instead. Raises Refusal, also for a value that is no content."""
     if value is None or isinstance(value, str):
         return value or "", 0
     texts, unshown = [], 0
@@ -61,7 +61,7 @@ def part(block: Mapping[str, Any], where: str, *, refuses: bool) -> tuple[str, i
 
 
 def _text(value: Any, depth: int) -> str | None:
-    """Return the text that a value is; None where it is more, or nothing."""
+    """Return a value's text; None if it is more than text, or nothing."""
     if isinstance(value, str):
         return value
     if depth and isinstance(value, list):
@@ -83,13 +83,13 @@ def _of_block(block: Mapping[str, Any], depth: int) -> str | None:
 
 
 def _json(block: Mapping[str, Any]) -> str | None:
-    """Return what else a block tells, as JSON; None where it tells nothing, or has content that no text can show."""
+    """Return a block's other fields as JSON; None if there are none, or if they have content that no text can show."""
     rest = {key: one for key, one in block.items() if key not in _ABOUT}
     return None if not rest or _carries(rest, _DEPTH) else json.dumps(rest, ensure_ascii=False)
 
 
 def _carries(value: Any, depth: int) -> bool:
-    """Tell whether a value holds data, or leads to some; so does one that is nested too deeply to look into."""
+    """Tell whether a value holds data, or leads to some. A value nested too deeply to look into counts as well."""
     if not isinstance(value, dict | list):
         return False
     if not depth or (isinstance(value, dict) and not value.keys().isdisjoint(_DATA | _ADDRESSES)):
@@ -104,7 +104,7 @@ def _all(values: Sequence[Any], depth: int) -> str | None:
 
 
 def _words(block: Mapping[str, Any]) -> str:
-    """Return words for what can't be shown: its kind, and how large it is, as far as it says so."""
+    """Return words for content that can't be shown: its kind, and how large it is, as far as it says so."""
     kind, size = str(block.get("type"))[:_SHOWN], None
     for key, value in _strings(block, _DEPTH):
         if value.startswith("data:"):
@@ -128,5 +128,5 @@ def _strings(value: Any, depth: int) -> Iterator[tuple[str, str]]:
 
 
 def _bytes(data: str) -> int:
-    """Return of how many bytes these are the base64."""
+    """Return the number of bytes in base64 data."""
     return len(data) * 3 // 4 - data[-2:].count("=")

@@ -1,4 +1,4 @@
-"""The prompt of a request: which can have one, and the conversation that is gone on with, forked or begun for it."""
+"""Make the prompt of a request: check the request, then continue, fork or begin its conversation."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_request(asked: Asked, tolerates: Collection[str]) -> None:
 class Prompts:
     """Prepares the prompts of a rollout's requests.
 
-    template: None where messages are the prompt. forest: where what was answered is found.
+    template: None if messages are the prompt. forest: holds the answered turns.
     keeps_thinking: whether earlier turns stay as they were sampled (`Conversation`).
     """
 
@@ -51,7 +51,7 @@ class Prompts:
     def place(
         self, asked: Asked, found: Found, bounds: Bounds, *, counting: bool = False
     ) -> tuple[Line, Turn | None, Sequence[Told]]:
-        """Return the line in which a request is answered, the turn that it goes on from, and what is new in it.
+        """Return the line for a request's answer, the turn it goes on from, and the new messages in it.
 
         counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
         form."""
@@ -62,7 +62,7 @@ class Prompts:
             raise Refusal(f"messages: the model's chat template refuses them: {error}", param="messages") from error
 
     def take_back(self, turn: Turn) -> None:
-        """Take out a turn that was not answered, and what was added to its line for it."""
+        """Take out a turn without an answer, and the messages added to its line for it."""
         self._forest.remove(turn)
         if turn.parent is not None:
             _restore(turn.line, turn.parent)
@@ -99,14 +99,14 @@ def _go_on(line: Line, parent: Turn, sampled: Sampled, bounds: Bounds, messages:
 
 
 def _restore(line: Line, parent: Turn) -> None:
-    """Take back what was added to a line behind a turn, where nothing goes on from that."""
+    """Take back the messages added to a line behind a turn, if nothing goes on from them."""
     if parent.sampled is not None:
         line.conversation = line.conversation.fork(parent.sampled.place)
         line.tip = parent
 
 
 def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
-    """Return what `encode` makes of messages, in a form that the chat template takes. Raises TemplateError."""
+    """Return the result of `encode` for messages, in a form accepted by the chat template. Raises TemplateError."""
     try:
         return encode(messages)
     except TemplateError:

@@ -1,4 +1,4 @@
-"""What a protocol of agents is: how a request is read, and how an answer, a stream and an error are told."""
+"""A protocol of agents: how a request is read, and how an answer, a stream and an error are told."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from atropos_agent.gateway.asked import Answer, Asked, Refusal
 class Protocol(ABC):
     """One protocol. It keeps nothing: one object serves every session.
 
-    ping: what a stream holds while nothing can be told yet. prefix: of the ids that are made of an answer's number.
+    ping: a stream's content while nothing can be told yet. prefix: of the ids made of an answer's number.
     """
 
     ping: bytes = b": ping\n\n"
 
     @abstractmethod
     def read(self, body: Mapping[str, Any]) -> Asked:
-        """Return what is asked. Raises Refusal, which names what can't be honoured."""
+        """Return the request. Raises Refusal, which names the fields that can't be honoured."""
 
     @abstractmethod
     def body(self, answer: Answer, asked: Asked) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Tools that a provider has named and that the client runs: a shell, an editor, a memory.
+"""Tools named by a provider and run by the client: a shell, an editor, a memory.
 
 The client sends no schema, because the provider's models know the tool. Ours are shown one.
 Sources: the types of the packages `anthropic` and `openai`, and the providers' pages on these tools.
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 _DATED = re.compile(r"(bash|text_editor|memory)_\d{8}")
-"""Anthropic's types, which end with a date."""
+"""Anthropic's types; they end with a date."""
 _SCREEN = re.compile(r"computer(_use)?(_preview|_\d{8})?")
 
 
@@ -21,13 +21,13 @@ def is_screen(kind: str) -> bool:
 
 
 def anthropics(kind: str) -> Mapping[str, Any] | None:
-    """Return the function that a tool of this type is, but its name; None for a type that is not known."""
+    """Return a tool of this type as a function, without its name; None for an unknown type."""
     found = _DATED.fullmatch(kind)
     return _ANTHROPICS[found[1]] if found else None
 
 
 def openais(tool: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the function that a tool of Responses is; None for one that is not known, or runs at the provider's."""
+    """Return a tool of Responses as a function; None for an unknown one, or one that runs at the provider's."""
     environment = tool.get("environment")
     elsewhere = isinstance(environment, dict) and environment.get("type", "local") != "local"
     return None if elsewhere else _OPENAIS.get(str(tool.get("type")))

@@ -1,7 +1,7 @@
-"""What is refused by name, because nothing here can honour it.
+"""Requests refused by name, because nothing here can honour them.
 
-Tools that a provider runs, servers that a provider asks and contents that it fetches from an address are ways out of
-a sandbox: they are refused in every form.
+Tools run by a provider, servers asked by a provider and contents fetched by it from an address are ways out of a
+sandbox: they are refused in every form.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SAYS = {
     "prompt": "stored prompts are a provider's: send messages",
     "suffix": "is not served",
 }
-"""By field: why it is refused where it asks for anything."""
+"""By field: why it is refused if it asks for anything."""
 
 
 def check(body: Mapping[str, Any]) -> None:
@@ -53,7 +53,7 @@ def check(body: Mapping[str, Any]) -> None:
 
 
 def check_message(message: Mapping[str, Any], where: str) -> None:
-    """Raise Refusal for what a message says beside its content, where that can't be shown to the model."""
+    """Raise Refusal for fields of a message, beside its content, that can't be shown to the model."""
     if message.get("function_call"):
         raise wrong(f"{where}.function_call", "is an old form: send tool_calls")
     if message.get("audio"):
@@ -61,7 +61,7 @@ def check_message(message: Mapping[str, Any], where: str) -> None:
 
 
 def part(kind: Any, where: str) -> Refusal:
-    """Return the refusal of a part of a message that can't be shown to the model."""
+    """Return the refusal of a message's part that can't be shown to the model."""
     return wrong(where, f"{str(kind)[:60]!r} can't be shown to the model: only text can, and nothing by its address")
 
 

@@ -22,7 +22,7 @@ _KNOWN = ("input", "instructions", "model", "tools", "tool_choice", "max_output_
 class Responses(Protocol):
     """Reads requests of `/v1/responses` and writes their answers.
 
-    Ids of items are made of the answer's number, so that an item that comes back tells which answer it was in.
+    Ids of items are made of the answer's number, so an item sent back tells which answer it was in.
     """
 
     def read(self, body: Mapping[str, Any]) -> Asked:
@@ -88,7 +88,7 @@ class Responses(Protocol):
 
 
 def _tools(given: Sequence[Mapping[str, Any]]) -> tuple[Schemas, dict[str, Mapping[str, Any]]]:
-    """Return the tools as the model is shown them, and what their calls are told as, by the name that is shown."""
+    """Return the tools as they are shown to the model, and how their calls are told, by the name shown."""
     shown: list[Mapping[str, Any]] = []
     origins: dict[str, Mapping[str, Any]] = {}
     pending = [(tool, f"tools[{place}]", "") for place, tool in enumerate(given)][::-1]
@@ -139,7 +139,7 @@ def _messages(body: Mapping[str, Any], origins: Mapping[str, Mapping[str, Any]])
 
 
 def _joined(parts: Sequence[Told]) -> Told:
-    """Return a reply of which each item is a part; another message as it is."""
+    """Return a reply made of its parts, one an item; another message as it is."""
     if len(parts) == 1:
         return parts[0]
     return Told(
@@ -153,7 +153,7 @@ def _joined(parts: Sequence[Told]) -> Told:
 
 
 def _told(item: Mapping[str, Any], where: str, shown: Mapping[tuple[Any, Any], str], *, answers: bool) -> Told:
-    """Return what an item tells. answers: whether it stands behind results of tools."""
+    """Return an item as a message. answers: whether it stands behind results of tools."""
     kind = item.get("type") or "message"
     if not isinstance(kind, str):
         raise refusals.part(kind, f"{where}.type")
@@ -193,14 +193,14 @@ def _call(item: Mapping[str, Any], where: str, kind: CallItem, shown: Mapping[tu
 
 
 def _number(name: str) -> int | None:
-    """Return the answer's number of which an id of ours is made; None for other ids."""
+    """Return the answer's number in an id of ours; None for other ids."""
     parts = name.split("_")
     known = len(parts) >= 3 and parts[1] == "gw" and parts[2].isdecimal() and len(parts[2]) < 10
     return int(parts[2]) if known else None
 
 
 def _part_named(name: str) -> Sequence[str | int]:
-    """Return which part of an answer an item's id of ours names; none for thinking, which need not be told."""
+    """Return the part of an answer named by an item's id of ours; empty for thinking, which need not be told."""
     kind, *_, last = name.split("_")
     called = kind == "fc" and last.isdecimal() and len(last) < 10
     return ("text",) if kind == "msg" else (int(last),) if called else ()
@@ -243,7 +243,7 @@ def _begun(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _deltas(item: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the events that tell an item's content, with what is theirs alone."""
+    """Yield the events that tell an item's content, with their own fields."""
     match item["type"]:
         case "reasoning":
             text = item["summary"][0]["text"]
@@ -286,7 +286,7 @@ def _response(answer: Answer, asked: Asked, items: Sequence[Mapping[str, Any]]) 
 
 
 def _shell(asked: Asked, name: str) -> dict[str, Any]:
-    """Return what every response holds."""
+    """Return the fields of every response."""
     return {
         "id": name,
         "object": "response",

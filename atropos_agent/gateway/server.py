@@ -1,4 +1,4 @@
-"""The gateway: an address for agents, at which every rollout has a key of its own."""
+"""The gateway: an address for agents, with a key of its own for every rollout."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Gateway:
     """Listens on loopback, or on a Unix socket, for the agents of many rollouts. Use it as `async with`.
 
     path: of the Unix socket; None listens on a free port of 127.0.0.1.
-    address: where it listens, such as "http://127.0.0.1:41234"; "" before it is entered. On a Unix socket the host is a
-        name that means nothing.
+    address: the URL it listens on, such as "http://127.0.0.1:41234"; "" before it is entered. On a Unix socket the
+        host is a name without a meaning.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -86,7 +86,7 @@ class Gateway:
                 del self._sessions[key.encode()]
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of any session's agent, known by its key: the ASGI application that is served."""
+        """Answer a request of any session's agent, known by its key: this is the ASGI application of the server."""
         session = self._session_of(scope)
         if session is None:
             await deny(scope, receive, send)
@@ -106,7 +106,7 @@ class Gateway:
 
 
 class _Quiet(uvicorn.Server):
-    """A server inside another program, which has signals of its own."""
+    """A server inside another program with signals of its own."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -1,8 +1,8 @@
 """One rollout's conversations: requests come in, each is answered in its place, and all end as an `AgentResult`.
 
 Sampling, reading a reply and making rows are those of our own loop (`sampling`, `harvest`). A session is not written on
-`Turns`: an agent's requests hold whole histories, in any order and several at once, so that its conversations are
-located, not held.
+`Turns`: an agent's requests hold whole histories, in any order and several at once, so its conversations are located,
+not held.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from atropos_agent.types import AgentConfig, AgentError, AgentResult, Branch, Co
 
 _OURS = re.compile(r"call_(\d{1,6})")
 _NOTED = 100
-"""Names of settings of which it is kept how often they were not followed."""
+"""The most names of settings to count when they are not followed."""
 
 
 class Session:
-    """A rollout as the gateway sees it. Use it as `async with`; `Gateway.session` makes one that has an address.
+    """A rollout as the gateway sees it. Use it as `async with`; `Gateway.session` makes one with an address.
 
-    server: as of `AtroposAgent`, one `APIServer`: a `Route`, or what a recording serves.
-    template: None where the server takes messages and gives no token ids; then there are no rows.
+    server: as of `AtroposAgent`, one `APIServer`: a `Route`, or the server of a recording.
+    template: None if the server takes messages and gives no token ids; then there are no rows.
     tool_format: how the model calls tools.
     config: how to sample, and the budgets; the agent's own settings are noted and not followed. `max_steps` counts all
         replies.
@@ -53,11 +53,11 @@ class Session:
     tolerates: fields that may ask for something to be forced, though it is not: "tool_choice", "response_format",
         "text.format", "output_format". Others are refused.
 
-    api_key: the key by which requests are known to be this rollout's. base_url: what an OpenAI client takes as such;
-    anthropic_url: what an Anthropic client takes. Both are "" for a session without a gateway.
+    api_key: the key that marks requests as this rollout's. base_url: the base URL for an OpenAI client;
+    anthropic_url: for an Anthropic client. Both are "" for a session without a gateway.
     refused: the first refusals of requests for a reply, by whether they showed tools.
-    failure: the first one of ours, which spoils the rollout; None without. ended_by: the first budget that was over
-        when the agent asked for more; None before, and where it went on in another conversation than one too long.
+    failure: the first infrastructure failure; it spoils the rollout; None without. ended_by: the first budget that was
+        over when the agent asked for more; None before, and if it went on in another conversation than one too long.
     share: of the event loop.
     """
 
@@ -92,7 +92,7 @@ class Session:
         self._changes: Counter[str] = Counter()
         self._noted: Counter[str] = Counter()
         self._unshown: dict[tuple[str, str], int] = {}
-        """Parts that could not be shown, by message: a history that is begun anew tells it again."""
+        """Parts that could not be shown, by message: a history begun again tells it again."""
         self.share = Share()
         self._work: set[asyncio.Task[None]] = set()
         self.refused: dict[bool, Refusal] = {}
@@ -107,25 +107,25 @@ class Session:
         await self.close()
 
     async def close(self) -> None:
-        """Take no more requests, and end what is under way."""
+        """Take no more requests, and end those under way."""
         self._closed = True
         for task in self._work:
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of this session's agent: an ASGI application. Whose request it is, the caller knows.
+        """Answer a request of this session's agent: an ASGI application. The caller knows the request's origin.
 
-        `scope["extensions"]["atropos.untaken"]` is set when all is sent: call it where it turns out that the client
+        `scope["extensions"]["atropos.untaken"]` is set when all is sent: call it if it turns out that the client
         did not take the last byte."""
         await respond(self, scope, receive, send)
 
     async def result(self, stop_reason: StopReason | None = None) -> AgentResult:
-        """Return what the agent did, when it has ended. Ends the session.
+        """Return the agent's result, when it has ended. Ends the session.
 
-        stop_reason: why it ended, where the caller knows better than that it did.
-        Raises AgentError where a failure of ours was in it, with all that was sampled in `partial`; Unanswered is the
-        one where what the agent asked first was refused."""
+        stop_reason: why it ended, if the caller knows more than the mere end.
+        Raises AgentError after an infrastructure failure, with everything sampled in `partial`. It is Unanswered if the
+        agent's first requests were refused."""
         await self.close()
         if self.failure is None and self.ended_by is None and (refusal := self._in_the_way()) is not None:
             self.failure = Unanswered(f"what the agent asked first was refused: {refusal}")
@@ -143,19 +143,20 @@ class Session:
 
     @property
     def turns(self) -> Sequence[tuple[Turn, Sampled]]:
-        """Return the turns that were answered, in that order, and what was sampled in them."""
+        """Return the answered turns, in the order of their answers, and their sampled replies."""
         return self._forest.turns
 
     def remaining_s(self) -> float:
-        """Return the seconds that the agent has left, none after a failure of ours."""
+        """Return the seconds the agent has left, none after an infrastructure failure."""
         return 0.0 if self.failure is not None else self._sampler.remaining()
 
     # What the protocols use
 
     def ask(self, asked: Asked) -> Turn:
-        """Return the turn that answers a request, when its `work` is done. It is sampled whoever waits for it.
+        """Return the turn that answers a request, when its `work` is done. It is sampled even if no client waits for
+        it.
 
-        Raises Refusal for what can't be done, AgentError for an earlier failure of ours."""
+        Raises Refusal for impossible requests, AgentError for an earlier infrastructure failure."""
         if self.failure is not None:
             raise self.failure
         if self._closed:
@@ -179,27 +180,27 @@ class Session:
 
     @property
     def bounds(self) -> Bounds:
-        """Return what a request may hold."""
+        """Return the limits of a request."""
         limits = (self.config.max_total_tokens, self._sampler.window)
         return Bounds(min((limit for limit in limits if limit is not None), default=UNKNOWN))
 
     def too_long(self, error: TooLong, *, counting: bool) -> Refusal:
-        """Return the refusal of a request that can be no prompt. counting: its tokens were to be counted alone."""
+        """Return the refusal of a request too long for a prompt. counting: its tokens were to be counted alone."""
         if counting:
             return Refusal(f"prompt is too long: {error}", Fault.TOO_LONG, param="messages")
         return self._ends(StopReason.MAX_TOKENS, str(error))
 
     def turned_away(self, refusal: Refusal, *, tools: bool) -> None:
-        """Remember that a request for a reply was refused. tools: whether it showed some."""
+        """Remember the refusal of a request for a reply. tools: whether it showed some."""
         if refusal.fault is not Fault.TOO_LONG:  # the end of a budget, or of the rollout
             self.refused.setdefault(tools, refusal)
 
     def _in_the_way(self) -> Refusal | None:
-        """Return the refusal that kept the agent from its work; None where it could begin."""
+        """Return the refusal that kept the agent from its work; None if it could begin."""
         return None if len(self._forest) else self.refused.get(True, self.refused.get(False))
 
     def fail(self, error: Exception) -> AgentError:
-        """Remember that the rollout is spoilt by a failure of ours, and return it."""
+        """Remember that the rollout is spoilt by an infrastructure failure, and return it."""
         if self.failure is None:
             self.failure = error if isinstance(error, AgentError) else AgentError(f"{type(error).__name__}: {error}")
             if self.failure is not error:
@@ -209,14 +210,14 @@ class Session:
     # A request
 
     def _located(self, asked: Asked) -> tuple[Asked, Found]:
-        """Return a request with its whole history, in order, and where that ends in what we know. Raises Refusal."""
+        """Return a request with its whole history, in order, and the history's end in the forest. Raises Refusal."""
         self._take_note(asked)
         asked = self._forest.whole(asked)
         asked = replace(asked, messages=settled(asked.messages, self._forest.retold))
         return asked, self._forest.locate(asked)
 
     def _take_note(self, asked: Asked) -> None:
-        """Note what of a request is not followed. Raises Refusal where no reply can follow it."""
+        """Note a request's settings that are not followed. Raises Refusal if no reply can follow it."""
         check_request(asked, self._tolerates)
         for name in (*asked.noted, *asked.forced):
             if name in self._noted or len(self._noted) < _NOTED:
@@ -229,7 +230,7 @@ class Session:
             raise self._ends(StopReason.MAX_STEPS, f"this rollout has had its {self.config.max_steps} turns")
 
     def _begin(self, asked: Asked, found: Found) -> Turn:
-        """Put a request in its place, its prompt ready. Raises Refusal."""
+        """Add a request's turn to the forest, with its prompt ready. Raises Refusal."""
         line, parent, given = self._prompts.place(asked, found, self.bounds)
         if parent is None:
             self._minted = max(self._minted, _beyond(foreign_calls(given, self._forest.retold)))
@@ -243,7 +244,7 @@ class Session:
         return turn
 
     async def _sample(self, turn: Turn) -> None:
-        """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for a failure of ours."""
+        """Sample a turn's reply. Raises Refusal at the end of a budget, AgentError for an infrastructure failure."""
         line, started, ended_by = turn.line, time.monotonic(), self.ended_by
         try:
             tokens = len(line.conversation.prompt)
@@ -264,7 +265,7 @@ class Session:
             raise
 
     async def _take_in(self, turn: Turn, completion: Completion, engine_s: float) -> None:
-        """Make a turn's answer of what was sampled."""
+        """Make a turn's answer from the sampled reply."""
         exchange = len(self._sampler.record.exchanges) - 1
         async with self._reading:
             work = partial(self._read, turn, completion, engine_s=engine_s, exchange=exchange)
@@ -276,7 +277,8 @@ class Session:
         self._counts += Counts(tool_calls=len(reply.calls), malformed_calls=len(reply.problems))
 
     def _read(self, turn: Turn, completion: Completion, *, engine_s: float, exchange: int) -> tuple[Reply, Sampled]:
-        """Take a reply apart; return it, and what was sampled. It changes nothing but the turn's conversation."""
+        """Take a reply apart; return its answer and its sampled parts. It changes nothing but the turn's
+        conversation."""
         line, number = turn.line, len(self._forest)
         read = take_in(
             *(line.conversation, line.fitted, completion), number=number, first_id=self._minted, engine_s=engine_s
@@ -331,15 +333,15 @@ class Session:
 
 
 def _beyond(calls: Sequence[ToldCall]) -> int:
-    """Return a number of a call from which on ids are none of these calls' own, nor those that the chat template is
-    given for them."""
+    """Return a number for the next call: ids from it on are neither these calls' own, nor those given for them to the
+    chat template."""
     found = [_OURS.fullmatch(call.id) for call in calls]
     return max([len(calls), *(int(one[1]) + 1 for one in found if one is not None)])
 
 
 def _is_wanted(turn: Turn, asked: Asked) -> bool:
-    """Tell whether a turn answers a request that was asked before: nobody has had it, or waits for it, and it is not
-    shorter than what is asked now."""
+    """Tell whether a turn answers a request asked before: no client has had it, or waits for it, and it is not shorter
+    than the reply asked for now."""
     if turn.taken or turn.waiting or tuple(turn.asked.stop) != tuple(asked.stop):
         return False
     if turn.sampled is None:
