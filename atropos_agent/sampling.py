@@ -99,9 +99,9 @@ class Sampler:
             **({} if max_tokens is None else {"max_tokens": max_tokens}),
             "temperature": self.config.temperature,
             "top_p": self.config.top_p,
-            # Left out where they cut nothing: not every server knows them.
-            "top_k": self.config.top_k or None,
-            "min_p": self.config.min_p or None,
+            # Left out if they cut nothing: not every server, nor every client, knows them.
+            **({"top_k": self.config.top_k} if self.config.top_k else {}),
+            **({"min_p": self.config.min_p} if self.config.min_p else {}),
             "n": 1,
             "stop": [*self.config.stop, *stop] or None,
             "split": self.split,

@@ -176,7 +176,7 @@ def history_kept_that_the_template_rewrites(patch):
 
 def only_the_last_segment_emitted(patch):
     rows = Conversation.rows
-    patch.setattr(Conversation, "rows", lambda self: rows(self)[-1:])
+    patch.setattr(Conversation, "rows", lambda self, *spans: rows(self, *spans)[-1:])
 
 
 def a_turn_never_trained(patch):
@@ -226,7 +226,7 @@ def logprobs_shifted(patch):
 def mask_shifted(patch):
     rows = Conversation.rows
 
-    def shifted(self):
+    def shifted(self, *spans):
         return [
             SequenceData(
                 row.full_text,
@@ -240,7 +240,7 @@ def mask_shifted(patch):
                 row.turns,
                 row.policy_version,
             )
-            for row in rows(self)
+            for row in rows(self, *spans)
         ]
 
     patch.setattr(Conversation, "rows", shifted)

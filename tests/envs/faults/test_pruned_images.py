@@ -58,11 +58,11 @@ class Struck(SWEEnv):
         await self.at("before it opens")
         return await super().attempt(task, seat)
 
-    async def _work(self, task, seat, sandbox, seconds, guest):
+    async def _work(self, step, seat, place):
         if self.phase == "while the agent works":
-            await sandbox.exec("echo begun > begun")
+            await place.sandbox.exec("echo begun > begun")
             await self.strike()
-        done = await super()._work(task, seat, sandbox, seconds, guest)
+        done = await super()._work(step, seat, place)
         await self.at("between the agent and its changes")
         self.later = asyncio.create_task(self.while_tests_run())
         return done

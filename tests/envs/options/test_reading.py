@@ -318,4 +318,6 @@ def test_every_option_is_read_somewhere():
     for option, info in every_option():
         name = option.path[-1]
         assert info.description, f"{option.name} is not explained"
-        assert any(f"{read}.{name}" in text for read in ("config", "self", "options", "env")), option.name
+        read = [f"{place}.{name}" for place in ("config", "self", "options", "env")]
+        read += ['f"eval_{name}"'] if name.removeprefix("eval_") in AgentEnvConfig().sampling() else []
+        assert any(one in text for one in read), option.name
