@@ -318,6 +318,8 @@ def test_every_option_is_read_somewhere():
     for option, info in every_option():
         name = option.path[-1]
         assert info.description, f"{option.name} is not explained"
-        read = [f"{place}.{name}" for place in ("config", "self", "options", "env")]
+        read = [f"{place}.{name}" for place in ("config", "self", "options", "env")] + [
+            f'getattr(self.config, "{name}"'
+        ]
         read += ['f"eval_{name}"'] if name.removeprefix("eval_") in AgentEnvConfig().sampling() else []
         assert any(one in text for one in read), option.name
