@@ -81,7 +81,7 @@ class Executor:
     def ended(self, number: int) -> tuple[bytes, int, int, int]:
         """Output, exit code, flags and bytes dropped."""
         data, end = self.answer(number, b"X")
-        return data, *struct.unpack("<IBQ", end)
+        return data, *struct.unpack("<IB3Q", end)[:3]
 
     def end(self) -> int:
         """Close its input, and return its exit status."""
@@ -94,8 +94,9 @@ class Executor:
 def command(
     *argv: str, cwd: str = "/", env: tuple[str, ...] = (), timeout_ms: int = 0, max_output: int = 10_000
 ) -> bytes:
-    numbers = struct.pack("<4I3HI", max_output, timeout_ms, os.geteuid(), os.getegid(), 1, len(argv), len(env), 0)
-    return numbers + b"".join(text.encode() + b"\0" for text in (cwd, *argv, *env))
+    limits_and_user = (max_output, timeout_ms, os.geteuid(), os.getegid())
+    head = struct.pack("<4I6HI", *limits_and_user, 1, len(argv), len(env), 0, 0, 0, 0)
+    return head + b"".join(text.encode() + b"\0" for text in (cwd, *argv, *env))
 
 
 @contextmanager
@@ -272,14 +273,14 @@ WRONG = {
     "an unknown type": HEADER.pack(0, 1, b"?"),
     "too long": HEADER.pack(5 << 20, 1, b"D"),
     "a command of nothing": HEADER.pack(0, 1, b"E"),
-    "a command cut short": HEADER.pack(30, 1, b"E") + command("/bin/true")[:30],
-    "more groups than there are": HEADER.pack(30, 1, b"E")
-    + struct.pack("<4I3H", 0, 0, 0, 0, 65535, 1, 0)
+    "a command cut short": HEADER.pack(36, 1, b"E") + command("/bin/true")[:36],
+    "more groups than there are": HEADER.pack(36, 1, b"E")
+    + struct.pack("<4I6H", 0, 0, 0, 0, 65535, 1, 0, 0, 0, 0)
     + b"/\0x\0yyyy",
-    "more arguments than there are": HEADER.pack(30, 1, b"E")
-    + struct.pack("<4I3H", 0, 0, 0, 0, 0, 65535, 0)
+    "more arguments than there are": HEADER.pack(36, 1, b"E")
+    + struct.pack("<4I6H", 0, 0, 0, 0, 0, 65535, 0, 0, 0, 0)
     + b"/\0xxxxx\0",
-    "no argument": HEADER.pack(24, 1, b"E") + struct.pack("<4I3H", 0, 0, 0, 0, 0, 0, 0) + b"/\0",
+    "no argument": HEADER.pack(30, 1, b"E") + struct.pack("<4I6H", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) + b"/\0",
     "a path without end": HEADER.pack(17, 1, b"W") + bytes(14) + b"abc",
     "a file of a user with more groups than there are": HEADER.pack(20, 1, b"R") + b"\xff" * 10 + bytes(10),
     "a file's name for a request that is something else": HEADER.pack(1, 1, b"D")
