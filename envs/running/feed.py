@@ -261,7 +261,7 @@ class _Nothing:
     """The sink of a feed that makes no groups in the run's own order."""
 
     async def take(self, group: Group, scored: ScoredGroup) -> None:
-        raise NotImplementedError
+        raise NotImplementedError  # the pace beside it makes no group
 
 
 @asynccontextmanager
