@@ -70,7 +70,7 @@ class AtroposEnv(vf.Env[AtroposEnvConfig]):  # type: ignore[misc]  # it need not
 
     async def run(self, task: Any, agents: Any) -> None:
         """Refuse: `run_episode` makes the episode, with no agent of verifiers'."""
-        raise NotImplementedError
+        raise NotImplementedError  # `run_episode` stands in its place
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
