@@ -23,7 +23,7 @@ import orjson
 
 from envs.records.metrics import Metrics
 from envs.running.database import open_database
-from envs.viewer.index import Index
+from envs.runs.index import Index
 
 GROUP = 8
 WORDS = [f"word{number}" for number in range(5000)]

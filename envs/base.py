@@ -35,6 +35,7 @@ from envs.delivery.sender import Sender
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers, check_trackers
+from envs.resources import SYSTEM_PROMPT, Resource
 from envs.running.commands import evaluate_once, process_groups, serve_trainer
 from envs.running.environment import InferenceServer
 from envs.running.monitoring import check_monitoring
@@ -92,6 +93,13 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     async def setup(self, resources: AsyncExitStack) -> None:
         """Open the resources of rollouts. `resources` closes everything entered there when the run ends."""
 
+    def resources(self) -> Mapping[str, Resource | None]:
+        """Return the texts that may get new versions while a run goes on, by name; None for one without a text so far.
+
+        A rollout takes its own from `resources_of`."""
+        own = self.config.system_prompt
+        return {SYSTEM_PROMPT: None if own is None else Resource(own)}
+
     def expect(self, task: Task) -> None:
         """Begin slow preparations for this task in the background, such as its image: it is drawn next."""
 
@@ -141,6 +149,12 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
         agent.ledgers = seat.ledgers
         return agent
 
+    def resources_of(self, seat: Seat) -> Mapping[str, Resource]:
+        """Return the versions of the resources for a rollout, by name: the same for all of its group."""
+        if seat.resources is not None:
+            return seat.resources
+        return {name: resource for name, resource in self.resources().items() if resource is not None}
+
     def session(
         self, seat: Seat, gateway: Gateway | None = None, **options: Any
     ) -> AbstractAsyncContextManager[Session]:
@@ -155,6 +169,8 @@ class AgentEnv(BaseEnv, Generic[Config]):  # type: ignore[misc]  # atroposlib is
     def _sampling(self, seat: Seat, options: Mapping[str, Any]) -> tuple[AgentConfig, str]:
         """Return the sampling of replies for a seat, and their split in atroposlib's sense."""
         most = self.config.max_token_length if seat.max_tokens is None else seat.max_tokens
+        if (own := self.resources_of(seat).get(SYSTEM_PROMPT)) is not None:
+            options = {SYSTEM_PROMPT: own.text, **options}
         config = self.config.agent_config(max_total_tokens=most, evaluating=seat.evaluating, **options)
         return config, "eval" if seat.evaluating else "train"
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from atropos_agent.types import AgentResult
+from envs.resources import Resource
 from sandboxes.base import Limits
 
 if TYPE_CHECKING:  # loading them takes seconds, which commands about tasks alone need not pay
@@ -176,6 +177,7 @@ class Seat:
     evaluating: sampled as evaluations are, and never trained on.
     max_tokens: longest usable row, prompt and replies together; None for the configuration's own.
     recording: of its turns; None if an interrupted rollout begins again.
+    resources: the versions of the run's resources that it has, by name; None for those of the environment's start.
     ledgers: of the agents made for it, with all their samples.
     """
 
@@ -185,6 +187,7 @@ class Seat:
     evaluating: bool = False
     max_tokens: int | None = None
     recording: Recording | None = field(default=None, repr=False, compare=False)
+    resources: Mapping[str, Resource] | None = field(default=None, repr=False, compare=False)
     ledgers: list[Ledger] = field(default_factory=list, repr=False, compare=False)
 
 

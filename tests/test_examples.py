@@ -13,6 +13,7 @@ from scripted_engine import ScriptedEngine
 
 from atropos_agent.tokens.record import problems
 from envs.records.read import read_rollouts
+from envs.runs import open_run
 from envs.swe import STARTER
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
@@ -107,6 +108,25 @@ def test_a_model_is_measured_without_a_trainer(smollm2_tokenizer, tmp_path):
     assert first == "0.00 right; the last: no idea"
     assert second.startswith("1.00 right; the last: ") and second.split()[-1].isdigit()
     assert [sum(1 for _ in read_rollouts(run)) for run in (tmp_path / "runs").iterdir()] == [16, 16]
+
+
+def test_prompts_are_optimised_while_a_run_goes_on(smollm2_tokenizer, tmp_path):
+    def calculates_if_it_is_asked_to(prompt):
+        return multiplies(prompt) if "Use the calculator." in prompt else "no idea"
+
+    smollm2_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    with ScriptedEngine(calculates_if_it_is_asked_to, smollm2_tokenizer, root=str(tmp_path / "tokenizer")) as engine:
+        done = programs.run([EXAMPLES[0].parent / "prompts.py", engine.url], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "Work step by step. Use the calculator."
+    (directory,) = (tmp_path / "runs").iterdir()
+    with open_run(directory) as run:
+        means = [run.figures(resource=f"system_prompt={version}")[0]["reward"] for version in (1, 2, 3, 4)]
+        assert means == [0.0, 1.0, 1.0, 1.0]
+        for group in run.groups():
+            lines = list(run.rollouts(group=group.number))
+            assert {line["resources"][0] for line in lines} == {f"system_prompt={group.resources['system_prompt']}"}
+        assert run.metrics().versions["system_prompt=2"] == {"rollouts": 8, "reward_sum": 8.0, "solved": 8}
 
 
 @pytest.mark.docker

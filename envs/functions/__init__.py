@@ -12,6 +12,7 @@ Importing this takes no time; `envs.functions.running` runs agents without a tra
 """
 
 from envs.functions.decorated import Function, rollout, single_turn
-from envs.functions.given import LLM, Hooks, Prompt, Turn
+from envs.functions.given import LLM, Hooks, Turn
+from envs.resources import Prompt
 
 __all__ = ["LLM", "Function", "Hooks", "Prompt", "Turn", "rollout", "single_turn"]

@@ -19,7 +19,8 @@ from envs.functions.judging import judged, verdict_of
 from envs.functions.turns import TurnRewards, Turns
 from envs.functions.work import Work
 from envs.judging.specs import agent_spec
-from envs.types import RESOURCES, Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
+from envs.resources import Resource
+from envs.types import Failure, InfraError, Outcome, Reward, Seat, Task, Verdict
 from sandboxes.base import Backend
 from sandboxes.registry import load_backend, named_factory
 
@@ -59,8 +60,10 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
         if "sandbox" in cls.function.parameters:
             named_factory(config.sandbox)
 
+    def resources(self) -> Mapping[str, Resource | None]:
+        return dict(self.function.prompts_with(self.config))
+
     async def setup(self, resources: AsyncExitStack) -> None:
-        self.prompts = self.function.prompts_with(self.config)
         self.gateway = await resources.enter_async_context(Gateway())
         if "sandbox" in self.function.parameters:
             self.backend: Backend = await resources.enter_async_context(load_backend(self.config.sandbox))
@@ -84,7 +87,8 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
             model = str(self.servers[0].config.model_name)
             llm = LLM(session.base_url, session.anthropic_url, session.api_key, model, rewards.add)
             seat = replace(seat, recording=None)  # which is the session's
-            given = {"task": task, "llm": llm, "sandbox": sandbox, "seat": seat, "config": self.config, **self.prompts}
+            given = {"task": task, "llm": llm, "sandbox": sandbox, "seat": seat, "config": self.config}
+            given |= self.resources_of(seat)
             return await self._told(task, seat, llm, turns, self._called(task, given, session, turns, rewards))
 
     async def _told(
@@ -127,12 +131,8 @@ class FunctionEnv(AgentEnv[FunctionConfig]):
             verdict = Verdict(work.over_budget, f"{result.stop_reason}: then it raised {problem!r}"[:500])
         else:
             raise problem
-        more: dict[str, object] = (
-            {RESOURCES: {name: prompt.about for name, prompt in self.prompts.items()}} if self.prompts else {}
-        )
         if rewards.given:
-            more[TURN_REWARDS] = rewards.of(result)
-        result = replace(result, metadata={**result.metadata, **more})
+            result = replace(result, metadata={**result.metadata, TURN_REWARDS: rewards.of(result)})
         return Outcome(result, verdict, {"function": time.monotonic() - began})
 
     def _seconds(self, task: Task) -> float:

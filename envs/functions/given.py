@@ -1,14 +1,11 @@
-"""The arguments of a function: a model's address, prompt templates; and the reports to hooks."""
+"""The arguments of a function: a model's address; and the reports to hooks."""
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
-import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from envs.types import Outcome, Seat, Task
 
@@ -52,44 +49,6 @@ def turn_of(reply: object) -> int:
     if found is None:
         raise ValueError(f"{reply!r} is no reply of this model: its id has no number")
     return int(found[0])
-
-
-class Prompt:
-    """A prompt template, with `{names}` to fill in. Every row made with it has its digest.
-
-    text: in the form for `str.format`. version: its name for people; the digest tells versions apart in any case.
-    """
-
-    def __init__(self, text: str, *, version: str = "") -> None:
-        try:
-            self.names = tuple(dict.fromkeys(name for _, name, _, _ in string.Formatter().parse(text) if name))
-        except ValueError as error:
-            raise ValueError(f"the prompt template can't be read: {error}; write {{{{ for a brace") from error
-        self.text = text
-        self.version = version
-
-    @classmethod
-    def from_file(cls, path: Path | str) -> Prompt:
-        """Read a template from a file; the file's name is its version."""
-        return cls(Path(path).read_text(encoding="utf-8"), version=Path(path).name)
-
-    @property
-    def digest(self) -> str:
-        """Return the first 16 digits of the text's sha256."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:16]
-
-    @property
-    def about(self) -> dict[str, str]:
-        """Return version and digest, as rows carry them."""
-        return {"version": self.version, "digest": self.digest}
-
-    def format(self, **values: object) -> str:
-        """Return the text with all names filled in. Raises ValueError for a missing or unknown name."""
-        outer = {name.partition(".")[0].partition("[")[0] for name in self.names}
-        if wrong := outer ^ values.keys():
-            said = ", ".join(sorted(wrong))
-            raise ValueError(f"the prompt template has the names {', '.join(sorted(outer)) or '(none)'}: not so {said}")
-        return self.text.format(**values)
 
 
 @dataclass(frozen=True, slots=True)

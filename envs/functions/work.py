@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envs.functions.config import FunctionConfig
-from envs.functions.given import Hooks, Prompt
+from envs.functions.given import Hooks
 from envs.functions.tasks import Tasks, read_tasks
+from envs.resources import Prompt
 from envs.types import Task
 from sandboxes.naming import meant
 
@@ -58,10 +59,7 @@ class Work:
                 known = ", ".join(found) or "no prompt templates"
                 raise ValueError(f"--env.prompts.{name}: {self.name} has {known}{meant(name, found)}")
             try:
-                found[name] = Prompt.from_file(path)
+                found[name] = found[name].again(path.read_text(encoding="utf-8"), path.name)
             except (OSError, ValueError) as error:
                 raise ValueError(f"--env.prompts.{name} {path}: {error}; give a file with a prompt template") from error
-            if set(found[name].names) != set(self.prompts[name].names):
-                names = ", ".join(self.prompts[name].names)
-                raise ValueError(f"--env.prompts.{name} {path}: it must have the names of the function's own: {names}")
         return found

@@ -8,6 +8,7 @@ from typing import Any
 
 from envs.records.plain import plain
 from envs.records.read import SavedRollout
+from envs.types import RESOURCES
 
 
 def rollout_row(saved: SavedRollout) -> dict[str, Any]:
@@ -52,6 +53,7 @@ def rollout_row(saved: SavedRollout) -> dict[str, Any]:
         "timings_s": _json(saved.timings_s),
         "tools": _json(result.conditions.tools),
         "sampling": _json(sampling),
+        "resources": _json(result.metadata.get(RESOURCES, {})),
     }
 
 

@@ -38,6 +38,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
             ("signs", _TEXTS),
             *((name, pa.string()) for name in ("final_response", "explanation", "output", "patch")),
             *((name, pa.string()) for name in ("messages", "tests", "metrics", "timings_s", "tools", "sampling")),
+            ("resources", pa.string()),
         ]
     ),
     "turns": pa.schema(

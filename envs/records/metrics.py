@@ -17,7 +17,7 @@ from typing import Any, Self
 import orjson
 
 from envs.records.cheat_rate import RECENT_STEPS, cheat_rate, rising
-from envs.types import Rollout
+from envs.types import RESOURCES, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,7 @@ class Metrics:
     failures: infrastructure failures by kind; failures_by_step: the same for the trainer's last 100 steps.
     stops: rollouts by stop reason.
     sign_rates: `rollouts`, and `cheated` ones with signs of cheating, by step. alarmed: a rise was seen.
+    versions: rollouts, their rewards and the solved ones, by resource as name=version; the last 100.
     states: groups by outcome (see `envs.running.journal`); they add up to all groups started.
     concurrency: the present limit of concurrent rollouts.
     loop_blocks: long blocks of the event loop.
@@ -103,6 +104,7 @@ class Metrics:
     cheats: Counter[str] = field(default_factory=Counter)
     cheats_by_step: dict[str, dict[str, int]] = field(default_factory=dict)
     sign_rates: dict[str, dict[str, int]] = field(default_factory=dict)
+    versions: dict[str, dict[str, float]] = field(default_factory=dict)
     alarmed: bool = False
     states: dict[str, int] = field(default_factory=dict)
     concurrency: int = 0
@@ -130,6 +132,7 @@ class Metrics:
             self.cheats[sign] += 1
             _count_at(self.cheats_by_step, rollout.seat.step, sign)
         self._watch_signs(rollout)
+        self._count_versions(rollout)
         for phase, seconds in rollout.timings_s.items():
             self.phases_s[phase] = self.phases_s.get(phase, 0.0) + seconds
         for step in result.steps:
@@ -149,6 +152,11 @@ class Metrics:
         compaction = found.get("compaction", {})
         self.compactions += compaction.get("count", 0)
         self.tokens_saved += compaction.get("tokens_saved", 0)
+
+    def _count_versions(self, rollout: Rollout) -> None:
+        for name, about in rollout.result.metadata.get(RESOURCES, {}).items():
+            counted = {"rollouts": 1, "reward_sum": rollout.reward.value, "solved": rollout.verdict.solved}
+            _add_at(self.versions, f"{name}={about['version']}", counted)
 
     def _watch_calls(self, rollout: Rollout) -> None:
         """Warn once if the first rollouts were shown tools and nobody has called one."""
@@ -257,6 +265,8 @@ class Metrics:
         """Read the output of `to_json`. Raises ValueError for anything else."""
         values = orjson.loads(data)
         names = {item.name for item in fields(cls)}
+        if isinstance(values, dict):
+            values = {"versions": {}, **values}  # earlier ones did not have them
         if not isinstance(values, dict) or set(values) != names:
             raise ValueError(f"not the metrics of this version: expected the keys {sorted(names)}")
         for name in ("failures", "stops", "drifts", "cheats", "untrained"):
@@ -268,7 +278,13 @@ class Metrics:
 
 def _count_at(by_step: dict[str, dict[str, int]], step: int, what: str) -> None:
     """Count something at a step of the trainer's; only the last steps are kept."""
-    now = by_step.setdefault(str(step), {})
-    now[what] = now.get(what, 0) + 1
-    while len(by_step) > KEPT_STEPS:
-        del by_step[next(iter(by_step))]
+    _add_at(by_step, str(step), {what: 1})
+
+
+def _add_at(table: dict[str, dict[str, Any]], key: str, counted: Mapping[str, float]) -> None:
+    """Add to the counts under a key; only the last keys are kept."""
+    now = table.setdefault(key, {})
+    for name, count in counted.items():
+        now[name] = now.get(name, 0) + count
+    while len(table) > KEPT_STEPS:
+        del table[next(iter(table))]

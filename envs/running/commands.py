@@ -232,7 +232,12 @@ class TrainerPace:
         run, started = self._run, time.time()
         try:
             about = described(run.env)
-            summary = await evaluate(run.rollouts, run.eval_tasks, run.config, run.env.run_dir, step=step, about=about)
+            summary = await evaluate(
+                *(run.rollouts, run.eval_tasks, run.config, run.env.run_dir),
+                step=step,
+                about=about,
+                resources=await run.resources.now(run.journal),
+            )
             if (why := shortage(summary, run.config.eval_lost)) is not None:
                 logger.warning("the evaluation of step %d must not be believed: %s", step, why)
             await run.env.log_evaluation(summary, started)

@@ -44,6 +44,9 @@ CREATE TABLE IF NOT EXISTS packets (
     id INTEGER PRIMARY KEY AUTOINCREMENT, state TEXT NOT NULL, name TEXT NOT NULL, step INTEGER NOT NULL,
     rows TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL, longest INTEGER NOT NULL DEFAULT 0,
     env_id INTEGER NOT NULL DEFAULT -1, attempt TEXT NOT NULL DEFAULT '', turn INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS resources (
+    name TEXT NOT NULL, first INTEGER NOT NULL, at INTEGER NOT NULL, version TEXT NOT NULL, text TEXT NOT NULL,
+    source TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS faults (task TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS states (state TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS unfinished ON groups (number) WHERE state = 'working';
@@ -65,6 +68,7 @@ _KEYS = {
     "packets": "rowid",
     "faults": "task",
     "asked": "name",
+    "resources": "rowid",
 }
 """Tables, and the column that orders each for reading. `states` follows from `groups`."""
 

@@ -12,6 +12,7 @@ from envs.config import AgentEnvConfig
 from envs.records.redaction import Redactor
 from envs.records.stats import EvalSummary
 from envs.records.tracking import Trackers
+from envs.resources import Resource
 from envs.running.stopping import Stopping
 from envs.running.worker import Attempts
 from envs.types import Task
@@ -64,6 +65,10 @@ class Environment(Attempts, Protocol):
 
     async def ready_tasks(self) -> tuple[Sequence[Task], Sequence[Task]]:
         """Load the tasks to train on and those to evaluate on."""
+        ...
+
+    def resources(self) -> Mapping[str, Resource | None]:
+        """Return the texts that may get new versions, by name; None for one without a text."""
         ...
 
     async def setup(self, resources: AsyncExitStack) -> None:

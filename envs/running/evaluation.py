@@ -18,6 +18,7 @@ import orjson
 from envs.config import AgentEnvConfig
 from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
+from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel
@@ -61,16 +62,20 @@ async def evaluate(
     *,
     step: int = 0,
     about: Mapping[str, Any] | None = None,
+    resources: Mapping[str, Resource] | None = None,
     on_sample: Callable[..., None] = lambda done, note, total: None,
 ) -> EvalSummary:
     """Attempt every task `eval_samples` times, and write the summary to `eval-<step>.json` in the run's directory.
 
     The directory must be `locked`. Samples of an earlier start are taken over. Rollouts with an infrastructure
-    failure are left out and counted. about: the conditions, see `described`. step: the trainer's. on_sample: is told
+    failure are left out and counted. about: the conditions, see `described`. step: the trainer's. resources: for
+    all samples; None for those of the environment's start. on_sample: is told
     the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
     when no rollout can succeed.
     """
     about = {**(about or {}), "step": step}
+    if resources:
+        about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
     wanted = [(task, number) for number in range(config.eval_samples) for task in tasks]
     on_sample(len(samples.rewards), "", total=len(wanted))
@@ -83,7 +88,8 @@ async def evaluate(
 
     async def make(task: Task, number: int) -> None:
         try:
-            rollout, _ = await rollouts.make(task, Seat(member=number, step=step, evaluating=True))
+            seat = Seat(member=number, step=step, evaluating=True, resources=resources)
+            rollout, _ = await rollouts.make(task, seat)
         except InfraError as error:  # counted where it failed; the next start tries again
             lost[str(error)] += 1
             return

@@ -38,6 +38,7 @@ from typing import Any, Generic, Self, TypeVar
 from envs.delivery.rows import ScoredGroup
 from envs.running.environment import Environment
 from envs.running.group import Group, confirm
+from envs.running.resources import Resources
 from envs.running.run import Pace, Run, Sink, cancel, open_run
 from envs.running.sinks import Given, give
 from envs.types import Failure, InfraError, Task
@@ -73,6 +74,12 @@ class Feed(Generic[S, P]):
         ended it."""
         await asyncio.wait([self._making])
         self._making.result()
+
+    @property
+    def resources(self) -> Resources:
+        """Return the run's texts, such as prompt templates: `fed.resources[name] = text` is for all groups that begin
+        later."""
+        return self.run.resources
 
     def stop(self) -> None:
         """Stop in good order: nothing new is begun, and unfinished groups have `shutdown_s` to finish."""

@@ -25,7 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envs.records.atif import Place
+from envs.resources import Resource
 from envs.running.journal import Journal
+from envs.running.resources import Resources
 from envs.types import GroupState, Rollout, Task
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class Group:
 
     number: unique in the run. members: the judged rollouts so far, by their place in the group.
     name, size: its name and its number of members, if it was asked for; None for one of the run's own order.
+    resources: the versions of the run's resources for all its members, by name.
     resampled: how often it was made again because its rewards were equal.
     """
 
@@ -52,6 +55,7 @@ class Group:
         *,
         name: str | None = None,
         size: int | None = None,
+        resources: Mapping[str, Resource] | None = None,
     ) -> None:
         self._journal = journal
         self.number = number
@@ -59,29 +63,31 @@ class Group:
         self.members = dict(members or {})
         self.name = name
         self.size = size
+        self.resources = dict(resources or {})
         self.resampled = 0
         self.state = GroupState.WORKING
 
     @classmethod
-    async def draw(cls, journal: Journal, task_of: Callable[[int], Task]) -> Group:
-        """Begin the next group. task_of: gives the task of a group's number."""
+    async def draw(cls, journal: Journal, task_of: Callable[[int], Task], resources: Resources | None = None) -> Group:
+        """Begin the next group. task_of: gives the task of a group's number. resources: the run's."""
 
-        def work(db: sqlite3.Connection) -> tuple[int, Task]:
-            task = task_of(next_number(db))
-            return _insert(db, task), task
+        def work(db: sqlite3.Connection) -> Group:
+            task = task_of(number := next_number(db))
+            _insert(db, task)
+            return cls(journal, number, task, resources=_begun(db, number, resources))
 
-        return cls(journal, *await journal.write(work))
+        return await journal.write(work)
 
     @classmethod
-    async def ask(cls, journal: Journal, task: Task, name: str, size: int) -> Group:
-        """Begin a group of `size` members under a new name."""
+    async def ask(cls, journal: Journal, task: Task, name: str, size: int, resources: Resources | None = None) -> Group:
+        """Begin a group of `size` members under a new name. resources: the run's."""
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: sqlite3.Connection) -> Group:
             number = _insert(db, task)
             db.execute("INSERT INTO asked VALUES (?, ?, ?)", (name, number, size))
-            return number
+            return cls(journal, number, task, name=name, size=size, resources=_begun(db, number, resources))
 
-        return cls(journal, await journal.write(work), task, name=name, size=size)
+        return await journal.write(work)
 
     @property
     def is_open(self) -> bool:
@@ -232,6 +238,10 @@ def _insert(db: sqlite3.Connection, task: Task) -> int:
     insert = "INSERT INTO groups (number, task, state, reason) VALUES (?, ?, ?, 'its rollouts are being made')"
     db.execute(insert, (number, task.id, GroupState.WORKING))
     return number
+
+
+def _begun(db: sqlite3.Connection, number: int, resources: Resources | None) -> Mapping[str, Resource]:
+    return {} if resources is None else resources.begin(db, number)
 
 
 def next_number(db: sqlite3.Connection) -> int:

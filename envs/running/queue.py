@@ -16,10 +16,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envs.records.read import read_at
+from envs.resources import Resource
 from envs.running import group as groups
 from envs.running.failures import FailureLog
 from envs.running.group import Group, Unfinished
 from envs.running.journal import Journal
+from envs.running.resources import Resources
 from envs.tasks.sampler import TaskSampler
 from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
@@ -33,10 +35,17 @@ class TaskQueue:
     """
 
     def __init__(
-        self, journal: Journal, tasks: Sequence[Task], order: TaskSampler, failures: FailureLog, task_failures: int
+        self,
+        journal: Journal,
+        tasks: Sequence[Task],
+        order: TaskSampler,
+        failures: FailureLog,
+        task_failures: int,
+        resources: Resources | None = None,
     ) -> None:
         self._journal, self._tasks, self._order = journal, tasks, order
         self._failures, self._task_failures = failures, task_failures
+        self._resources = resources
         self._last: int | None = None
         self._put_back: deque[Group] = deque()
         """Groups to be gone on with, also of an earlier start."""
@@ -44,13 +53,21 @@ class TaskQueue:
 
     @classmethod
     async def open(
-        cls, journal: Journal, tasks: Sequence[Task], failures: FailureLog, *, seed: int, task_failures: int
+        cls,
+        journal: Journal,
+        tasks: Sequence[Task],
+        failures: FailureLog,
+        *,
+        seed: int,
+        task_failures: int,
+        resources: Resources | None = None,
     ) -> TaskQueue:
-        """Open the queue of a new run, or the continued queue of an earlier start in the same directory."""
+        """Open the queue of a new run, or the continued queue of an earlier start in the same directory.
+        resources: the run's, for the groups."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
         order = TaskSampler(tasks, seed=seed, first=first)
-        queue = cls(journal, tasks, order, failures, task_failures)
+        queue = cls(journal, tasks, order, failures, task_failures, resources)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
         await queue._take_up({task.id: task for task in tasks})
         return queue
@@ -64,7 +81,7 @@ class TaskQueue:
             if self._put_back:
                 group = self._put_back.popleft()
             else:
-                group = await Group.draw(self._journal, lambda number: self._order[number])
+                group = await Group.draw(self._journal, lambda number: self._order[number], self._resources)
                 self._last = group.number
             if not self.is_quarantined(group.task):
                 return group
@@ -96,7 +113,7 @@ class TaskQueue:
         if left is None:
             if self.is_quarantined(task):
                 raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {self._failures.path}")
-            return await Group.ask(self._journal, task, name, size)
+            return await Group.ask(self._journal, task, name, size, self._resources)
         if (left.task, left.size) != (task.id, size):
             raise ValueError(f"group {name!r} has {left.size} members of task {left.task}; ask under another name")
         if left.state is GroupState.CONFIRMED:
@@ -104,7 +121,8 @@ class TaskQueue:
         if left.state not in (GroupState.WORKING, GroupState.TAKEN):
             raise InfraError(Failure.TASK, f"group {name!r} can't be had: {left.reason}")
         members = await asyncio.to_thread(_read_members, self._journal.path.parent, left, task)
-        group = Group(self._journal, left.number, task, members, name=name, size=size)
+        begun = await self._begun(left.number)
+        group = Group(self._journal, left.number, task, members, name=name, size=size, resources=begun)
         group.state = left.state
         return group
 
@@ -137,6 +155,11 @@ class TaskQueue:
         await group.close(GroupState.QUARANTINED, reason, path.name)
         self._failures.forget(task)
 
+    async def _begun(self, number: int) -> Mapping[str, Resource]:
+        """Return the resources of a group that an earlier start began."""
+        resources = self._resources
+        return {} if resources is None else await self._journal.read(lambda db: resources.at(db, number))
+
     async def _count_faults(self, task: Task, times: int) -> int:
         def work(db: sqlite3.Connection) -> int:
             insert = "INSERT INTO faults VALUES (?, ?) ON CONFLICT (task) DO UPDATE SET count = count + excluded.count"
@@ -151,7 +174,8 @@ class TaskQueue:
             if left.task in tasks:
                 task = tasks[left.task]
                 members = await asyncio.to_thread(_read_members, self._journal.path.parent, left, task)
-                self._put_back.append(Group(self._journal, left.number, task, members))
+                begun = await self._begun(left.number)
+                self._put_back.append(Group(self._journal, left.number, task, members, resources=begun))
             else:
                 await groups.lose_task(self._journal, left.number)
         if self._put_back:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential
 
 from envs.records.atif import Place, RolloutWriter
 from envs.records.metrics import Metrics
+from envs.resources import Resource
 from envs.running.concurrency import ConcurrencyLimiter
 from envs.running.failures import FailureLog
 from envs.running.replay import TurnRecording
@@ -21,7 +24,7 @@ REPEATABLE = (Failure.ENGINE, Failure.VERIFIER, Failure.SUSPENDED, Failure.WORKE
 
 
 class Rollouts:
-    """Makes rollouts by a worker. attempts: how often each is tried."""
+    """Makes rollouts by a worker. attempts: how often each is tried. resources: of seats without their own."""
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class Rollouts:
         writer: RolloutWriter,
         *,
         attempts: int,
+        resources: Mapping[str, Resource] | None = None,
     ) -> None:
         self.limiter = limiter
         self.failures = failures
@@ -39,6 +43,7 @@ class Rollouts:
         self._worker = worker
         self._writer = writer
         self._attempts = attempts
+        self._resources = resources or {}
 
     async def make(self, task: Task, seat: Seat, recording: TurnRecording | None = None) -> tuple[Rollout, Place]:
         """Make a judged rollout, and save it. Returns it with its place in the file. Raises InfraError when every
@@ -47,6 +52,8 @@ class Rollouts:
         recording: keeps its turns; another attempt goes on from them."""
         if recording is not None:
             await recording.rewind()
+        if seat.resources is None:
+            seat = replace(seat, resources=self._resources)
         async for attempt in self._retrying():
             with attempt:
                 rollout = await self._attempt(task, seat, recording, attempt.retry_state)

@@ -32,6 +32,7 @@ from envs.running.group import UNMADE, Group, count_states, reopen
 from envs.running.journal import Journal
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
+from envs.running.resources import Resources
 from envs.running.rollouts import Rollouts
 from envs.running.starts import conditions_of, write_start
 from envs.running.telemetry import open_telemetry
@@ -82,13 +83,16 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An open run. Made by `open_run`."""
+    """An open run. Made by `open_run`.
+
+    resources: the newest versions of its texts; `run.resources[name] = text` is for all groups that begin later."""
 
     id: str
     config: AgentEnvConfig
     env: Environment
     journal: Journal
     queue: TaskQueue
+    resources: Resources
     rollouts: Rollouts
     metrics: Metrics
     eval_tasks: Sequence[Task]
@@ -224,7 +228,12 @@ class Run:
 
     async def _member(self, group: Group, member: int, pace: Pace) -> None:
         recording = group.recording(member)
-        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, recording=recording)
+        seat = Seat(
+            *(group.number, member, pace.step),
+            max_tokens=pace.max_tokens,
+            recording=recording,
+            resources=group.resources,
+        )
         await group.add(member, *await self.rollouts.make(group.task, seat, recording))
 
     def _scored(self, group: Group, step: int) -> ScoredGroup:
@@ -294,10 +303,14 @@ async def open_run(
         metrics = await _continued(env.run_dir, journal) if known else Metrics()
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
         async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
+            resources = await Resources.open(journal, env.resources())
             queue = await TaskQueue.open(
-                journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
+                *(journal, train, rollouts.failures),
+                seed=config.seed,
+                task_failures=config.task_failures,
+                resources=resources,
             )
-            run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)
+            run = Run(run_id, config, env, journal, queue, resources, rollouts, metrics, evaluate, watch)
             keeping = asyncio.create_task(run.keep_metrics())
             try:
                 yield run
@@ -329,7 +342,9 @@ async def open_rollouts(env: Environment, metrics: Metrics, tasks: int) -> Async
         stack.callback(gc.unfreeze)
         await asyncio.to_thread(_keep_tokenizer, env)
         try:
-            yield Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts), watch
+            started = {name: resource for name, resource in env.resources().items() if resource is not None}
+            made = Rollouts(worker, limiter, failures, metrics, writer, attempts=config.attempts, resources=started)
+            yield made, watch
         finally:
             await write_metrics(env, metrics, limiter, watch)
             await asyncio.to_thread(_write_page, env)

@@ -16,10 +16,11 @@ from typing import Protocol
 from atropos_agent import tracing
 from atropos_agent.types import StopReason
 from envs.config import AgentEnvConfig
+from envs.resources import versions_of
 from envs.running.failures import attribute
 from envs.running.telemetry import rollout_span
 from envs.running.watchdog import LoopWatch
-from envs.types import VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
+from envs.types import RESOURCES, VERIFIER_TIMED_OUT, Failure, InfraError, Outcome, Reward, Rollout, Seat, Task
 
 
 class Worker(Protocol):
@@ -93,9 +94,12 @@ class LocalWorker:
                 what = f"the rollout hung: it was not over after {seconds:.0f} s"
                 raise InfraError(Failure.ENVIRONMENT, what) from error
             raise attribute(error) from error
+        result = outcome.result
+        if seat.resources:
+            result = replace(result, metadata={**result.metadata, RESOURCES: versions_of(seat.resources)})
         timings = {**outcome.timings_s, "total": time.monotonic() - started}
         name = uuid.uuid4().hex
-        return Rollout(name, task, outcome.result, outcome.verdict, reward, seat, timings, outcome.work)
+        return Rollout(name, task, result, outcome.verdict, reward, seat, timings, outcome.work)
 
     def _reward(self, task: Task, outcome: Outcome, seat: Seat) -> Reward:
         if seat.evaluating:

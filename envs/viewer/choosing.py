@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envs.records.read import SavedRollout
-from envs.viewer import journal
-from envs.viewer.index import Index
-from envs.viewer.reading import read_rollout
+from envs.runs import journal
+from envs.runs.index import Index
+from envs.runs.reading import read_rollout
 
 LATEST = 20
 """Rollouts taken without a choice."""

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from envs.records.detail import plural
 from envs.records.report import write_report
+from envs.runs.reader import TOKENIZER, NoRun, decoder
 from envs.viewer.choosing import Choice, NothingChosen, choose
 from envs.viewer.door import address, key_of, listen
-from envs.viewer.runs import TOKENIZER, NoRun, decoder, open_runs, run_directories
+from envs.viewer.runs import open_runs, run_directories
 from envs.viewer.server import serve
 from sandboxes.arguments import WRONG_USE, Parser, count, file, natural, port
 

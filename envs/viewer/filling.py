@@ -7,10 +7,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from envs.records.atif import parts
-from envs.viewer.index import Index
+from envs.runs.index import Index
+from envs.runs.reader import goes_on
 
 logger = logging.getLogger(__name__)
 
@@ -22,16 +21,6 @@ STRETCH_LIVE = 2**18
 STRETCH_OVER = 2**21
 PAUSE_S = 2.0
 """Between two looks for new rollouts, in seconds."""
-QUIET_S = 60.0
-"""Seconds without a change of its files after which a run is over."""
-
-
-def goes_on(directory: Path, now: float | None = None) -> bool:
-    """Tell whether a run's files were written in the last minute."""
-    files = [directory / "metrics.json", directory / "state.db-wal", *(path for _, path in parts(directory)[-1:])]
-    # An empty write-ahead log is made by whoever reads.
-    times = [found.st_mtime for path in files if path.exists() and (found := path.stat()).st_size > 0]
-    return bool(times) and (time.time() if now is None else now) - max(times) < QUIET_S
 
 
 class Filling:

@@ -17,8 +17,9 @@ from envs.records.atif import parts
 from envs.records.detail import templates
 from envs.records.timeline import FILE_NAME as TIMELINE
 from envs.running.database import RunDirectoryError
-from envs.viewer import journal, search
-from envs.viewer.filling import Filling, goes_on
+from envs.runs import journal, search
+from envs.runs.reader import goes_on
+from envs.viewer.filling import Filling
 from envs.viewer.runs import ShownRun, pair_of
 from envs.viewer.states import meaning, tone
 
@@ -41,6 +42,10 @@ class Frame:
         self._templates = templates(ChoiceLoader([PackageLoader("envs.viewer"), PackageLoader("envs.records")]))
         self._templates.filters |= {"query": urlencode, "bytes": _bytes}
         self._templates.globals |= {"meaning": meaning, "tone": tone, "pair_of": pair_of}
+
+    def looked(self) -> None:
+        """Note that somebody looks."""
+        self._filling.looked()
 
     def page(self, request: Request, template: str, run: ShownRun | None, status: int = 200, **values: Any) -> Response:
         """Make a page. run: its run; None for a page about several. values: the template's."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from envs.records.detail import Detail, argument, detail_of, explanation_of
 from envs.records.read import SavedRollout
-from envs.viewer.journal import Member, SavedGroup
-from envs.viewer.reading import NoRollout, read_rollout
+from envs.runs.journal import Member, SavedGroup
+from envs.runs.reading import NoRollout, read_rollout
 from envs.viewer.tokens import advantage_of
 
 logger = logging.getLogger(__name__)

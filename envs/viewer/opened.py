@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from envs.records.detail import Detail, detail_of, explanation_of
 from envs.records.read import SavedRollout
-from envs.viewer.journal import SavedGroup
+from envs.runs.journal import SavedGroup
 from envs.viewer.states import meaning
 from envs.viewer.tokens import advantage_of
 

@@ -12,12 +12,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from envs.running.database import RunDirectoryError
-from envs.viewer import search
+from envs.runs import search
+from envs.runs.reader import goes_on
+from envs.runs.reading import NoRollout
+from envs.viewer.api import Api, refusal
 from envs.viewer.comparing import compare_runs
-from envs.viewer.filling import Filling, goes_on
+from envs.viewer.filling import Filling
 from envs.viewer.frame import Frame, NotThere, number_in, standing_of
 from envs.viewer.policy import Guarded
-from envs.viewer.reading import NoRollout
 from envs.viewer.rollout_pages import RolloutPages
 from envs.viewer.run_pages import RunPages
 from envs.viewer.runs import ShownRun, pair_of
@@ -38,6 +40,7 @@ class Pages:
             Route("/", self.start),
             Route("/compare", self.compare),
             Route("/static/{name}", self.static),
+            *Api(self._frame).routes,
             Mount("/{run:int}", routes=[*RunPages(self._frame).routes, *RolloutPages(self._frame).routes]),
         ]
         wrong = {kind: self._wrong for kind in (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, 404)}
@@ -79,7 +82,8 @@ class Pages:
         return Response(known[name].read_bytes(), 200, {"cache-control": "private, max-age=3600"}, kind)
 
     def _wrong(self, request: Request, error: Exception) -> Response:
+        status = 400 if isinstance(error, search.BadFilter) else 404
+        if request.url.path.startswith(f"{self._frame.base}/api/"):
+            return refusal(error, status)
         said = "there is nothing at this address" if not isinstance(error, ValueError) else str(error)
-        return self._frame.page(
-            request, "wrong.html.j2", None, 400 if isinstance(error, search.BadFilter) else 404, said=said
-        )
+        return self._frame.page(request, "wrong.html.j2", None, status, said=said)

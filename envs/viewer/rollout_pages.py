@@ -15,10 +15,11 @@ from starlette.routing import Route
 
 from envs.delivery.estimators import USUAL
 from envs.running.database import RunDirectoryError
-from envs.viewer import journal, search
+from envs.runs import journal, search
+from envs.runs.facts import KINDS
+from envs.runs.reading import NoRollout, read_document, read_rollout, snippet
 from envs.viewer.frame import Frame, NotThere, number_in
 from envs.viewer.opened import opened
-from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
 from envs.viewer.runs import ShownRun
 from envs.viewer.tokens import PAGE, NoRow, token_page
 
@@ -147,7 +148,7 @@ def _snippets(run: ShownRun, rows: Sequence[sqlite3.Row], words: Sequence[str]) 
 
 
 def _choices(labels: Sequence[sqlite3.Row]) -> dict[str, list[tuple[str, int]]]:
-    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in ("tag", "tool", "sign", "trouble", "stop")}
+    found: dict[str, list[tuple[str, int]]] = {kind: [] for kind in (*KINDS, "stop")}
     for row in labels:
         if row["kind"] in found and len(found[row["kind"]]) < 100:
             found[row["kind"]].append((row["name"], row["count"]))

@@ -11,9 +11,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from envs.records.timeline import read_timeline
-from envs.viewer import charts, journal
+from envs.runs import journal
+from envs.viewer import charts
 from envs.viewer.frame import Frame, NotThere, number_in, standing_of
 from envs.viewer.members import seats_of
+
+_VERSIONS = 20
+"""Versions of resources on the overview, the newest."""
 
 
 class RunPages:
@@ -52,6 +56,7 @@ class RunPages:
             signs=[(row["name"], row["count"]) for row in labels if row["kind"] == "sign"],
             stops=[(row["name"], row["count"]) for row in labels if row["kind"] == "stop"],
             evaluations=run.evaluations(),
+            resources=run.resources.history()[: -_VERSIONS - 1 : -1],
             remembered=_remembered(run.about()),
         )
 
@@ -68,9 +73,9 @@ class RunPages:
         run = self._frame.run(request)
         if (unchanged := self._frame.unchanged(request, run)) is not None:
             return unchanged
-        state, task = (request.query_params.get(name, "") for name in ("state", "task"))
+        state, task, resource = (request.query_params.get(name, "") for name in ("state", "task", "resource"))
         page = max(1, number_in(request, "page"))
-        found = journal.groups(run.directory, state=state, task=task, page=page)
+        found = journal.groups(run.directory, state=state, task=task, resource=resource, page=page)
         standing = standing_of(run)
         return self._frame.page(
             request,
@@ -79,6 +84,7 @@ class RunPages:
             groups=found,
             state=state,
             task=task,
+            resource=resource,
             page=page,
             more=len(found) == journal.PAGE,
             standing=standing,

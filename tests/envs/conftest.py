@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from run_api import RunAPI
+from samples import HOSTILE, rollout, task
 from scripted_engine import ScriptedEngine
+from shown_runs import evaluated, indexed, make_run
 from sums import Sums, half_right
 
 from envs.config import AgentEnvConfig
 from envs.options import EngineConfig
+from envs.types import Seat
+
+ANSI = "\x1b[31mred\x1b[0m \x00 \x07 \u202egnihtemos\u202c"
 
 
 @pytest.fixture
@@ -58,3 +65,28 @@ def make_env(engine, tokenizer_folder, tmp_path):
         return cls(AgentEnvConfig(**values), [EngineConfig(base_url=engine.url, model_name="scripted")])
 
     return make
+
+
+@pytest.fixture(scope="session")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four groups and two rollouts of an evaluation, indexed."""
+    also = [evaluated("e-0", True), evaluated("e-1", False)]
+    directory = asyncio.run(make_run(tmp_path_factory.mktemp("shown") / "run", also=also))
+    indexed(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def hostile_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose rollouts are full of markup, control characters and a line of 10 MB."""
+    text = "\n".join([*HOSTILE, ANSI])
+    names = [*HOSTILE, ANSI]
+    also = [
+        rollout(name, of=task(name, tags=(name,), band=name), reply=text, command=text, output=text, explanation=text)
+        for name in names
+    ]
+    long = rollout("long", output="x" * 10_000_000, seat=Seat(step=1))
+    also.append(replace(long, result=replace(long.result, segments=())))
+    directory = asyncio.run(make_run(tmp_path_factory.mktemp("hostile") / "run", groups=(), also=also))
+    indexed(directory)
+    return directory

@@ -131,7 +131,7 @@ async def test_a_turns_reward_is_the_advantage_of_its_own_tokens(attempted):
     assert list(saved.reward.turn_advantages) == [0.75, 2.0, -1.0]
 
 
-async def test_prompt_templates_stand_with_their_digests_in_every_row(make_function, attempt, tmp_path):
+async def test_prompt_templates_stand_with_their_digests_in_every_row(attempted, tmp_path):
     greeting = Prompt("Hello {name}", version="2")
 
     @rollout(tasks=["?"], resources={"greeting": greeting})
@@ -139,14 +139,14 @@ async def test_prompt_templates_stand_with_their_digests_in_every_row(make_funct
         await ask(llm, greeting.format(name="you"))
         return 1.0
 
-    outcome = await attempt(make_function(greets))
-    assert outcome.result.metadata["resources"] == {"greeting": {"version": "2", "digest": greeting.digest}}
-    assert outcome.result.messages[0]["content"] == "Hello you"
+    (saved,) = await attempted(greets, says=lambda prompt: "four")
+    assert saved.result.metadata["resources"] == {"greeting": {"version": "2", "digest": greeting.digest}}
+    assert saved.result.messages[0]["content"] == "Hello you"
     file = tmp_path / "greeting-3.txt"
     file.write_text("Good evening {name}")
-    outcome = await attempt(make_function(greets, prompts={"greeting": file}))
-    assert outcome.result.messages[0]["content"] == "Good evening you"
-    assert outcome.result.metadata["resources"]["greeting"]["version"] == "greeting-3.txt"
+    (saved,) = await attempted(greets, prompts={"greeting": file}, run_dir=tmp_path / "other")
+    assert saved.result.messages[0]["content"] == "Good evening you"
+    assert saved.result.metadata["resources"]["greeting"]["version"] == "greeting-3.txt"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import os
 import shutil
 import time
 
-from envs.viewer.filling import QUIET_S, Filling, goes_on
-from envs.viewer.index import FILE_NAME, Index
+from envs.runs.index import FILE_NAME, Index
+from envs.runs.reader import QUIET_S, goes_on
+from envs.viewer.filling import Filling
 
 
 def until(condition, seconds=20.0):

@@ -1,6 +1,6 @@
 """A group's members side by side."""
 
-from envs.viewer import journal
+from envs.runs import journal
 from envs.viewer.members import seats_of
 
 

@@ -6,8 +6,8 @@ from samples import rollout
 
 from envs.records.atif import to_atif
 from envs.records.read import from_atif
+from envs.runs import journal
 from envs.types import Reward
-from envs.viewer import journal
 from envs.viewer.opened import opened
 
 

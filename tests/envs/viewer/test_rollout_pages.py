@@ -10,10 +10,11 @@ from elements import places, shown
 from starlette.testclient import TestClient
 
 from envs.records.atif import KEY
-from envs.viewer import reading, rollout_pages
+from envs.runs import reading
+from envs.runs.reading import read_document
+from envs.viewer import rollout_pages
 from envs.viewer.filling import Filling
 from envs.viewer.pages import Pages
-from envs.viewer.reading import read_document
 from envs.viewer.runs import open_runs
 
 

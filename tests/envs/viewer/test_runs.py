@@ -2,7 +2,8 @@
 
 import pytest
 
-from envs.viewer.runs import NoRun, ShownRun, decoder, open_runs, pair_of, run_directories
+from envs.runs.reader import NoRun, decoder
+from envs.viewer.runs import ShownRun, open_runs, pair_of, run_directories
 
 
 def test_a_directory_of_runs_stands_for_them_the_one_that_trains_first(run_dir, tmp_path):
@@ -53,23 +54,23 @@ def test_a_run_that_learns_has_the_evaluations_beside_it(tmp_path):
     (tmp_path / "environment" / "state.db").touch()
     for path in ("environment/eval-4.json", "eval-000000/eval-0.json"):
         (tmp_path / path).write_text('{"tasks": []}')
-    assert [name for name, _ in ShownRun(0, "x", tmp_path / "environment", None).evaluations()] == [
+    assert [name for name, _ in ShownRun(tmp_path / "environment", None).evaluations()] == [
         "eval-000000",
         "eval-4",
     ]
-    assert [name for name, _ in ShownRun(1, "y", tmp_path / "eval-000000", None).evaluations()] == ["eval-0"]
+    assert [name for name, _ in ShownRun(tmp_path / "eval-000000", None).evaluations()] == ["eval-0"]
 
 
 def test_what_can_not_be_read_is_left_out(run_dir, tmp_path):
     for name in ("metrics.json", "run.json", "eval-0.json"):
         (tmp_path / name).write_bytes(b"torn {")
     (tmp_path / "quarantined.jsonl").write_bytes(b'{"task": "a"}\ntorn {\n{"task": "b"}\n')
-    run = ShownRun(0, "x", tmp_path, None)
+    run = ShownRun(tmp_path, None)
     assert run.metrics() is None
     assert run.about() == {}
     assert run.evaluations() == []
     assert [record["task"] for record in run.failures()] == ["b", "a"]
-    assert ShownRun(0, "x", run_dir, None).metrics().rollouts == 16
+    assert ShownRun(run_dir, None).metrics().rollouts == 16
 
 
 def test_tokens_are_text_where_the_runs_tokenizer_is_there(smollm2_tokenizer, tmp_path):

@@ -5,8 +5,8 @@ import threading
 
 import httpx
 
+from envs.runs.index import FILE_NAME
 from envs.viewer.door import address, listen
-from envs.viewer.index import FILE_NAME
 from envs.viewer.runs import open_runs
 from envs.viewer.server import serve
 

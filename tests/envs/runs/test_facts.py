@@ -6,8 +6,8 @@ import pytest
 from samples import rollout
 
 from envs.records.atif import to_atif
+from envs.runs.facts import MOST_TEXT, facts_of
 from envs.types import Reward
-from envs.viewer.facts import MOST_TEXT, facts_of
 
 
 def test_figures_and_texts_are_the_rollouts():

@@ -12,8 +12,8 @@ from envs.records.atif import RolloutWriter
 from envs.records.metrics import Metrics
 from envs.running.group import Group
 from envs.running.journal import Journal
+from envs.runs.index import Index
 from envs.types import GroupState, Rollout, Seat, Verdict
-from envs.viewer.index import Index
 
 
 @dataclass(frozen=True, slots=True)

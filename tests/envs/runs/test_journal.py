@@ -3,7 +3,7 @@
 import pytest
 
 from envs.running.database import RunDirectoryError
-from envs.viewer import journal
+from envs.runs import journal
 
 
 def test_the_standing_of_a_run(run_dir):

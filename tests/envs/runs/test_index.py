@@ -8,7 +8,7 @@ from samples import rollout
 from shown_runs import GROUPS, indexed, member_of
 
 from envs.records.atif import RolloutWriter
-from envs.viewer.index import FILE_NAME, Index
+from envs.runs.index import FILE_NAME, Index
 
 
 @pytest.fixture

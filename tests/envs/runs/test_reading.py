@@ -4,7 +4,7 @@ import pytest
 from samples import rollout
 
 from envs.records.atif import to_atif
-from envs.viewer.reading import NoRollout, read_document, read_rollout, snippet
+from envs.runs.reading import NoRollout, read_document, read_rollout, snippet
 
 
 def test_a_rollout_is_read_by_its_place(run_dir):

@@ -3,7 +3,7 @@
 import pytest
 from shown_runs import indexed
 
-from envs.viewer.search import BadFilter, Filters, find, neighbours
+from envs.runs.search import BadFilter, Filters, find, neighbours
 
 
 def test_an_address_says_only_what_is_set():

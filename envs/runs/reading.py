@@ -11,8 +11,8 @@ import orjson
 
 from envs.records.atif import KEY, parts
 from envs.records.read import SavedRollout, from_atif
-from envs.viewer.facts import facts_of, said
-from envs.viewer.stretches import read_line
+from envs.runs.facts import facts_of, said
+from envs.runs.stretches import read_line
 
 _AROUND = 70
 """Characters before and behind a match."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envs.viewer.stretches import before, behind, end_of, last_line_end, read_line
+from envs.runs.stretches import before, behind, end_of, last_line_end, read_line
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envs.delivery.estimators import USUAL, Estimator
 from envs.running.database import read_database
+from envs.running.resources import Version, versions
 
 FILE_NAME = "state.db"
 PAGE = 40
@@ -28,7 +29,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group. making: unfinished members, with their numbers of turns."""
+    """A group. making: unfinished members, with their numbers of turns. resources: the versions of the run's resources
+    that it has, by name."""
 
     number: int
     task: str
@@ -39,6 +41,7 @@ class SavedGroup:
     members: Sequence[Member]
     making: Mapping[int, int]
     estimator: Estimator = USUAL
+    resources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rewards(self) -> list[float]:
@@ -86,16 +89,39 @@ def group(directory: Path, number: int) -> SavedGroup | None:
         return next(_groups(db, "WHERE number = ?", (number,)), None)
 
 
-def groups(directory: Path, *, state: str = "", task: str = "", page: int = 1) -> list[SavedGroup]:
-    """Return a page of groups, newest first. Raises RunDirectoryError."""
+def groups(
+    directory: Path, *, state: str = "", task: str = "", resource: str = "", page: int = 1, size: int = PAGE
+) -> list[SavedGroup]:
+    """Return a page of groups, newest first. resource: as name=version. size: of a page, -1 for all. Raises
+    RunDirectoryError."""
     if not has_journal(directory):
         return []
-    conditions = {"state = ?": state, "task = ?": task}
-    where = " AND ".join(condition for condition, value in conditions.items() if value)
-    values = [value for value in conditions.values() if value]
+    conditions: dict[str, object] = {"state = ?": state, "task = ?": task}
     with _opened(directory) as db:
+        if resource:
+            name, _, version = resource.partition("=")
+            first, last = _reign([one for one in versions(db) if one.name == name], version)
+            conditions |= {"number >= ?": first, "number < ?": last}
+        where = " AND ".join(condition for condition, value in conditions.items() if value != "")
+        values = [value for value in conditions.values() if value != ""]
         tail = f"{'WHERE ' + where if where else ''} ORDER BY number DESC LIMIT ? OFFSET ?"
-        return list(_groups(db, tail, (*values, PAGE, PAGE * (page - 1))))
+        return list(_groups(db, tail, (*values, size, max(0, size) * (page - 1))))
+
+
+def resources(directory: Path) -> list[Version]:
+    """Return the versions of the run's resources, in their order. Raises RunDirectoryError."""
+    if not has_journal(directory):
+        return []
+    with _opened(directory) as db:
+        return versions(db)
+
+
+def _reign(known: Sequence[Version], version: str) -> tuple[int, int]:
+    """Return the numbers of the first group with a version, and of the first behind those."""
+    for one, after in zip(known, [*(one.first for one in known[1:]), 2**62], strict=True):
+        if one.version == version:
+            return one.first, after
+    return 0, 0
 
 
 @contextmanager
@@ -108,8 +134,10 @@ def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iter
     members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
     turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
     estimator = Estimator.kept(dict(db.execute("SELECT key, value FROM run")))
+    known = versions(db)
     query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
     for number, task, state, reason, evidence, rows in db.execute(query, values):
         found = [Member(*row) for row in db.execute(members, (number,))]
         made = dict(db.execute(turns, (number,)).fetchall())
-        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator)
+        had = {one.name: one.version for one in known if one.first <= number}
+        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator, had)

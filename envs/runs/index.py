@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sqlite3
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,15 +19,17 @@ from pathlib import Path
 import orjson
 
 from envs.records.atif import parts
-from envs.viewer.facts import Facts, facts_of
-from envs.viewer.stretches import STRETCH, Parts, before, behind, end_of, last_line_end, read_line
+from envs.runs.facts import Facts, facts_of
+from envs.runs.stretches import STRETCH, Parts, before, behind, end_of, last_line_end, read_line
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 FILE_NAME = "rollouts.index"
 _HEAD = 256
 """Bytes of a line for its recognition."""
+PATIENCE_S = 30.0
+"""Longest wait for another process that indexes, in seconds."""
 SEPARATOR = "\x1f"
 """Around each label of a rollout."""
 
@@ -135,6 +138,20 @@ class Index:
                     db.execute("UPDATE covered SET last = ?, head = ?", (last, line[:_HEAD]))
             db.execute("COMMIT")
         return found is not None
+
+    def catch_up(self) -> None:
+        """Index all that is there, also beside another process that indexes. Raises sqlite3.OperationalError if that
+        one does not let go, and OSError."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                if not self.advance():
+                    return
+                until = time.monotonic() + PATIENCE_S
+            except sqlite3.OperationalError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
 
     def _make(self) -> None:
         with contextlib.closing(sqlite3.connect(self.path, isolation_level=None, timeout=5.0)) as db:

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from envs.viewer.index import SEPARATOR
+from envs.runs.facts import KINDS as LABELS
+from envs.runs.index import SEPARATOR
+from sandboxes.naming import meant
 
 PAGE = 50
 """Rollouts on one page of a list."""
@@ -26,8 +28,10 @@ ORDERS = {
     "slowest": "seconds DESC",
 }
 KINDS = {"": "all", "training": "in training", "evaluation": "in evaluations"}
+BY = {"": "", "step": "step", "task": "task", "group": "grp", "stop": "stop", "version": "policy"}
+"""Columns for lines of figures, by their names in a filter."""
+_MEANS = ("reward", "judged", "solved", "turns", "tokens", "sampled", "seconds", "tool_errors", "malformed")
 OUTCOMES = {"": "solved or not", "solved": "solved", "unsolved": "not solved"}
-_LABELS = ("tag", "tool", "sign", "trouble")
 _WORD = re.compile(r'"([^"]*)"?|(\S+)')
 
 
@@ -39,8 +43,8 @@ class BadFilter(ValueError):
 class Filters:
     """A search; "" for no condition.
 
-    q: words and "phrases", all of which must match, a word* by its beginning. step: one, or from-to. least, most:
-    of the reward.
+    q: words and "phrases", all of which must match, a word* by its beginning. group, step: one, or from-to. least,
+    most: of the reward. version: of the oldest weights, one or from-to. resource: as name=version.
     """
 
     q: str = ""
@@ -50,6 +54,9 @@ class Filters:
     tool: str = ""
     sign: str = ""
     trouble: str = ""
+    agent: str = ""
+    resource: str = ""
+    version: str = ""
     stop: str = ""
     step: str = ""
     least: str = ""
@@ -63,6 +70,9 @@ class Filters:
     @classmethod
     def of(cls, given: Mapping[str, str]) -> Filters:
         """Read them from an address. Raises BadFilter."""
+        names = [field.name for field in fields(cls)]
+        if wrong := [name for name in given if name not in names]:
+            raise BadFilter(f"there is no filter {wrong[0]!r}{meant(wrong[0], names)}; there are {', '.join(names)}")
         values: dict[str, Any] = {field.name: given[field.name].strip() for field in fields(cls) if field.name in given}
         page = values.pop("page", "1")
         if not page.isdecimal() or not 1 <= int(page) <= 1_000_000:
@@ -99,8 +109,8 @@ class Found:
     count: int
 
 
-def find(db: sqlite3.Connection, filters: Filters) -> Found:
-    """Return a page of the matching rollouts. Raises BadFilter."""
+def find(db: sqlite3.Connection, filters: Filters, size: int = PAGE) -> Found:
+    """Return a page of the matching rollouts, `size` at most. Raises BadFilter."""
     table, conditions, values = _conditions(filters)
     where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
     columns = "rollouts.*, (SELECT explanation FROM said WHERE said.place = rollouts.place) AS explanation"
@@ -111,7 +121,7 @@ def find(db: sqlite3.Connection, filters: Filters) -> Found:
     chosen = f"SELECT rollouts.place AS found FROM {table} {where} ORDER BY {order} LIMIT ? OFFSET ?"
     rows = db.execute(
         f"SELECT {columns} FROM ({chosen}) JOIN rollouts ON rollouts.place = found ORDER BY {ORDERS[filters.order]}",
-        (*values, PAGE, PAGE * (filters.page - 1)),
+        (*values, size, size * (filters.page - 1)),
     ).fetchall()
     if not conditions:
         (count,) = db.execute("SELECT coalesce(sum(rollouts), 0) FROM steps").fetchone()
@@ -119,6 +129,46 @@ def find(db: sqlite3.Connection, filters: Filters) -> Found:
         counted = f"SELECT count(*) FROM (SELECT 1 FROM {table} {where} LIMIT {COUNTED + 1})"
         (count,) = db.execute(counted, values).fetchone()
     return Found(rows, count)
+
+
+def behind(db: sqlite3.Connection, filters: Filters, place: int, most: int) -> list[sqlite3.Row]:
+    """Return the first `most` matching rollouts behind a place, in the order of saving. Raises BadFilter."""
+    table, conditions, values = _conditions(filters)
+    where = " AND ".join([*conditions, "rollouts.place > ?"])
+    columns = "rollouts.*, (SELECT explanation FROM said WHERE said.place = rollouts.place) AS explanation"
+    query = f"SELECT {columns} FROM {table} WHERE {where} ORDER BY rollouts.place LIMIT ?"
+    return db.execute(query, (*values, place, most)).fetchall()
+
+
+def figures(db: sqlite3.Connection, filters: Filters, by: str = "", size: int = PAGE) -> list[dict[str, Any]]:
+    """Return sums and means over the matching rollouts: in one line, or in a page of lines by a column of `BY`. Raises
+    BadFilter."""
+    if by not in BY:
+        raise BadFilter(f"by {by!r} is not one of {', '.join(filter(None, BY))}")
+    table, conditions, values = _conditions(filters)
+    where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+    column = BY[by]
+    named = f'{column} AS "{by}", ' if by else ""
+    means = ", ".join(f"avg({name}) AS {name}" for name in _MEANS)
+    query = f"SELECT {named}count(*) AS rollouts, {means}, sum(tokens) AS all_tokens FROM {table} {where}"
+    if by:
+        query += f" GROUP BY {column} ORDER BY {column} LIMIT ? OFFSET ?"
+        values += [size, size * (filters.page - 1)]
+    return [dict(row) for row in db.execute(query, values)]
+
+
+def task_lines(db: sqlite3.Connection, kind: str, size: int = PAGE, page: int = 1) -> list[dict[str, Any]]:
+    """Return a page of the tasks, with the figures of their rollouts. kind: training, evaluation or "". Raises
+    BadFilter."""
+    if kind not in KINDS:
+        raise BadFilter(f"kind {kind!r} is not one of {', '.join(filter(None, KINDS))}")
+    kinds = (0, 1) if not kind else (kind == "evaluation",) * 2
+    query = (
+        "SELECT task, sum(rollouts) AS rollouts, sum(reward) / sum(rollouts) AS reward, "
+        "1.0 * sum(solved) / sum(rollouts) AS solved FROM tasks WHERE evaluating IN (?, ?) GROUP BY task "
+        "ORDER BY task LIMIT ? OFFSET ?"
+    )
+    return [dict(row) for row in db.execute(query, (*kinds, size, max(0, size) * (page - 1)))]
 
 
 def neighbours(db: sqlite3.Connection, filters: Filters, place: int) -> tuple[int | None, int | None]:
@@ -144,7 +194,7 @@ def _conditions(filters: Filters) -> tuple[str, list[str], list[object]]:
         table = "words CROSS JOIN rollouts ON rollouts.place = words.rowid"
         conditions.append("words MATCH ?")
         values.append(_match(filters))
-    for kind in _LABELS:
+    for kind in LABELS:
         if name := getattr(filters, kind):
             conditions.append("instr(labels, ?) > 0")
             values.append(f"{SEPARATOR}{kind}:{name}{SEPARATOR}")
@@ -152,23 +202,19 @@ def _conditions(filters: Filters) -> tuple[str, list[str], list[object]]:
         if name := getattr(filters, column):
             conditions.append(f"{column} = ?")
             values.append(name)
-    if filters.outcome:
-        conditions.append("solved = ?")
-        values.append(int(filters.outcome == "solved"))
-    if filters.kind:
-        conditions.append("evaluating = ?")
-        values.append(int(filters.kind == "evaluation"))
+    for column, name, yes in (("solved", "outcome", "solved"), ("evaluating", "kind", "evaluation")):
+        if wanted := getattr(filters, name):
+            conditions.append(f"{column} = ?")
+            values.append(int(wanted == yes))
     for name, condition in (("least", "reward >= ?"), ("most", "reward <= ?")):
         if getattr(filters, name):
             conditions.append(condition)
             values.append(_number(name, getattr(filters, name), float))
-    if filters.group:
-        conditions.append("grp = ?")
-        values.append(_number("group", filters.group, int))
-    if filters.step:
-        first, dash, last = filters.step.partition("-")
-        conditions += ["step >= ?", "step <= ?"]
-        values += [_number("step", first, int), _number("step", last if dash else first, int)]
+    for name, column in (("group", "grp"), ("step", "step"), ("version", "policy")):
+        if text := getattr(filters, name):
+            first, dash, last = text.partition("-")
+            conditions += [f"{column} >= ?", f"{column} <= ?"]
+            values += [_number(name, first, int), _number(name, last if dash else first, int)]
     return table, conditions, values
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from atropos_agent.types import IGNORED
 from envs.records.atif import KEY
-from envs.types import SIGN
+from envs.types import RESOURCES, SIGN
 
 MOST_TEXT = 400_000
 """Searched characters of each kind of text; more are cut off."""
-KINDS = ("tag", "tool", "sign", "trouble")
+KINDS = ("tag", "tool", "sign", "trouble", "agent", "resource")
 """Kinds of labels, beside their names."""
 _LARGEST = 2**53
 """Largest figure; beyond it SQLite is not exact."""
@@ -24,7 +24,7 @@ class Facts:
 
     reward: its worth in training; judged: the verifier's own. surprise: sum of -logprob over the sampled tokens.
     policy: the step of its oldest weights; None if the inference server does not report them.
-    labels: (kind, name) of tags, called tools, signs of cheating, and troubles.
+    labels: (kind, name) of tags, called tools, signs of cheating, troubles, the agent, and resources as name=version.
     """
 
     id: str
@@ -107,7 +107,7 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         policy=min((int(version) for version in versions if version is not None), default=None),
         rows=len(ours["segments"]),
         explanation=str(verdict["explanation"])[:400],
-        labels=sorted(set(_labels(ours, steps))),
+        labels=sorted({*_labels(ours, steps), ("agent", str(document["agent"]["name"]))}),
         instruction=_cut(_instruction(result["messages"])),
         conversation=_cut("\n".join(map(said, steps))),
         output=_cut("\n".join([*_told(steps), str(verdict["explanation"]), *_beside(ours)])),
@@ -131,6 +131,8 @@ def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iter
     yield from (("sign", name.removeprefix(SIGN)) for name in metrics if name.startswith(SIGN))
     result = ours["result"]
     counts = result.get("counts") or result.get("metadata") or {}
+    for name, about in ((result.get("metadata") or {}).get(RESOURCES) or {}).items():
+        yield "resource", f"{name}={about['version']}"
     if counts.get("tool_errors"):
         yield "trouble", "tool error"
     if counts.get("malformed_calls"):
