@@ -27,8 +27,8 @@ from envs.swe.nodes import check_of, examine_nodes
 from envs.tasks.buildable import ask, unusable
 from envs.types import BadTask, Task
 from sandboxes.base import SandboxError
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.crun.availability import Obstacle, find_crun
+from sandboxes.docker.daemon.client import connect
 from sandboxes.fleet import FleetBackend, measure, read_hosts
 from sandboxes.registry import load_backend
 
