@@ -88,7 +88,7 @@ class Executor:
         with suppress(BrokenPipeError):
             self._in.close()
         self._out.read()
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 def command(
