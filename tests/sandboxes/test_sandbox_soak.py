@@ -81,7 +81,7 @@ async def test_a_soak_leaves_nothing(base_image, capsys, starter, request):
             while len(fates) < count:
                 wave = min(most, count - len(fates))
                 fates += await asyncio.gather(*(live(backend, spec, rng.random()) for _ in range(wave)))
-                async with asyncio.timeout(60):  # what a reset has replaced is removed beside what goes on
+                async with asyncio.timeout(120):  # what a reset has replaced is removed beside what goes on
                     while await daemon.containers.list(all=True, filters=filters):  # noqa: ASYNC110 - the daemon tells no one
                         await asyncio.sleep(0.1)
                 sizes.append((descriptors(), threading.active_count(), resident_mb()))

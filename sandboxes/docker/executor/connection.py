@@ -19,7 +19,7 @@ from sandboxes.docker.executor.tunnel import TUNNEL, Tunnel, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 10
+PROTOCOL = 11
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16

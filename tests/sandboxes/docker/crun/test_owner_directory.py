@@ -14,7 +14,7 @@ from sandboxes.docker.crun.reap import OWNERS, reap_dead_folders
 
 async def watching(home, number):
     """The processes that wait for the owner's end, once there are so many."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while True:
             lines = [line for line in left_of(home.owner, home.storage) if line.startswith("process ")]
             if len(lines) == number:

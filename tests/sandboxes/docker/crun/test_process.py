@@ -49,7 +49,7 @@ async def test_a_crun_that_does_not_end_is_killed():
     first = subprocess.Popen(["sleep", "600"])
     container.began(first.pid)
     assert not await container.close(0.1)
-    assert first.wait(10) == -9, "the first process was to end before"
+    assert first.wait(120) == -9, "the first process was to end before"
     assert container.exit_code == -9
     asleep.returncode = -9  # waited for by the container
 

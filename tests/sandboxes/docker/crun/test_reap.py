@@ -56,7 +56,7 @@ async def test_nothing_is_left_of_a_killed_owner_without_anybodys_doing(with_cru
             process.kill()
             await process.wait()
             assert await gone(owner, storage) == []
-            async with asyncio.timeout(30):  # what held the images is the Docker daemon's, and goes last
+            async with asyncio.timeout(120):  # what held the images is the Docker daemon's, and goes last
                 while await daemon.containers.list(all=True, filters={"label": [f"{PREFIX}owner={owner}"]}):
                     await asyncio.sleep(0.1)
 
@@ -72,7 +72,7 @@ async def test_what_a_power_cut_leaves_goes_with_the_next_start(with_crun, base_
     async with aiodocker.Docker() as daemon:
         storage = Path((await daemon.system.info())["DockerRootDir"])
     os.kill(process.pid, signal.SIGSTOP)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while living := await asyncio.to_thread(living_of, owner, storage):
             for pid in living:
                 with contextlib.suppress(ProcessLookupError):
@@ -81,7 +81,7 @@ async def test_what_a_power_cut_leaves_goes_with_the_next_start(with_crun, base_
     assert (storage / OWNERS / owner).exists()
     process.kill()
     await process.wait()
-    async with asyncio.timeout(30):  # another's start may be at it already
+    async with asyncio.timeout(120):  # another's start may be at it already
         while await asyncio.to_thread(left_of, owner, storage):
             await asyncio.to_thread(reap_dead_folders, storage)
             await asyncio.sleep(0.01)

@@ -79,7 +79,7 @@ class TestAProtocol:
         serving = asyncio.create_task(pass_through(client.tunnel, lambda: echo, b"first "))
         await settled()
         client.says(b"second.")
-        await asyncio.wait_for(serving, 5)
+        await asyncio.wait_for(serving, 120)
         assert (bytes(client.got), echo.lost) == (b"first second.", [None])
 
     async def test_a_client_that_says_no_more_is_answered_and_left(self):
@@ -124,7 +124,7 @@ class TestAProtocol:
         await settled()
         assert (bytes(client.got), echo.transport.is_reading()) == (b"", False)
         echo.transport.resume_reading()
-        await asyncio.wait_for(serving, 5)
+        await asyncio.wait_for(serving, 120)
         assert bytes(client.got) == b"later."
 
     async def test_a_client_that_takes_nothing_for_too_long_is_cut_off(self, monkeypatch):

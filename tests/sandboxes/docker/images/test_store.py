@@ -8,6 +8,7 @@ from pathlib import Path
 import aiodocker
 import pytest
 from small_archives import members
+from stopwatch import Stopwatch
 
 from sandboxes.base import ImageMissing, SandboxError, SandboxSpec
 from sandboxes.docker import DockerBackend
@@ -111,7 +112,7 @@ class TestImagesThatHaveGone:
             finally:
                 ended.append(True)
 
-        async with connect() as client, asyncio.timeout(30):
+        async with connect() as client, asyncio.timeout(120):
             store = ImageStore(client, None, makers={"atropos-test-base:brought": takes_minutes})
             assert await store.ensure("atropos-test-base:brought", None) == "atropos-test-base:brought"
         assert ended, "it is not made any more"
@@ -144,13 +145,13 @@ class TestImages:
 
     async def test_concurrent_callers_share_one_build(self, docker_backend, daemon, tmp_path):
         context = _context(tmp_path, f"RUN echo {time.time_ns()} >/made; sleep 1")
-        start = time.monotonic()
+        watch = Stopwatch()
         names = await asyncio.gather(*(docker_backend.ensure_image(None, context) for _ in range(6)))
         assert len(set(names)) == 1
-        assert time.monotonic() - start < 6  # six builds in a row would take longer
-        start = time.monotonic()
+        assert watch.seconds < 6  # six builds in a row would take longer
+        watch = Stopwatch()
         assert await docker_backend.ensure_image(None, context) == names[0]
-        assert time.monotonic() - start < 1
+        assert watch.seconds < 1
         await remove_images(daemon, names[0])
 
     async def test_other_content_makes_another_image(self, docker_backend, daemon, tmp_path, base_image):
