@@ -50,6 +50,19 @@ def _of_file(path: Path) -> object:
     return module.AGENT
 
 
+def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], policy: str) -> Sequence[ValueError]:
+    """Return why an agent has no use for a policy of ours, with the remedy; nothing if it has, or is refused by
+    `find_agent`."""
+    try:
+        agent = find_agent(name, ours)
+    except ValueError:
+        return ()
+    if policy == "none" or not isinstance(agent, ForeignAgent):
+        return ()
+    said = f"--env.compaction {policy}: agent {agent.name} makes room in its own way"
+    return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
+
+
 def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
     """Return why rows of `most` tokens have no room for an agent, with the remedy; nothing if they have, and nothing
     for an agent refused by `find_agent`."""

@@ -10,7 +10,7 @@ from atropos_agent.agent import AtroposAgent
 from atropos_agent.types import AgentResult
 from envs.agents.foreign import ForeignAgent
 from envs.agents.guests import Guest, Guests
-from envs.agents.named import find_agent, room_problems
+from envs.agents.named import compaction_problems, find_agent, room_problems
 from envs.agents.watched import WatchedSession
 from envs.base import AGENTS, AgentEnv
 from envs.judging.workplace import Invite, Plain, Workplace, Workplaces, as_it_is
@@ -53,6 +53,7 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
         except ExceptionGroup as group:
             problems += group.exceptions
         problems += room_problems(config.agent, AGENTS, config.max_token_length)
+        problems += compaction_problems(config.agent, AGENTS, config.compaction)
         problems += check_names(config.tools)
         try:
             if named_factory(config.sandbox) is LocalBackend:
