@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import tarfile
-import tempfile
 from pathlib import Path
 
 import hypothesis
@@ -195,17 +194,29 @@ async def docker_backend(base_image):
         yield backend
 
 
-@pytest.fixture
-async def own_daemon(base_image):
+@pytest.fixture(scope="session")
+def unpacked_image(base_image, of_all_workers) -> Path:
+    """The data folder of a Docker daemon that has the base image, unpacked once for all workers."""
+    from own_daemon import unpack
+
     if os.geteuid() != 0 or not shutil.which("dockerd") or not shutil.which("unshare"):
         # A Docker daemon that can be ended and started is one of our own, not the user's.
         pytest.skip("needs root, dockerd and unshare")
-    from own_daemon import Daemon, copy_image
+    data = of_all_workers / "dockerd"
+    with (of_all_workers / "dockerd.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not data.exists():
+            asyncio.run(unpack(base_image, data))
+    return data
 
-    # Not pytest's own folder: with its worker and test in the path, containerd's socket has more than 107 characters.
-    with tempfile.TemporaryDirectory(prefix="dockerd-", ignore_cleanup_errors=True) as folder:
-        daemon = Daemon(Path(folder), "--live-restore")
+
+@pytest.fixture
+async def own_daemon(unpacked_image):
+    from own_daemon import Daemon, link_or_copy, short_folder
+
+    with short_folder() as folder:
+        await asyncio.to_thread(link_or_copy, unpacked_image, folder / "data")
+        daemon = Daemon(folder, "--live-restore")
         await daemon.start()
-        await asyncio.to_thread(copy_image, base_image, daemon.url)
         yield daemon
         await daemon.leave()
