@@ -11,7 +11,7 @@ objects, `"atropos_agent"`:
   `masked_tokens` (-100 where not trained), `logprobs` (1.0 where not trained) and `text`, the arrays of
   equal length, with `segment`, `turns`, `policy_version` and `branch`.
 - `extra` of an agent's step: `index`, `segment`, `start`, `finish_reason`, `engine_s`, `tools_s`,
-  `content` (the reply without thinking and calls), `policy_version`.
+  `content` (the reply without thinking and calls), `policy_version`, `branch` if it is not "main".
 - `extra` of tool calls and observations: the fields of `ToolCall` and `ToolResult` beyond ATIF's;
   `correction` is true if the model got a message about malformed calls.
 
@@ -303,6 +303,7 @@ def _agent_steps(result: AgentResult) -> Iterator[dict[str, Any]]:
                     "tools_s": step.tools_s,
                     "content": plain_text(step.content),
                     "policy_version": step.policy_version,
+                    **({"branch": step.branch} if step.branch != "main" else {}),
                 }
             },
         }

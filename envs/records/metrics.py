@@ -60,7 +60,7 @@ class Metrics:
     tokens_sampled, tokens: trained tokens, and all tokens of the rows.
     tokens_refused: sampled in aborted or refused replies; in no row, but paid for.
     unshown: tools' results without a text form, such as pictures.
-    compactions: how often our agent has made its conversation shorter; tokens_saved: by how many tokens, about.
+    compactions: how often agents have made their conversations shorter; tokens_saved: by how many tokens, about.
     untrained: sampled tokens that were left out of the rows, by reason.
     drifts: rollouts with a last prompt other than the chat template's own, by kind (`atropos_agent.tokens.drift`).
     engine_s, tools_s: waiting time for the inference server and in tools, summed over concurrent rollouts;

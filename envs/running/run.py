@@ -147,6 +147,8 @@ class Run:
         scored = await self.fill(group, pace)
         if scored is not None:
             await sink.take(group, scored)
+            if not group.is_open:
+                self.queue.note(group)
         await self.save_metrics()
 
     async def make_groups(self, pace: Pace, sink: Sink) -> None:
@@ -295,7 +297,12 @@ async def open_run(
         await write_start(env, command, under, run_id=run_id, changed=known.changed)
         async with open_rollouts(env, metrics, len(train)) as (rollouts, watch):
             queue = await TaskQueue.open(
-                journal, train, rollouts.failures, seed=config.seed, task_failures=config.task_failures
+                journal,
+                train,
+                rollouts.failures,
+                seed=config.seed,
+                task_failures=config.task_failures,
+                signal_of=config.group_size if config.curriculum == "signal" else None,
             )
             run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)
             keeping = asyncio.create_task(run.keep_metrics())

@@ -149,11 +149,11 @@ class Channel:
         await connection.send(call.number, b"S", _command(argv, cwd, env, identity, math.inf, 0), era)
         return call.number
 
-    async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int) -> Ended:
+    async def run_line(self, session: int, text: bytes, *, timeout: float, max_output: int, split: bool) -> Ended:
         self.has_run = True
-        head = struct.pack("<3I", session, max_output, _milliseconds(timeout))
+        head = struct.pack("<4I", session, max_output, _milliseconds(timeout), _SPLIT if split else 0)
         _, payload, call = await self._request(b"", (b"L", head + text), timeout + _ANSWER_S)
-        return _ended(payload, call)
+        return _ended(payload, call, split=split)
 
     async def close_session(self, session: int) -> None:
         era = await self._connection.ready()

@@ -22,7 +22,7 @@ from sandboxes.docker.tunnel import TUNNEL, Tunnel, Tunnels
 
 logger = logging.getLogger(__name__)
 
-PROTOCOL = 10
+PROTOCOL = 11
 MAX_FRAME = 4 << 20
 _HEADER = struct.Struct("<IIc")
 _TOKEN_SIZE = 16

@@ -71,7 +71,9 @@ class DockerSession(Session):
         self._blame = blame
         self._turn = asyncio.Lock()
 
-    async def run(self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000) -> ExecResult:
+    async def run(
+        self, command: str, *, timeout: float = 60.0, max_output: int = 1_000_000, split: bool = False
+    ) -> ExecResult:
         if max_output < 0:
             raise ValueError(f"max_output must not be negative, got {max_output}")
         text = command.encode(errors="surrogateescape")
@@ -79,7 +81,9 @@ class DockerSession(Session):
             raise ValueError("a command cannot hold NUL characters")
         async with self._turn, self._blame:
             start = time.monotonic()
-            ended = await self._channel.run_line(self._number, text, timeout=timeout, max_output=max_output)
+            ended = await self._channel.run_line(
+                self._number, text, timeout=timeout, max_output=max_output, split=split
+            )
         return _result(ended, max_output, start)
 
     async def close(self) -> None:
