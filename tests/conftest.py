@@ -4,11 +4,9 @@ import asyncio
 import fcntl
 import functools
 import gc
-import lzma
 import math
 import os
 import shutil
-import tarfile
 from pathlib import Path
 
 import hypothesis
@@ -138,6 +136,8 @@ def of_all_workers(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def tokenizers_dir(request, of_all_workers) -> Path | None:
     """A folder with the tokenizers that were given, unpacked once for all workers."""
+    from families import unpack
+
     given = request.config.getoption("--tokenizers")
     if given is None:
         return None
@@ -146,9 +146,7 @@ def tokenizers_dir(request, of_all_workers) -> Path | None:
     with (unpacked / "whole").open("a+") as whole:
         fcntl.flock(whole, fcntl.LOCK_EX)
         if os.fstat(whole.fileno()).st_size == 0:  # of now: another worker may have written it since it was opened
-            for archive in given.glob("*.tar.xz"):
-                with lzma.open(archive) as stream, tarfile.open(fileobj=stream) as tar:
-                    tar.extractall(unpacked, filter="data")
+            unpack(given, unpacked)
             whole.write("yes")
             whole.flush()
     return unpacked
