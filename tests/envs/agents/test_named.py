@@ -61,3 +61,9 @@ async def test_the_environment_refuses_an_opening_that_no_row_can_hold(monkeypat
 def test_each_says_what_it_is():
     for name, agent in FOREIGN.items():
         assert agent.name == name and agent.licence and agent.opening and agent.budget and agent.beside
+
+
+def test_a_version_behind_the_name_is_another_pin():
+    assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
+    with pytest.raises(ValueError, match="--env.agent codex@new: 'new' is no version"):
+        find_agent("codex@new", AGENTS)
