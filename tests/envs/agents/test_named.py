@@ -65,5 +65,5 @@ def test_each_says_what_it_is():
 
 def test_a_version_behind_the_name_is_another_pin():
     assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
-    with pytest.raises(ValueError, match="--env.agent codex@new: 'new' is no version"):
+    with pytest.raises(ValueError, match=r"--env.agent codex@new: 'new' is no version"):
         find_agent("codex@new", AGENTS)
