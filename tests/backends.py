@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
+from sandboxes.docker.crun.possible import Obstacle, find_crun
 
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.crun.possible import Obstacle, find_crun
 from sandboxes.docker.daemon import connect
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend
