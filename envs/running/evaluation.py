@@ -20,6 +20,7 @@ from envs.records.disk import append_line, close_line, replace_file, until_room
 from envs.records.stats import EvalSummary, summarise
 from envs.resources import Resource, versions_of
 from envs.running.environment import Environment
+from envs.running.mix import Mix
 from envs.running.rollouts import Rollouts
 from envs.running.run import cancel
 from envs.types import InfraError, Seat, Task
@@ -73,7 +74,7 @@ async def evaluate(
     the number of samples so far, the last one's task, and their `total`. Raises OtherEvaluation, and NothingWorks
     when no rollout can succeed.
     """
-    about = {**(about or {}), "step": step}
+    about, mix = {**(about or {}), "step": step}, Mix.of(config.agent)
     if resources:
         about["resources"] = versions_of(resources)
     samples = await Samples.open(run_dir / f"eval-{step}.samples.jsonl", about)
@@ -88,7 +89,8 @@ async def evaluate(
 
     async def make(task: Task, number: int) -> None:
         try:
-            seat = Seat(member=number, step=step, evaluating=True, resources=resources)
+            agent = mix.pick(task, config.seed, task.id)
+            seat = Seat(member=number, step=step, evaluating=True, agent=agent, resources=resources)
             rollout, _ = await rollouts.make(task, seat)
         except InfraError as error:  # counted where it failed; the next start tries again
             lost[str(error)] += 1

@@ -107,7 +107,7 @@ def facts_of(document: Mapping[str, Any]) -> Facts:
         policy=min((int(version) for version in versions if version is not None), default=None),
         rows=len(ours["segments"]),
         explanation=str(verdict["explanation"])[:400],
-        labels=sorted({*_labels(ours, steps), ("agent", str(document["agent"]["name"]))}),
+        labels=sorted({*_labels(ours, steps), ("agent", _agent(document, ours))}),
         instruction=_cut(_instruction(result["messages"])),
         conversation=_cut("\n".join(map(said, steps))),
         output=_cut("\n".join([*_told(steps), str(verdict["explanation"]), *_beside(ours)])),
@@ -122,6 +122,11 @@ def _sampled(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
         count += len(own)
         surprise -= sum(own)
     return count, surprise
+
+
+def _agent(document: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """Return the agent's name: as a run of several names it, else its own."""
+    return str((ours.get("seat") or {}).get("agent") or document["agent"]["name"])
 
 
 def _labels(ours: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from envs.delivery.estimators import USUAL, Estimator
 from envs.running.database import read_database
+from envs.running.group import draws
 from envs.running.resources import Version, versions
 
 FILE_NAME = "state.db"
@@ -29,8 +30,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SavedGroup:
-    """A group. making: unfinished members, with their numbers of turns. resources: the versions of the run's resources
-    that it has, by name."""
+    """A group. making: unfinished members, with their numbers of turns. drawn: why its task was drawn; "" if it was its
+    turn. resources: the versions of the run's resources that it has, by name."""
 
     number: int
     task: str
@@ -41,6 +42,7 @@ class SavedGroup:
     members: Sequence[Member]
     making: Mapping[int, int]
     estimator: Estimator = USUAL
+    drawn: str = ""
     resources: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -133,11 +135,12 @@ def _opened(directory: Path) -> Iterator[sqlite3.Connection]:
 def _groups(db: sqlite3.Connection, tail: str, values: Sequence[object]) -> Iterator[SavedGroup]:
     members = "SELECT member, place, size, reward FROM members WHERE number = ? ORDER BY member"
     turns = "SELECT member, count(*) FROM turns WHERE number = ? GROUP BY member"
+    drawn = draws(db)
     estimator = Estimator.kept(dict(db.execute("SELECT key, value FROM run")))
     known = versions(db)
     query = f"SELECT number, task, state, reason, evidence, rows FROM groups {tail}"
     for number, task, state, reason, evidence, rows in db.execute(query, values):
         found = [Member(*row) for row in db.execute(members, (number,))]
         made = dict(db.execute(turns, (number,)).fetchall())
-        had = {one.name: one.version for one in known if one.first <= number}
-        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator, had)
+        why, had = drawn.get(number, ""), {one.name: one.version for one in known if one.first <= number}
+        yield SavedGroup(number, task, state, reason, evidence, rows, found, made, estimator, why, had)

@@ -256,7 +256,7 @@ def decoder(path: Path) -> Callable[[int], str] | None:
 
 
 def _filters(given: Mapping[str, object]) -> search.Filters:
-    return search.Filters.of({name: str(value) for name, value in given.items() if value is not None})
+    return search.Filters.asked({name: str(value) for name, value in given.items() if value is not None})
 
 
 def _object(path: Path) -> Mapping[str, Any]:

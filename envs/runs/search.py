@@ -68,11 +68,16 @@ class Filters:
     page: int = 1
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Filters:
-        """Read them from an address. Raises BadFilter."""
+    def asked(cls, given: Mapping[str, str]) -> Filters:
+        """Read them from a program's question. Raises BadFilter also for an unknown name."""
         names = [field.name for field in fields(cls)]
         if wrong := [name for name in given if name not in names]:
             raise BadFilter(f"there is no filter {wrong[0]!r}{meant(wrong[0], names)}; there are {', '.join(names)}")
+        return cls.of(given)
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Filters:
+        """Read them from an address. Raises BadFilter."""
         values: dict[str, Any] = {field.name: given[field.name].strip() for field in fields(cls) if field.name in given}
         page = values.pop("page", "1")
         if not page.isdecimal() or not 1 <= int(page) <= 1_000_000:

@@ -81,7 +81,7 @@ class Api:
 
 def rollouts(asked: Asked) -> dict[str, Any]:
     """List the matching rollouts. `place` leads to the whole one: /RUN/rollouts/PLACE/raw."""
-    filters = search.Filters.of(asked.given)
+    filters = search.Filters.asked(asked.given)
     with asked.run.index.reading() as db:
         found = search.find(db, filters, asked.size)
     told = {"count": min(found.count, search.COUNTED), "more": found.count > search.COUNTED}
@@ -108,7 +108,7 @@ def metrics(asked: Asked) -> dict[str, Any]:
     """Give the figures of the matching rollouts, in a line for each `by`, and the counters of the whole run."""
     by = asked.given.pop("by", "")
     with asked.run.index.reading() as db:
-        lines = search.figures(db, search.Filters.of(asked.given), by, size=asked.size)
+        lines = search.figures(db, search.Filters.asked(asked.given), by, size=asked.size)
     whole = asked.run.metrics()
     counted = orjson.loads(whole.to_json()) if whole is not None else {}
     counters = {name: value for name, value in counted.items() if name not in _LISTS}

@@ -16,6 +16,7 @@ from envs.running.group import Group
 from envs.running.journal import Journal
 from envs.running.resources import NoSuchResource, Resources, versions, wish
 from envs.running.sinks import FileSink
+from envs.tasks.sampler import Draw
 from envs.types import Task
 
 
@@ -26,7 +27,7 @@ def engine(smollm2_tokenizer):
 
 
 async def drawn(journal, resources):
-    return await Group.draw(journal, lambda number: Task(f"task-{number}", ""), resources)
+    return await Group.draw(journal, lambda number: Draw(Task(f"task-{number}", "")), resources)
 
 
 def named(group):
