@@ -10,9 +10,9 @@ from atropos_agent.engines.scripted import ScriptedServer
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.forest import Turn
 from atropos_agent.types import THINK, THINK_END, AgentConfig, AgentError, AgentResult, Reply
-from envs.agents.foreign import ForeignAgent
+from envs.agents.facts import ForeignAgent
 from envs.agents.guests import Guests
-from envs.agents.watched import WatchedSession
+from envs.agents.watching import WatchedSession
 from envs.cli.checks import Check, Status
 from envs.types import Failure, InfraError
 from sandboxes.base import Backend, SandboxError, SandboxSpec
@@ -25,7 +25,7 @@ _WINDOW = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rehearsed:
+class Rehearsal:
     """The observations of an agent in a scripted conversation. turns: those with tools, in their order."""
 
     result: AgentResult
@@ -68,7 +68,7 @@ async def examine_agent(
     yield _conversation(result)
 
 
-def _missing(seen: Rehearsed) -> str:
+def _missing(seen: Rehearsal) -> str:
     """Return the missing part of a conversation with calls: "" if nothing is missing.
 
     Such incomplete rollouts say nothing about a model."""
@@ -84,7 +84,7 @@ def _missing(seen: Rehearsed) -> str:
 
 async def rehearse(
     agent: ForeignAgent, backend: Backend, spec: SandboxSpec, fitted: FittedFormat, task: str, commands: Sequence[str]
-) -> Rehearsed:
+) -> Rehearsal:
     """Let the real agent work on a task in a sandbox like this; the replies are these commands and its end.
 
     Raises InfraError, SandboxError and AgentError if it can't."""
@@ -98,7 +98,7 @@ async def rehearse(
         WatchedSession(server, fitted.template, fitted, config) as session,
     ):
         result = await guest.work(session, sandbox, task)
-    return Rehearsed(result, [turn for turn, _ in session.turns if turn.asked.tools])
+    return Rehearsal(result, [turn for turn, _ in session.turns if turn.asked.tools])
 
 
 def _policy(agent: ForeignAgent, fitted: FittedFormat, commands: Sequence[str]) -> Callable[[Sequence[int]], str]:
