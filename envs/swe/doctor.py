@@ -20,6 +20,7 @@ from envs.cli.checks import Check, Status
 from envs.judging.specs import agent_spec
 from envs.options import EngineConfig, UsageError, load_tokenizer
 from envs.records.redaction import Redactor
+from envs.running.mix import Mix
 from envs.running.workers import RAY_CLUSTER, check_command_line, check_workers
 from envs.swe.config import SWEEnvConfig
 from envs.swe.environment import SWEEnv
@@ -71,10 +72,10 @@ async def surroundings(config: SWEEnvConfig, engines: Sequence[EngineConfig] = (
     if bad := [why for task in every if (why := unusable(task, known, config.base_image)) is not None]:
         yield _unusable(bad, len(every), config)
     yield _disk(Path(info.get("DockerRootDir") or "/"), Path(config.run_dir or "runs"))
-    agent = find_agent(config.agent, AGENTS)
-    if isinstance(agent, ForeignAgent) and engines:
-        async for check in _agent(agent, config, engines[0], train[0]):
-            yield check
+    for agent in (find_agent(name, AGENTS) for name in Mix.of(config.agent).names):
+        if isinstance(agent, ForeignAgent) and engines:
+            async for check in _agent(agent, config, engines[0], train[0]):
+                yield check
 
 
 def _images(tasks: Sequence[Task], here: Collection[str]) -> Check:

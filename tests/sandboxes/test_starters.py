@@ -7,22 +7,11 @@ import io
 import tarfile
 
 import pytest
+from backends import STARTERS
 
 from sandboxes.base import SandboxSpec, StorageFull
 
-pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(params=["docker", "crun"])
-async def backend(request, make_backend):
-    async with await make_backend(request.param) as entered:
-        yield entered
-
-
-@pytest.fixture
-async def box(backend, base_image):
-    async with backend.open(SandboxSpec(base_image, workdir="/app")) as sandbox:
-        yield sandbox
+ONLY = STARTERS
 
 
 def archive(*members: tuple[str, bytes, str]) -> bytes:
