@@ -11,8 +11,9 @@ from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.encoded import answered, folded, following, opening
-from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
+from atropos_agent.gateway.encoding import answered, folded, following, opening
+from atropos_agent.gateway.forest import Forest, HistoryMatch, Line, SampledReply, Turn
+from atropos_agent.gateway.requests import GatewayRequest, HistoryMessage, Refusal
 from atropos_agent.tokens.template import ChatTemplate
 
 T = TypeVar("T")
@@ -84,11 +85,11 @@ class Prompts:
             return self._anew(asked, bounds)  # a template that takes no reply whose calls have no results
         return line, parent, found.rest
 
-    def _anew(self, asked: Asked, bounds: Bounds) -> tuple[Line, None, Sequence[Told]]:
+    def _anew(self, asked: GatewayRequest, bounds: Bounds) -> tuple[Line, None, Sequence[HistoryMessage]]:
         """Begin a line: history that is not ours, or not ours any more, is context."""
         return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
 
-    def _begin(self, asked: Asked, bounds: Bounds, told: Sequence[Told]) -> Line:
+    def _begin(self, asked: GatewayRequest, bounds: Bounds, told: Sequence[HistoryMessage]) -> Line:
         bounds.check_size(asked.tools)
         fitted = self._fitted.with_tools(asked.tools)
         messages = opening(told, fitted, asked.tools, self._forest.retold, bounds.check_size)
@@ -113,7 +114,7 @@ def _restore(line: Line, parent: Turn) -> None:
         line.tip = parent
 
 
-def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
+def _fitting(encode: Callable[[Sequence[HistoryMessage]], T], messages: Sequence[HistoryMessage]) -> T:
     """Return the result of `encode` for messages, in the first form accepted by the chat template. Raises
     TemplateError."""
     forms = [list(messages), folded(messages), folded(answered(messages))]
