@@ -10,7 +10,6 @@ from typing import TypeVar
 from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.asked import Asked, Refusal, Told
 from atropos_agent.gateway.bounds import Bounds
 from atropos_agent.gateway.encoded import answered, folded, following, opening
 from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
@@ -19,7 +18,7 @@ from atropos_agent.tokens.template import ChatTemplate
 T = TypeVar("T")
 
 
-def check_request(asked: Asked, tolerates: Collection[str]) -> None:
+def check_request(asked: GatewayRequest, tolerates: Collection[str]) -> None:
     """Raise Refusal for a request that no reply can follow. tolerates: as `Session` takes it."""
     for name, wanted in asked.forced.items():
         if name not in tolerates:
@@ -50,8 +49,8 @@ class Prompts:
         self._keeps_thinking = keeps_thinking
 
     def place(
-        self, asked: Asked, found: Found, bounds: Bounds, *, counting: bool = False
-    ) -> tuple[Line, Turn | None, Sequence[Told]]:
+        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, *, counting: bool = False
+    ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         """Return the line for a request's answer, the turn it goes on from, and the new messages in it.
 
         counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
@@ -69,8 +68,8 @@ class Prompts:
             _restore(turn.line, turn.parent)
 
     def _placed(
-        self, asked: Asked, found: Found, bounds: Bounds, counting: bool
-    ) -> tuple[Line, Turn | None, Sequence[Told]]:
+        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, counting: bool
+    ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         parent = found.turn
         if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
             return self._anew(asked, bounds)
@@ -97,7 +96,7 @@ class Prompts:
         return Line(begun, fitted)
 
 
-def _go_on(line: Line, parent: Turn, sampled: Sampled, bounds: Bounds, messages: Sequence[Told]) -> None:
+def _go_on(line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]) -> None:
     new = following(messages, line.fitted, sampled)
     bounds.check_size(new)
     try:

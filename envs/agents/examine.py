@@ -53,7 +53,7 @@ async def examine_agent(
             yield Check("agent's room", Status.NOTE, f"{agent.name}: it was not seen where it makes room: {error}")
 
 
-def _missing(seen: Rehearsed) -> str:
+def _missing(seen: Rehearsal) -> str:
     """Return the missing part of a conversation with calls: "" if nothing is missing.
 
     Such incomplete rollouts say nothing about a model."""

@@ -24,9 +24,15 @@ def refuses(*_, **__):
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (Asked([]), "must hold a message"),
-        (Asked([asked.Told("user", "go"), asked.Told("assistant", "I")]), "no reply is begun for the model"),
-        (Asked([asked.Told("user", "go")], forced={"tool_choice": "required"}), "tolerate 'tool_choice'"),
+        (GatewayRequest([]), "must hold a message"),
+        (
+            GatewayRequest([requests.HistoryMessage("user", "go"), requests.HistoryMessage("assistant", "I")]),
+            "no reply is begun for the model",
+        ),
+        (
+            GatewayRequest([requests.HistoryMessage("user", "go")], forced={"tool_choice": "required"}),
+            "tolerate 'tool_choice'",
+        ),
     ],
 )
 def test_a_request_that_no_reply_can_follow_is_refused(request_, said):
@@ -35,8 +41,10 @@ def test_a_request_that_no_reply_can_follow_is_refused(request_, said):
 
 
 def test_what_is_tolerated_and_a_history_that_is_named_are_no_reason():
-    check_request(Asked([asked.Told("user", "go")], forced={"tool_choice": "required"}), ("tool_choice",))
-    check_request(Asked([], behind=3), ())
+    check_request(
+        GatewayRequest([requests.HistoryMessage("user", "go")], forced={"tool_choice": "required"}), ("tool_choice",)
+    )
+    check_request(GatewayRequest([], behind=3), ())
 
 
 async def test_a_conversation_that_the_template_refuses_is_the_agents_fault(fitted, monkeypatch):
