@@ -60,15 +60,16 @@ def _of_file(path: Path) -> object:
 
 
 def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], policy: str) -> Sequence[ValueError]:
-    """Return why an agent has no use for a policy of ours, with the remedy; nothing if it has, or is refused by
-    `find_agent`."""
+    """Return why agents have no use for a policy of ours, with the remedy; nothing if one of them has, or is refused by
+    `find_agent`. name: as `--env.agent`, of one or several."""
     try:
-        agent = find_agent(name, ours)
+        agents = [find_agent(one, ours) for one in Mix.of(name).names]
     except ValueError:
         return ()
-    if policy == "none" or not isinstance(agent, ForeignAgent):
+    theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
+    if policy == "none" or len(theirs) < len(agents):
         return ()
-    said = f"--env.compaction {policy}: agent {agent.name} makes room in its own way"
+    said = f"--env.compaction {policy}: agent {', '.join(theirs)} makes room in its own way"
     return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
 
 
