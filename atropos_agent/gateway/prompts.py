@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -100,11 +100,10 @@ class Prompts:
 def _go_on(line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]) -> None:
     new = following(messages, line.fitted, sampled)
     bounds.check_size(new)
-    try:
+    with ExitStack() as undo:
+        undo.callback(_restore, line, parent)
         line.conversation.add_messages(new)
-    except Exception:
-        _restore(line, parent)
-        raise
+        undo.pop_all()
 
 
 def _restore(line: Line, parent: Turn) -> None:
