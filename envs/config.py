@@ -297,7 +297,8 @@ class AgentEnvConfig(StrictOptions):
     agent: str = Field(
         default="atropos",
         description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
-        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
+        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group "
+        "each by weight (docs/agents.md)",
     )
     reward: str = Field(
         default="",
@@ -334,8 +335,15 @@ class AgentEnvConfig(StrictOptions):
         gt=0,
         description="Seconds beyond its own time and its verifier's, after which a rollout counts as hung",
     )
-    equal_rewards: Literal["drop", "send", "resample"] = Field(
-        default="drop", description="A group with equal rewards is dropped, sent, or sampled again up to twice"
+    curriculum: Literal["uniform", "signal"] = Field(
+        default="uniform",
+        description="The next task: uniform takes each once an epoch; signal draws by the chance that rewards differ, "
+        "from a task's latest groups (docs/curriculum.md)",
+    )
+    equal_rewards: Literal["drop", "send", "resample", "top_up"] = Field(
+        default="drop",
+        description="A group with equal rewards is dropped, sent, sampled again up to twice, or gets more members, up "
+        "to three times group_size, until rewards differ",
     )
     max_stale_steps: int = Field(
         default=16, ge=0, description="Trainer steps after which an undelivered group is kept aside instead"

@@ -25,7 +25,7 @@ from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
 from envs.types import Failure, InfraError
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.images.base_image import ensure_base_image
 from tools import ToolCall
 
 _TASK = "Do what the note on the wall says."

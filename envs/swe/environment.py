@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import ClassVar
 
@@ -89,18 +89,22 @@ class SWEEnv(AgentEnv[SWEEnvConfig]):
 
     async def setup(self, resources: AsyncExitStack) -> None:
         self.backend = await resources.enter_async_context(self.make_backend())
-        agent = find_agent(self.config.agent, AGENTS)
-        invite: Invite[Plain | Guest] = (
-            Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
-        )
-        workplaces = Workplaces(self.backend, invite, warm=self.config.warm_sandboxes)
+        found = {name: find_agent(name, AGENTS) for name in self.agent_classes}
+        self.invites: Mapping[str, Invite[Plain | Guest]] = {
+            name: Guests(agent, self.backend).invite if isinstance(agent, ForeignAgent) else as_it_is
+            for name, agent in found.items()
+        }
+        # Of several agents it isn't known which one a coming task has, so no sandbox is made ahead.
+        first, warm = next(iter(self.invites.values())), self.config.warm_sandboxes if len(found) == 1 else 0
+        workplaces = Workplaces(self.backend, first, warm=warm)
         self.workplaces = await resources.enter_async_context(workplaces)
 
     def expect(self, task: Task) -> None:
         self.workplaces.expect(task)
 
     async def attempt(self, task: Task, seat: Seat) -> Outcome:
-        async with self.workplaces.open_for(task) as place:
+        invite = self.invites[seat.agent or self.config.agent]
+        async with self.workplaces.open_for(task, invite) as place:
             async for step in place:
                 result = await self._work(step, seat, place)
                 await place.judge(await place.collect(), result)

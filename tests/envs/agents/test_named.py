@@ -70,3 +70,9 @@ async def test_the_environment_refuses_a_policy_of_ours_for_another_agent(monkey
             await SWEEnv.preflight(SWEEnvConfig(agent=agent, compaction="summary"))
         told = [str(error) for error in caught.value.exceptions]
         assert any("codex makes room in its own way; leave it out" in text for text in told) == refused
+
+
+def test_a_version_behind_the_name_is_another_pin():
+    assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
+    with pytest.raises(ValueError, match=r"--env.agent codex@new: 'new' is no version"):
+        find_agent("codex@new", AGENTS)

@@ -78,7 +78,7 @@ def test_after_its_end_a_new_start_continues_the_run(engine, start, tmp_path, nu
         first.send_signal(signal.SIGCONT)
         wait_for(lambda: "the process was suspended for" in (tmp_path / "log").read_text(), first)
     first.send_signal(number)
-    assert first.wait(30) == (130 if number == signal.SIGTERM else -number)
+    assert first.wait(120) == (130 if number == signal.SIGTERM else -number)
     before = len(written(run))
     assert before < GROUPS
     assert start().wait(120) == 0, (tmp_path / "log").read_text()
@@ -188,6 +188,6 @@ def test_sighup_ends_the_run_in_order(start, tmp_path):
     first = start()
     wait_for(lambda: len(written(run)) >= 2, first)
     first.send_signal(signal.SIGHUP)
-    assert first.wait(30) == 130
+    assert first.wait(120) == 130
     assert start().wait(120) == 0
     assert len(written(run)) == GROUPS
