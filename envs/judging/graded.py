@@ -47,13 +47,16 @@ def refusal(path: str) -> str | None:
     return None
 
 
-def stays(path: str, start: bool) -> bool:
+def stays(path: str, start: bool, *, gone: bool = False) -> bool:
     """Return whether a change outside of the source tree is not carried.
 
-    path: absolute. start: whether the image has something there.
-    Programs and libraries may be added, but the image's own stay: root runs them.
+    path: absolute. start: whether the image has something there. gone: the change removes it.
+    Programs and libraries may be added, but the image's own stay: root runs them. A file that programs obey may be
+    removed: its absence tells them nothing.
     """
-    if any(fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED):
+    if not gone and any(
+        fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern + "/*") for pattern in _OBEYED
+    ):
         return True
     parts = path.split("/")[1:]
     packages = max((at for at, part in enumerate(parts) if part in _PACKAGES), default=None)
