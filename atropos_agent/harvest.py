@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
 
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.tokens.chat import ChatLog
 from atropos_agent.tokens.conversation import Completion, Conversation
-from atropos_agent.types import AgentStep, Exchange, Reply, SequenceData
+from atropos_agent.types import AgentResult, AgentStep, Branch, Exchange, Reply, SequenceData
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +79,11 @@ def take_in(
     return Read(text, reply, opened, called is not None, step)
 
 
+UNUSED_SUMMARY = "unused summary"
+"""Why a summary is not trained: the agent could not go on from it, or did not."""
+MASKED_SUMMARY = "masked summary"
+"""The same: an option leaves summaries out (`AgentConfig.trains_summaries`)."""
+
 Path = tuple[Conversation | ChatLog, Sequence[Taken]]
 """A conversation, and its replies from its beginning, also those sampled before it was forked from another."""
 
@@ -106,8 +113,45 @@ def harvest(paths: Sequence[Path], record: Sequence[Exchange]) -> Harvest:
         if taken.untrained and taken.exchange >= 0:
             untrained[taken.untrained] += len(marked[taken.exchange].ids)
             marked[taken.exchange] = replace(marked[taken.exchange], untrained=taken.untrained)
-    steps = [replace(one.step, segment=place) for one, place in _numbered(paths, places, len(rows)).items()]
+    steps = [
+        replace(one.step, segment=place, branch=one.branch)
+        for one, place in _numbered(paths, places, len(rows)).items()
+    ]
     return Harvest(tuple(rows), tuple(sorted(steps, key=lambda step: step.index)), tuple(marked), dict(untrained))
+
+
+def compaction_of(steps: Sequence[AgentStep], count: int, saved: int, version: str = "") -> dict[str, Any]:
+    """Return what a result's metadata tell of its compactions; nothing without any.
+
+    count: of compactions. saved: tokens, about. version: of the texts for the model, if they are ours."""
+    found = _summaries(steps)
+    if not (count or found["summaries"]):
+        return {}
+    told = {"version": version} if version else {}
+    return {"compaction": {**told, "count": count, "tokens_saved": saved, **found}}
+
+
+def metadata_of(results: Sequence[AgentResult], steps: Sequence[AgentStep]) -> dict[str, Any]:
+    """Return the metadata of results that follow each other in one rollout: what became of their conversations is added
+    up, of anything else the last result's stands. steps: of all results, with their new numbers."""
+    found = {name: value for result in results for name, value in result.metadata.items()}
+    for name in ("conversations", "gateway"):
+        told = [result.metadata[name] for result in results if name in result.metadata]
+        if told:
+            found[name] = reduce(_added, told) | {"branches": dict(Counter(step.branch for step in steps))}
+            if compaction := found[name].get("compaction"):
+                found[name]["compaction"] = {**compaction, **_summaries(steps)}
+    return found
+
+
+def _added(one: Any, other: Any) -> Any:
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return {name: _added(one.get(name), other.get(name)) for name in {**one, **other}}
+    return one + other if isinstance(one, int) and isinstance(other, int) else one if other is None else other
+
+
+def _summaries(steps: Sequence[AgentStep]) -> dict[str, list[int]]:
+    return {"summaries": [step.index for step in steps if step.branch == Branch.SUMMARY]}
 
 
 def _add_rows(path: Path, rows: list[SequenceData], places: dict[Taken, int]) -> None:

@@ -208,14 +208,14 @@ def change(found: Found, turn: Turn, roots: Sequence[Turn]) -> str | None:
     if found.turn is not None and turn.parent is None:
         return "edited"
     beside = roots if turn.parent is None else turn.parent.children
-    if any(_begins(turn.given, other.given) for other in beside if same_tools(other.asked.tools, turn.asked.tools)):
+    if any(begins(turn.given, other.given) for other in beside if same_tools(other.asked.tools, turn.asked.tools)):
         return "reply dropped"
     if turn.parent is None:
         return "rewritten" if turn.retells else None
     return "branched" if beside else None
 
 
-def _begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:
+def begins(told: Sequence[Told], ours: Sequence[Told]) -> bool:
     """Tell whether messages begin with others. The last of those may be continued."""
     if len(told) < len(ours):
         return False

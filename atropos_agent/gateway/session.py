@@ -30,7 +30,7 @@ from atropos_agent.gateway.encoded import foreign_calls
 from atropos_agent.gateway.forest import Forest, Found, Sampled, Turn, change
 from atropos_agent.gateway.histories import settled
 from atropos_agent.gateway.prompts import Prompts, check_request
-from atropos_agent.harvest import take_in
+from atropos_agent.harvest import compaction_of, take_in
 from atropos_agent.sampling import Sampler
 from atropos_agent.tokens.conversation import Completion
 from atropos_agent.tokens.template import ChatTemplate
@@ -306,12 +306,16 @@ class Session:
         return Refusal(f"prompt is too long: {why}", Fault.TOO_LONG, param="messages")
 
     def _result(self, reason: StopReason | None, error: str | None = None) -> AgentResult:
-        found = harvest(self._forest, self._sampler.record.exchanges, self._trained)
+        found = harvest(
+            *(self._forest, self._sampler.record.exchanges, self._trained),
+            trains_summaries=self.config.trains_summaries,
+        )
         last = found.main[-1] if found.main else None
         conversation = last.line.conversation if last is not None else None
         told: Mapping[str, Any] = {
             "branches": found.branches,
             "untrained_tokens": found.untrained,
+            **compaction_of(found.steps, found.shortened.count, found.shortened.saved),
             "changes": dict(self._changes),
             "not_followed": dict(self._noted),
         }

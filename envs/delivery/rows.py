@@ -182,7 +182,7 @@ def score_group(
             rollout.reward.value,
             value,
             segment.trained / rollout.result.sampled_tokens if origin.carries_tokens else 1.0,
-            _turns(rollout, segment) if origin.carries_tokens else (),
+            _turns(rollout, segment, value, estimator) if origin.carries_tokens else (),
             rollout.result.to_messages() if messages else None,
             rollout.result.metadata.get(RESOURCES),
             segment.branch,
@@ -327,11 +327,14 @@ def _unsound(rollout: Judged) -> list[DroppedRow]:
     ]
 
 
-def _turns(rollout: Judged, segment: SequenceData) -> list[Turn]:
-    """Return the replies of a segment."""
+def _turns(rollout: Judged, segment: SequenceData, advantage: float, estimator: Estimator) -> list[Turn]:
+    """Return the replies of a segment. advantage: the rollout's."""
     own = rollout.reward.turn_advantages or [0.0] * len(rollout.result.steps)
     return [
-        Turn(step.start, step.completion_tokens, step.index, step.policy_version, float(value))
+        Turn(
+            *(step.start, step.completion_tokens, step.index, step.policy_version),
+            float(value) + estimator.beside(step.branch, advantage),
+        )
         for step, value in zip(rollout.result.steps, own, strict=True)
         if step.segment == segment.segment
     ]

@@ -132,7 +132,9 @@ class Feed(Generic[S, P]):
         while (scored := await run.fill(group, moment)) is None:
             if not group.is_open:
                 raise InfraError(Failure.TASK, f"task {task.id} is quarantined; see {run.rollouts.failures.path}")
-        return await give(run, group, scored)
+        given = await give(run, group, scored)
+        run.queue.note(group)
+        return given
 
 
 @asynccontextmanager

@@ -24,8 +24,7 @@ from sandboxes.shielding import finish
 logger = logging.getLogger(__name__)
 
 RESAMPLES = 2
-"""How often a group with equal rewards is made again, if wanted."""
-
+"""How often a group with equal rewards is made again, or grows by its size, if wanted."""
 
 TAIL = 2**28
 """Bytes at the end of a file of groups that hold all unfinished groups, if an older version wrote the file and did not
@@ -187,6 +186,9 @@ async def left_out(run: Run, group: Group, scored: ScoredGroup) -> bool:
         return False
     elif equal == "resample" and group.resampled < RESAMPLES:
         await group.restart()
+        run.queue.put_back(group)
+    elif equal == "top_up" and len(group.members) < (1 + RESAMPLES) * run.config.group_size:
+        group.grow(len(group.members) + -(-run.config.group_size // 2))
         run.queue.put_back(group)
     else:
         logger.info("group of task %s is dropped: all rewards are equal", group.task.id)

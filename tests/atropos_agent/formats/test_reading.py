@@ -81,7 +81,7 @@ SAY = {
     "function": {"name": "say", "parameters": {"properties": {"text": {"type": "string"}, "n": {"type": "integer"}}}}
 }
 CUT = Completion((), (), "length")
-LONG = 300_000
+LONG = 100_000
 """Characters of a hostile reply: where each of its parts has the rest looked at again, it takes minutes."""
 PIECES = {
     "thoughts": "<think></think>",

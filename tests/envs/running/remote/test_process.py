@@ -53,7 +53,7 @@ async def opened(make_env, monkeypatch):
 async def told(process, last=lambda news: isinstance(news, Failed) or (isinstance(news, Made) and news.last)):
     """What a process tells, up to the end of a rollout."""
     found, arrived = [], 0
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not any(map(last, found)):
             for number, news in await process.news(arrived):
                 arrived = number
