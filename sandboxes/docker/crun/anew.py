@@ -41,7 +41,7 @@ async def start_over(box: Box, listening: int) -> None:
     await _until_alone(box, listening)
     old, upper, stack = box.root, box.upper, box.stack
     limit = await box.stage.do(_start_over, box)
-    box.clear(_clear(old, upper))
+    box.clear(asyncio.to_thread(_clear, old, upper))
     await let_go(tuple(layer for layer in stack if layer not in box.stack))
     if limit is not None:
         raise SandboxError(f"sandbox {box.name} is still at the limit of its {limit}")
@@ -120,11 +120,13 @@ def _put_new_root(box: Box, tree: int) -> None:
     kernel.mount("none", "/", None, kernel.REMOUNT | kernel.BIND | kernel.RELATIME)  # as crun gives it
 
 
-async def _clear(root: int, upper: Path) -> None:
+def _clear(root: int, upper: Path) -> None:
     """Remove the written files, and only then let go of the old root: the kernel writes all its present files to the
     disk."""
-    await asyncio.to_thread(remove_tree, upper)
-    with contextlib.suppress(OSError):
-        # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
-        await asyncio.to_thread(kernel.forget_names, root)
-    await asyncio.to_thread(os.close, root)
+    try:
+        remove_tree(upper)
+        with contextlib.suppress(OSError):
+            # Process 1's program was in the first root, which so never ends: its names keep files that were removed.
+            kernel.forget_names(root)
+    finally:
+        os.close(root)

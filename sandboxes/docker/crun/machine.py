@@ -145,8 +145,9 @@ class CrunMachine(Machine):
     async def _renew(self) -> bool:
         self.channel = self.channel.succeeded(self.name)
         try:
-            async with asyncio.timeout(_RENEW_S):
-                await self.channel.begin_anew(new_devices=False)
+            if not self._rests:  # then everything has ended
+                async with asyncio.timeout(_RENEW_S):
+                    await self.channel.begin_anew(new_devices=False)
             await start_over(self.box, len(self.kind.limits.allowed_hosts) > 0)
             self.places = self._places_of(self.box)
             async with asyncio.timeout(_RENEW_S):
