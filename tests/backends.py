@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from sandboxes.docker import DockerBackend
-from sandboxes.docker.crun.possible import Obstacle, find_crun
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.crun.availability import Obstacle, find_crun
+from sandboxes.docker.daemon.client import connect
 from sandboxes.local import LocalBackend
 from sandboxes.registry import load_backend
 

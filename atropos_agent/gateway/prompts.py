@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
 from jinja2 import TemplateError
 
 from atropos_agent.fitted import FittedFormat
-from atropos_agent.gateway.asked import Asked, Refusal, Told
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.encoded import folded, following, opening
+from atropos_agent.gateway.encoded import answered, folded, following, opening
 from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
 from atropos_agent.tokens.template import ChatTemplate
 
 T = TypeVar("T")
 
 
-def check_request(asked: Asked, tolerates: Collection[str]) -> None:
+def check_request(asked: GatewayRequest, tolerates: Collection[str]) -> None:
     """Raise Refusal for a request that no reply can follow. tolerates: as `Session` takes it."""
     for name, wanted in asked.forced.items():
         if name not in tolerates:
@@ -49,8 +49,8 @@ class Prompts:
         self._keeps_thinking = keeps_thinking
 
     def place(
-        self, asked: Asked, found: Found, bounds: Bounds, *, counting: bool = False
-    ) -> tuple[Line, Turn | None, Sequence[Told]]:
+        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, *, counting: bool = False
+    ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         """Return the line for a request's answer, the turn it goes on from, and the new messages in it.
 
         counting: nothing is to be changed. Raises TooLong, and Refusal for messages that the chat template takes in no
@@ -68,17 +68,25 @@ class Prompts:
             _restore(turn.line, turn.parent)
 
     def _placed(
-        self, asked: Asked, found: Found, bounds: Bounds, counting: bool
-    ) -> tuple[Line, Turn | None, Sequence[Told]]:
+        self, asked: GatewayRequest, found: HistoryMatch, bounds: Bounds, counting: bool
+    ) -> tuple[Line, Turn | None, Sequence[HistoryMessage]]:
         parent = found.turn
         if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
-            # History that is not ours, or not ours any more, is context.
-            return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
+            return self._anew(asked, bounds)
         line = parent.line
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
-        _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
+        try:
+            _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
+        except TemplateError:
+            if asked.behind is not None or answered(asked.messages) == list(asked.messages):
+                raise
+            return self._anew(asked, bounds)  # a template that takes no reply whose calls have no results
         return line, parent, found.rest
+
+    def _anew(self, asked: Asked, bounds: Bounds) -> tuple[Line, None, Sequence[Told]]:
+        """Begin a line: history that is not ours, or not ours any more, is context."""
+        return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
 
     def _begin(self, asked: Asked, bounds: Bounds, told: Sequence[Told]) -> Line:
         bounds.check_size(asked.tools)
@@ -88,7 +96,7 @@ class Prompts:
         return Line(begun, fitted)
 
 
-def _go_on(line: Line, parent: Turn, sampled: Sampled, bounds: Bounds, messages: Sequence[Told]) -> None:
+def _go_on(line: Line, parent: Turn, sampled: SampledReply, bounds: Bounds, messages: Sequence[HistoryMessage]) -> None:
     new = following(messages, line.fitted, sampled)
     bounds.check_size(new)
     try:
@@ -106,10 +114,11 @@ def _restore(line: Line, parent: Turn) -> None:
 
 
 def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
-    """Return the result of `encode` for messages, in a form accepted by the chat template. Raises TemplateError."""
-    try:
-        return encode(messages)
-    except TemplateError:
-        if (other := folded(messages)) == list(messages):
-            raise
-        return encode(other)
+    """Return the result of `encode` for messages, in the first form accepted by the chat template. Raises
+    TemplateError."""
+    forms = [list(messages), folded(messages), folded(answered(messages))]
+    *others, last = [form for place, form in enumerate(forms) if form not in forms[:place]]
+    for form in others:
+        with suppress(TemplateError):
+            return encode(form)
+    return encode(last)

@@ -100,7 +100,7 @@ class Executor:
         with suppress(BrokenPipeError):
             self._in.close()
         self._out.read()
-        return self.process.wait(30)
+        return self.process.wait(120)
 
 
 SPLIT, FOLLOW, INPUT, TERMINAL = 1, 2, 4, 8

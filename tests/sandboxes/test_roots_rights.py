@@ -10,7 +10,7 @@ from chores import CHORES
 from naps import count_of
 
 from sandboxes.base import Limits, SandboxSpec
-from sandboxes.docker.held import descendants
+from sandboxes.docker.executor.disk_usage import descendants
 
 ONLY = STARTERS
 
@@ -107,4 +107,4 @@ async def test_what_root_does_to_its_monitors_ends_nobody_elses(backend, box, ba
         await asyncio.sleep(0.2)
         await box.exec("kill -9 -1")
         assert (await running).output == "fine\n"
-        assert len(list(descendants(box.machine.places.process))) <= 2
+        assert len(list(descendants(box.container.host_paths.process))) <= 2

@@ -94,7 +94,7 @@ async def test_a_fork_for_which_there_is_no_room_costs_its_parent_nothing(backen
 
     await box.exec("echo x >f")
     with monkeypatch.context() as patch:
-        patch.setattr(backend._running.disk, "check_room", full)
+        patch.setattr(backend._sandboxes.disk, "check_room", full)
         with pytest.raises(StorageFull):
             async with box.fork(1):
                 pass

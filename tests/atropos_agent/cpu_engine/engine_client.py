@@ -50,6 +50,6 @@ def sampled_logprobs(model: Any, choice: dict[str, Any], temperature: float = 1.
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for something that another thread does."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - the engine's thread sets no asyncio event
             await asyncio.sleep(0.005)

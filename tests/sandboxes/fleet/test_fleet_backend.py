@@ -28,7 +28,7 @@ def fleet(monkeypatch):
 
 
 async def until(condition):
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.01)
 

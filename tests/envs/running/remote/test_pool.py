@@ -68,7 +68,7 @@ def opened(make_env):
     @asynccontextmanager
     async def opened(cluster, most=8, **options):
         opening = await opening_of(make_env(Placed))
-        async with asyncio.timeout(60), Pool(cluster, opening, each=1, most=most, **options) as pool:
+        async with asyncio.timeout(120), Pool(cluster, opening, each=1, most=most, **options) as pool:
             yield pool
 
     return opened
