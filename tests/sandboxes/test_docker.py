@@ -7,8 +7,8 @@ import os
 import platform
 import re
 import signal
-import time
 import sys
+import time
 from dataclasses import replace
 
 import aiodocker
