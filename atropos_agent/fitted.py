@@ -183,9 +183,11 @@ class FittedFormat:
     def _given(self, message: Message) -> Message:
         if self.template is None:
             return {**message, "content": message.get("content") or ""}
-        ours = message["role"] in ("system", "assistant")
-        quote = self.template.quote
-        content = quote(message.get("content") or "", keep=self.format.control if ours else ())
+        quote, given = self.template.quote, message.get("content") or ""
+        if message["role"] == "assistant":
+            content = self._said(self.template, given)
+        else:
+            content = quote(given, keep=self.format.control if message["role"] == "system" else ())
         calls = [_call(call) for call in message.get("tool_calls") or ()]
         if not calls:
             keys = [key for key in ("tool_call_id", "name") if self.own and key in message]
@@ -193,9 +195,19 @@ class FittedFormat:
             return {**kept, "role": message["role"], "content": content}
         thinking = message.get("reasoning_content") or message.get("reasoning") or message.get("thinking")
         reply = Reply(thinking, message.get("content") or "", calls, ())
-        if self.shape is not None and self.template.takes(self.shape.kind(self.shape.message(reply))):
-            return self.shape.message(reply, quote)
-        return {"role": "assistant", "content": quote(self.format.turn(reply), keep=self.format.control)}
+        if (taken := self._taken(reply)) is not None:
+            return taken[0]
+        return {"role": "assistant", "content": self._said(self.template, self.format.turn(reply))}
+
+    def _said(self, template: ChatTemplate, text: str) -> str:
+        """Return a reply's text, quoted but for the format's control tokens; these too where the template refuses
+        them."""
+        said = template.quote(text, keep=self.format.control)
+        if any(token in said for token in self.format.control):
+            asked: Message = {"role": "user", "content": PROBE}
+            if template.refuses([asked, {"role": "assistant", "content": said}, asked]):
+                return template.quote(text)
+        return said
 
     # A turn
 
@@ -211,7 +223,11 @@ class FittedFormat:
 
     def message(self, reply: Reply) -> tuple[Message, CallsKind] | None:
         """Return a reply as a message with calls in the template's way, and its kind; None if it stays text."""
-        if self.shape is None or self.template is None or not reply.orderly:
+        return self._taken(reply) if reply.orderly else None
+
+    def _taken(self, reply: Reply) -> tuple[Message, CallsKind] | None:
+        """Return a reply as the message with calls that the template takes, and its kind; None if it takes none."""
+        if self.shape is None or self.template is None:
             return None
         quote, takes = self.template.quote, self.template.takes
         message = self.shape.message(reply, quote)

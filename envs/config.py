@@ -297,7 +297,8 @@ class AgentEnvConfig(StrictOptions):
     agent: str = Field(
         default="atropos",
         description="The agent: atropos, or package.module:Class, made like AtroposAgent; envs.swe also knows codex, "
-        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files (docs/agents.md)",
+        "claude-code, opencode, openhands, pi, mini-swe-agent, qwen-code and files; several as codex:1,pi:2, a group "
+        "each by weight (docs/agents.md)",
     )
     reward: str = Field(
         default="",

@@ -172,8 +172,8 @@ def base_image(led_to_engine, of_all_workers):
     """The name of the base image; daemon and image are made when they are missing."""
     from isolation import read_once
 
-    from sandboxes.docker.daemon import ensure_daemon
-    from sandboxes.docker.images import ensure_base_image
+    from sandboxes.docker.daemon.startup import ensure_daemon
+    from sandboxes.docker.images.base_image import ensure_base_image
 
     async def prepare() -> str:
         await ensure_daemon()

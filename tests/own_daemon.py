@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandboxes.base import DaemonUnavailable
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.daemon.client import connect
 
 
 class Daemon:

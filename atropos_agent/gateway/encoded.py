@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import count
+from itertools import count, takewhile
 
 from atropos_agent.fitted import FittedFormat
+from atropos_agent.formats.reading import written_json
 from atropos_agent.gateway.asked import Schemas, Told, ToldCall
 from atropos_agent.gateway.echo import arguments_of
 from atropos_agent.gateway.forest import Sampled, Turn
@@ -104,6 +105,23 @@ def folded(messages: Sequence[Told]) -> list[Told]:
         )
         for first, *others in found
     ]
+
+
+def answered(messages: Sequence[Told]) -> list[Told]:
+    """Return messages for templates that take no call without a result behind it: such a call is told in words."""
+    found: list[Told] = []
+    for place, told in enumerate(messages, start=1):
+        results = {one.call_id for one in takewhile(lambda one: one.role == "tool", messages[place:])}
+        left = [call for call in told.calls if call.id not in results]
+        words = "\n".join(part for part in (told.text, *map(_words, left)) if part)
+        kept = [call for call in told.calls if call.id in results]
+        found.append(replace(told, text=words, calls=kept, handle=None, refers=()) if left else told)
+    return found
+
+
+def _words(call: ToldCall) -> str:
+    arguments = call.arguments if isinstance(call.arguments, str) else written_json(call.arguments)
+    return f"{call.name}({arguments})"
 
 
 def _shown(results: Sequence[ToolResult], fitted: FittedFormat, sampled: Sampled) -> list[Message]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from jinja2 import TemplateError
 from atropos_agent.fitted import FittedFormat
 from atropos_agent.gateway.asked import Asked, Refusal, Told
 from atropos_agent.gateway.bounds import Bounds
-from atropos_agent.gateway.encoded import folded, following, opening
+from atropos_agent.gateway.encoded import answered, folded, following, opening
 from atropos_agent.gateway.forest import Forest, Found, Line, Sampled, Turn
 from atropos_agent.tokens.template import ChatTemplate
 
@@ -72,13 +73,21 @@ class Prompts:
     ) -> tuple[Line, Turn | None, Sequence[Told]]:
         parent = found.turn
         if parent is None or parent.sampled is None or any(told.role == "assistant" for told in found.rest):
-            # History that is not ours, or not ours any more, is context.
-            return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
+            return self._anew(asked, bounds)
         line = parent.line
         if line.tip is not parent or counting:
             line = Line(line.conversation.fork(parent.sampled.place), line.fitted)
-        _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
+        try:
+            _fitting(partial(_go_on, line, parent, parent.sampled, bounds), found.rest)
+        except TemplateError:
+            if asked.behind is not None or answered(asked.messages) == list(asked.messages):
+                raise
+            return self._anew(asked, bounds)  # a template that takes no reply whose calls have no results
         return line, parent, found.rest
+
+    def _anew(self, asked: Asked, bounds: Bounds) -> tuple[Line, None, Sequence[Told]]:
+        """Begin a line: history that is not ours, or not ours any more, is context."""
+        return _fitting(partial(self._begin, asked, bounds), asked.messages), None, asked.messages
 
     def _begin(self, asked: Asked, bounds: Bounds, told: Sequence[Told]) -> Line:
         bounds.check_size(asked.tools)
@@ -106,10 +115,11 @@ def _restore(line: Line, parent: Turn) -> None:
 
 
 def _fitting(encode: Callable[[Sequence[Told]], T], messages: Sequence[Told]) -> T:
-    """Return the result of `encode` for messages, in a form accepted by the chat template. Raises TemplateError."""
-    try:
-        return encode(messages)
-    except TemplateError:
-        if (other := folded(messages)) == list(messages):
-            raise
-        return encode(other)
+    """Return the result of `encode` for messages, in the first form accepted by the chat template. Raises
+    TemplateError."""
+    forms = [list(messages), folded(messages), folded(answered(messages))]
+    *others, last = [form for place, form in enumerate(forms) if form not in forms[:place]]
+    for form in others:
+        with suppress(TemplateError):
+            return encode(form)
+    return encode(last)

@@ -305,6 +305,14 @@ class ChatTemplate:
             # Such as a schema of which the template joins a number to a text.
             raise TemplateError(f"{type(error).__name__}: {error}") from error
 
+    def refuses(self, messages: Sequence[Message]) -> bool:
+        """Tell whether the template raises an error for messages."""
+        try:
+            self.render(messages)
+        except TemplateError:
+            return True
+        return False
+
     def _fitted(self, messages: Sequence[Message]) -> list[Message]:
         """Return messages in the template's roles."""
         fitted: list[Message] = []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from atropos_agent.agent import AtroposAgent
 from envs.agents import claude_code, codex, mini_swe_agent, opencode, openhands, pi, qwen_code
 from envs.agents.foreign import ForeignAgent
+from envs.running.mix import Mix
 from sandboxes.naming import resolve
 
 FOREIGN: Mapping[str, ForeignAgent] = MappingProxyType(
@@ -25,7 +27,14 @@ Agent = ForeignAgent | type[AtroposAgent]
 def find_agent(name: str, ours: Mapping[str, type[AtroposAgent]]) -> Agent:
     """Return the agent named by `--env.agent`. Raises ValueError with the remedy.
 
-    name: one of `ours` or of this room, package.module:name, or the path of a file with `AGENT`."""
+    name: one of `ours` or of this room, the latter also with another version of its package (`codex@0.181.0`),
+    package.module:name, or the path of a file with `AGENT`."""
+    known, at, version = name.partition("@")
+    if at and known in FOREIGN:
+        try:
+            return replace(FOREIGN[known], recipe=FOREIGN[known].recipe.at(version))
+        except ValueError as error:
+            raise ValueError(f"--env.agent {name}: {error}") from None
     found = (
         _of_file(Path(name))
         if name.endswith(".py")
@@ -50,14 +59,32 @@ def _of_file(path: Path) -> object:
     return module.AGENT
 
 
-def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
-    """Return why rows of `most` tokens have no room for an agent, with the remedy; nothing if they have, and nothing
-    for an agent refused by `find_agent`."""
+def compaction_problems(name: str, ours: Mapping[str, type[AtroposAgent]], policy: str) -> Sequence[ValueError]:
+    """Return why agents have no use for a policy of ours, with the remedy; nothing if one of them has, or is refused by
+    `find_agent`. name: as `--env.agent`, of one or several."""
     try:
-        agent = find_agent(name, ours)
+        agents = [find_agent(one, ours) for one in Mix.of(name).names]
     except ValueError:
         return ()
-    if not isinstance(agent, ForeignAgent) or agent.opening < most:
+    theirs = [agent.name for agent in agents if isinstance(agent, ForeignAgent)]
+    if policy == "none" or len(theirs) < len(agents):
         return ()
-    said = f"--env.max_token_length {most}: agent {agent.name} begins with about {agent.opening} tokens"
-    return [ValueError(f"{said}, before its first reply: raise it, or take an agent that says less (docs/agents.md)")]
+    said = f"--env.compaction {policy}: agent {', '.join(theirs)} makes room in its own way"
+    return [ValueError(f"{said}; leave it out, and see with doctor where it does (docs/compaction.md)")]
+
+
+def room_problems(name: str, ours: Mapping[str, type[AtroposAgent]], most: int) -> Sequence[ValueError]:
+    """Return why rows of `most` tokens have no room for agents, with the remedy; nothing if they have, and nothing
+    for agents refused by `find_agent`. name: as `--env.agent`, of one or several."""
+    try:
+        agents = [find_agent(one, ours) for one in Mix.of(name).names]
+    except ValueError:
+        return ()
+    return [
+        ValueError(
+            f"--env.max_token_length {most}: agent {agent.name} begins with about {agent.opening} tokens, before its "
+            "first reply: raise it, or take an agent that says less (docs/agents.md)"
+        )
+        for agent in agents
+        if isinstance(agent, ForeignAgent) and agent.opening >= most
+    ]

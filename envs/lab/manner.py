@@ -17,15 +17,15 @@ from atropos_agent.gateway import Session
 from atropos_agent.gateway.asked import Asked, Schemas, Told
 from atropos_agent.tokens.template import ChatTemplate
 from atropos_agent.types import AgentConfig, Reply, SequenceData
-from envs.agents.examine import rehearse
 from envs.agents.foreign import ForeignAgent
 from envs.agents.named import find_agent
+from envs.agents.rehearsal import rehearse
 from envs.base import AGENTS
 from envs.lab.synthetic import TOOLS, WORKING_DIR, Example
 from envs.types import Failure, InfraError
 from sandboxes.base import SandboxSpec
 from sandboxes.docker.backend import DockerBackend
-from sandboxes.docker.images import ensure_base_image
+from sandboxes.docker.images.base_image import ensure_base_image
 from tools import ToolCall
 
 _TASK = "Do what the note on the wall says."

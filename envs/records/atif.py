@@ -215,7 +215,10 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
             "turn_advantages": list(map(float, reward.turn_advantages)),
             "explanation": plain_text(reward.explanation),
         },
-        "seat": {"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
+        "seat": {
+            **{"group": seat.group, "member": seat.member, "step": seat.step, "evaluating": seat.evaluating},
+            **({"agent": seat.agent} if seat.agent else {}),
+        },
         "timings_s": plain(rollout.timings_s),
         "sampling": plain(rollout.result.conditions.sampling),
         # As `envs.judging.stored` packs it: plain already.

@@ -12,7 +12,7 @@ import hashlib
 import logging
 import sqlite3
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from envs.records.read import read_at
@@ -20,7 +20,8 @@ from envs.running import group as groups
 from envs.running.failures import FailureLog
 from envs.running.group import Group, Unfinished
 from envs.running.journal import Journal
-from envs.tasks.sampler import Sampler, SignalSampler, TaskSampler
+from envs.running.mix import ALONE, Mix
+from envs.tasks.sampler import Draw, Sampler, SignalSampler, TaskSampler
 from envs.types import BadTask, Failure, GroupState, InfraError, Rollout, Task
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ class TaskQueue:
         self._last: int | None = None
         self._put_back: deque[Group] = deque()
         """Groups to be gone on with, also of an earlier start."""
+        self._agent_of: Callable[[Task, int], str] = lambda task, number: ""
         self._faults: Counter[str] = Counter()
 
     @classmethod
@@ -51,11 +53,13 @@ class TaskQueue:
         *,
         seed: int,
         task_failures: int,
+        mix: Mix = ALONE,
         signal_of: int | None = None,
     ) -> TaskQueue:
         """Open the queue of a new run, or the continued queue of an earlier start in the same directory.
 
-        signal_of: members of a group whose rewards are to differ, if tasks are drawn for that; None for epochs."""
+        mix: the agents of the run. signal_of: members of a group whose rewards are to differ, if tasks are drawn for
+        that; None for epochs."""
         names = "\n".join(sorted(task.id for task in tasks))
         first = await _first_number(journal, hashlib.sha256(names.encode()).hexdigest())
         order: Sampler = TaskSampler(tasks, seed=seed, first=first)
@@ -63,6 +67,7 @@ class TaskQueue:
             earlier = await groups.complete(journal)
             order = SignalSampler(tasks, seed=seed, group_size=signal_of, earlier=earlier)
         queue = cls(journal, tasks, order, failures, task_failures)
+        queue._agent_of = lambda task, number: mix.pick(task, seed, number)
         queue._faults = await journal.write(lambda db: Counter(dict(db.execute("SELECT task, count FROM faults"))))
         await queue._take_up({task.id: task for task in tasks})
         return queue
@@ -76,7 +81,7 @@ class TaskQueue:
             if self._put_back:
                 group = self._put_back.popleft()
             else:
-                group = await Group.draw(self._journal, lambda number: self._order.draw(number, self._is_usable))
+                group = await Group.draw(self._journal, self._drawn)
                 self._last = group.number
             if not self.is_quarantined(group.task):
                 return group
@@ -133,6 +138,12 @@ class TaskQueue:
     def is_quarantined(self, task: Task) -> bool:
         """Tell whether the task has failed too often to be drawn."""
         return self._faults[task.id] >= self._task_failures
+
+    def _drawn(self, number: int) -> Draw:
+        """Draw the task of a group; the reason names the agent in a run of several."""
+        draw = self._order.draw(number, self._is_usable)
+        agent = self._agent_of(draw.task, number)
+        return Draw(draw.task, "; ".join(filter(None, [agent and f"agent {agent}", draw.reason])))
 
     def _is_usable(self, task: Task) -> bool:
         return not self.is_quarantined(task)

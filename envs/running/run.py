@@ -30,6 +30,7 @@ from envs.running.environment import Environment
 from envs.running.failures import FailureLog
 from envs.running.group import UNMADE, Group, count_states, reopen
 from envs.running.journal import Journal
+from envs.running.mix import Mix
 from envs.running.monitoring import serving_metrics
 from envs.running.queue import TaskQueue
 from envs.running.rollouts import Rollouts
@@ -218,6 +219,11 @@ class Run:
         await write_metrics(self.env, self.metrics, self.rollouts.limiter, self.watch)
 
     @property
+    def mix(self) -> Mix:
+        """Return the agents of the run."""
+        return Mix.of(self.config.agent)
+
+    @property
     def useful_groups(self) -> int:
         """Return how many groups may be worked on: those whose rollouts may all run, and one
         with rollouts waiting to start."""
@@ -226,7 +232,8 @@ class Run:
 
     async def _member(self, group: Group, member: int, pace: Pace) -> None:
         recording = group.recording(member)
-        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, recording=recording)
+        agent = self.mix.pick(group.task, self.config.seed, group.number)
+        seat = Seat(group.number, member, pace.step, max_tokens=pace.max_tokens, agent=agent, recording=recording)
         await group.add(member, *await self.rollouts.make(group.task, seat, recording))
 
     def _scored(self, group: Group, step: int) -> ScoredGroup:
@@ -302,6 +309,7 @@ async def open_run(
                 rollouts.failures,
                 seed=config.seed,
                 task_failures=config.task_failures,
+                mix=Mix.of(config.agent),
                 signal_of=config.group_size if config.curriculum == "signal" else None,
             )
             run = Run(run_id, config, env, journal, queue, rollouts, metrics, evaluate, watch)

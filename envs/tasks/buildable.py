@@ -8,9 +8,9 @@ from pathlib import Path
 
 from envs.types import Task
 from sandboxes.base import ImageMissing
-from sandboxes.docker.buildkit import Builder
-from sandboxes.docker.daemon import DaemonClient, daemon_errors
-from sandboxes.docker.dockerfile import Dockerfile
+from sandboxes.docker.daemon.client import DaemonClient, daemon_errors
+from sandboxes.docker.images.buildkit import Builder
+from sandboxes.docker.images.dockerfile import Dockerfile
 
 _SCRATCH = "scratch"
 

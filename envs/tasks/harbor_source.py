@@ -13,7 +13,7 @@ from envs.tasks.named_paths import named_paths
 from envs.tasks.task_toml import Artifact, Config, Environment, Networked, Verifier
 from envs.types import BadTask, Collect, Hidden, VerifierImage
 from sandboxes.base import Limits
-from sandboxes.docker.dockerfile import Dockerfile, DockerfileError
+from sandboxes.docker.images.dockerfile import Dockerfile, DockerfileError
 
 LAYOUT = (
     "a task directory holds task.toml, instruction.md, environment/Dockerfile (or [environment] docker_image), "

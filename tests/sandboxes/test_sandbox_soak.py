@@ -35,7 +35,7 @@ async def live(backend: DockerBackend, spec: SandboxSpec, fate: float) -> str:
         assert (await shell.run("x=5; cd /tmp")).ok
         assert (await box.exec("echo $((6 * 7))")).output == "42\n"
         if fate < 0.05:
-            os.kill(box.machine.places.process, signal.SIGKILL)
+            os.kill(box.container.host_paths.process, signal.SIGKILL)
             with pytest.raises(SandboxDied):
                 await box.exec("true")
             return "killed"

@@ -14,7 +14,7 @@ from pathlib import Path
 from envs.tasks.forge.mutations import Mutation
 from envs.tasks.forge.project import Project
 from envs.tasks.forge.suite import PYTEST_OPTIONS, WORKDIR
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 
 _INSIDE = Path(__file__).parent / "inside"
 _DOCKERFILE = f"""\

@@ -32,7 +32,7 @@ from envs.tasks.forge.suite import WORKDIR, Outcome, run_suite
 from envs.tasks.harbor import load_task
 from envs.types import BadTask, InfraError, TestStatus
 from sandboxes.base import Backend, Limits, Sandbox, SandboxDied, SandboxSpec, SandboxTimeout
-from sandboxes.docker.images import BASE_IMAGE
+from sandboxes.docker.images.base_image import BASE_IMAGE
 from sandboxes.shielding import together
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ _SEALS = 0xF
 """F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE."""
 
 
-class Container:
+class CrunProcess:
     """A process of crun's in the foreground. It waits for the container's end and then removes everything it has made
     for it.
 

@@ -1,16 +1,20 @@
 """The prompt of a request: which can have one, and what becomes of messages that a template refuses."""
 
 import json
+from itertools import product
 
 import pytest
 from agents import ChatAgent, MessagesAgent, Told, assert_every_token_is_accounted_for, opened
 from jinja2 import TemplateError
 from native import DONE, asks
-from native_families import fitted_family
+from native_families import FAMILIES, fitted_family
 
 from atropos_agent.gateway import asked
 from atropos_agent.gateway.asked import Asked, Refusal
-from atropos_agent.gateway.prompts import check_request
+from atropos_agent.gateway.bounds import Bounds
+from atropos_agent.gateway.forest import Forest, Found
+from atropos_agent.gateway.prompts import Prompts, check_request
+from atropos_agent.types import THINK, THINK_END
 
 
 def refuses(*_, **__):
@@ -96,3 +100,47 @@ async def test_tokens_of_messages_that_the_template_refuses_are_not_counted_and_
         assert "roles must alternate" in json.loads(content)["error"]["message"]
         await agent.ask()
         assert (await client.session.result()).success
+
+
+def histories(controls):
+    """Yield histories with each kind of reply that agents tell, and none of ours among them."""
+    hostile = f"words {' '.join(controls)} more"
+    for thinking, words, calls, then in product(
+        (None, "hm", hostile), ("", hostile), (0, 1, 2), ("results", "a user", "results and a user", "a stray result")
+    ):
+        made = [asked.ToldCall(f"c{n}", "say", {"text": f"said {n}"}) for n in range(calls)]
+        results = [asked.Told("tool", f"result {n}", call_id=f"c{n}") for n in range(calls) if "results" in then]
+        stray = [asked.Told("tool", "result of another", call_id="other")] if "stray" in then else []
+        yield [
+            asked.Told("user", "go"),
+            *stray,
+            asked.Told("assistant", words or ("" if calls else "words"), made, thinking),
+            *results,
+            *([asked.Told("user", "go on")] if then != "results" or not results else []),
+        ]
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_reply_that_an_agent_tells_is_refused_by_a_template(fit, name):
+    fitted = fit(name)
+    prompts = Prompts(fitted.template, fitted, Forest(), keeps_thinking=False)
+    controls = {*(fitted.template.decode([i]) for i in fitted.template._encoder.control_ids), *fitted.format.control}
+    for messages in histories(sorted(controls - {THINK, THINK_END})[:20]):  # what stands before those is thinking
+        line, *_ = prompts.place(Asked(messages), Found(None, messages, ()), Bounds(1 << 20))
+        shown = fitted.template.decode(line.conversation.prompt)
+        for told in messages:
+            assert all(call.arguments["text"] in shown for call in told.calls)
+            assert told.role == "assistant" or told.text in shown
+        assert "words" in shown or not any(told.text for told in messages if told.role == "assistant")
+
+
+@pytest.mark.parametrize("name", ["mistral_v3", "gptoss", "Qwen3-Coder, by hand"])
+async def test_a_call_of_ours_that_the_user_interrupts_is_context(fit, name):
+    async with opened(fit(name), [asks("one"), DONE]) as (client, engine):
+        agent = ChatAgent(client)
+        agent.user("go")
+        await agent.ask()
+        agent.user("stop that")
+        await agent.ask()
+        result = await client.session.result()
+    assert_every_token_is_accounted_for(result, engine)

@@ -61,3 +61,18 @@ async def test_the_environment_refuses_an_opening_that_no_row_can_hold(monkeypat
 def test_each_says_what_it_is():
     for name, agent in FOREIGN.items():
         assert agent.name == name and agent.licence and agent.opening and agent.budget and agent.beside
+
+
+async def test_the_environment_refuses_a_policy_of_ours_for_another_agent(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///no/such.sock")
+    for agent, refused in (("codex", True), ("atropos", False)):
+        with pytest.raises(ExceptionGroup) as caught:
+            await SWEEnv.preflight(SWEEnvConfig(agent=agent, compaction="summary"))
+        told = [str(error) for error in caught.value.exceptions]
+        assert any("codex makes room in its own way; leave it out" in text for text in told) == refused
+
+
+def test_a_version_behind_the_name_is_another_pin():
+    assert find_agent("codex@0.181.0", AGENTS).recipe.npm == ("@openai/codex@0.181.0-linux-{cpu}",)
+    with pytest.raises(ValueError, match=r"--env.agent codex@new: 'new' is no version"):
+        find_agent("codex@new", AGENTS)

@@ -13,7 +13,7 @@ import programs
 import pytest
 from scripted_engine import ScriptedEngine
 
-from envs.agents.table import read_row, table
+from envs.agents.table import read_rows, table
 from envs.records.read import read_rollouts
 from envs.swe import STARTER
 
@@ -106,7 +106,7 @@ def test_its_rollouts_are_judged_saved_and_trained_on_like_any_other(smollm2_tok
         assert result.metadata["agent"]["name"] == "small"
         (row,) = result.segments
         assert row.trained == sum(len(exchange.ids) for exchange in result.record)
-    row = read_row(tmp_path / "evaluated")
+    (row,) = read_rows(tmp_path / "evaluated")
     assert row.agent == str(AGENT)
     assert len(table([row], 1).rows) == 1
 

@@ -5,8 +5,8 @@ from harbor_samples import make_task
 
 from envs.tasks.buildable import Known, ask, unusable
 from envs.tasks.harbor import load_task
-from sandboxes.docker.buildkit import Builder
-from sandboxes.docker.daemon import connect
+from sandboxes.docker.daemon.client import connect
+from sandboxes.docker.images.buildkit import Builder
 
 HERE = "FROM x\nWORKDIR /app\nRUN <<EOF\ntrue\nEOF\n"
 
