@@ -11,8 +11,8 @@
 Importing this takes no time; `envs.functions.running` runs agents without a trainer.
 """
 
-from envs.functions.decorated import Function, rollout, single_turn
-from envs.functions.given import LLM, Hooks, Turn
+from envs.functions.arguments import LLM, Hooks, Turn
+from envs.functions.decorator import Function, rollout, single_turn
 from envs.resources import Prompt
 
 __all__ = ["LLM", "Function", "Hooks", "Prompt", "Turn", "rollout", "single_turn"]

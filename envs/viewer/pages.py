@@ -19,7 +19,7 @@ from envs.viewer.api import Api, refusal
 from envs.viewer.comparing import compare_runs
 from envs.viewer.filling import Filling
 from envs.viewer.frame import Frame, NotThere, number_in, standing_of
-from envs.viewer.policy import Guarded
+from envs.viewer.policy import PolicyMiddleware
 from envs.viewer.rollout_pages import RolloutPages
 from envs.viewer.run_pages import RunPages
 from envs.viewer.runs import ShownRun, pair_of
@@ -46,7 +46,7 @@ class Pages:
         wrong = {kind: self._wrong for kind in (NotThere, NoRollout, NoRow, search.BadFilter, RunDirectoryError, 404)}
         return Starlette(
             routes=[Mount(self._frame.base, routes=inside)],
-            middleware=[Middleware(Guarded)],
+            middleware=[Middleware(PolicyMiddleware)],
             exception_handlers=wrong,
         )
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from envs.functions.given import turn_of
+from envs.functions.arguments import turn_of
 
 
 @pytest.mark.parametrize(
